@@ -1,0 +1,207 @@
+//! What the server says when it says no: a Kubernetes `Status`.
+//!
+//! One constructor per situation, with the real words. Elsewhere: what a single field's complaint
+//! looks like (`crate::field`), how a Status travels (`crate::http`).
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::field::FieldError;
+
+/// A refusal, ready to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    pub code: u16,
+    /// Empty where Kubernetes gives none.
+    pub reason: &'static str,
+    pub message: String,
+    /// `details` of the Status, if it has one.
+    pub details: Option<Map<String, Value>>,
+    /// Goes into the Status' own `metadata.continue` (410 of a paged list).
+    pub continue_token: Option<String>,
+}
+
+pub type Result<T, E = ApiError> = std::result::Result<T, E>;
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+/// `pods`, `deployments.apps`: a resource as messages name it.
+pub fn qualified(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+fn details(pairs: &[(&str, &str)]) -> Option<Map<String, Value>> {
+    let filled = pairs.iter().filter(|(_, v)| !v.is_empty());
+    Some(filled.map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect())
+}
+
+impl ApiError {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
+    }
+
+    pub fn with_details(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.details = details(pairs);
+        self
+    }
+
+    /// Adds one cause to `details.causes`.
+    pub fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
+        let mut cause = Map::new();
+        for (key, text) in [("reason", reason), ("message", message), ("field", field)] {
+            if !text.is_empty() {
+                cause.insert(key.to_owned(), text.into());
+            }
+        }
+        let details = self.details.get_or_insert_default();
+        let causes = details.entry("causes").or_insert_with(|| Value::Array(Vec::new()));
+        causes.as_array_mut().expect("causes is always a list").push(Value::Object(cause));
+        self
+    }
+
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), seconds.into());
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// `configmaps "a" is forbidden: <why>`; without a name, `configmaps is forbidden: <why>`.
+    pub fn forbidden(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Self {
+        let what = qualified(resource, group);
+        let message = match (what.is_empty(), name.is_empty()) {
+            (true, _) => format!("forbidden: {why}"),
+            (false, true) => format!("{what} is forbidden: {why}"),
+            (false, false) => format!("{what} \"{name}\" is forbidden: {why}"),
+        };
+        Self::new(403, "Forbidden", message).with_details(&[
+            ("name", name),
+            ("group", group),
+            ("kind", resource),
+        ])
+    }
+
+    /// `configmaps "a" not found`
+    pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", qualified(resource, group)))
+            .with_details(&[("name", name), ("group", group), ("kind", resource)])
+    }
+
+    /// Nothing is served at this path of a known group version.
+    pub fn no_such_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(&[])
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+            .with_details(&[])
+    }
+
+    pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", qualified(resource, group)))
+            .with_details(&[("name", name), ("group", group), ("kind", resource)])
+    }
+
+    /// `Operation cannot be fulfilled on configmaps "a": <why>`
+    pub fn conflict(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Self {
+        let what = qualified(resource, group);
+        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {what} \"{name}\": {why}"))
+            .with_details(&[("name", name), ("group", group), ("kind", resource)])
+    }
+
+    /// The conflict of a write that carries an outdated resourceVersion.
+    pub fn stale(group: &str, resource: &str, name: &str) -> Self {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(group, resource, name, why)
+    }
+
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+    }
+
+    pub fn not_acceptable(available: &str) -> Self {
+        Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {available}"))
+    }
+
+    pub fn unsupported_media_type(accepted: &str) -> Self {
+        Self::new(
+            415,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {accepted}"
+            ),
+        )
+    }
+
+    /// `<Kind>[.<group>] "<name>" is invalid: <complaints>`, with a cause for each complaint.
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let mut unique: Vec<&String> = Vec::new();
+        for text in &texts {
+            if !unique.contains(&text) {
+                unique.push(text);
+            }
+        }
+        let list = match unique.as_slice() {
+            [only] => (*only).clone(),
+            many => format!("[{}]", many.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ")),
+        };
+        let what = qualified(kind, group);
+        let mut status = Self::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {list}"))
+            .with_details(&[("name", name), ("group", group), ("kind", kind)]);
+        for error in errors {
+            status = status.with_cause(error.complaint.reason(), &error.body(), error.path.as_str());
+        }
+        status
+    }
+
+    pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
+        Self::new(429, "TooManyRequests", message).retry_after(seconds)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "InternalError", message)
+    }
+
+    pub fn not_implemented(message: impl Into<String>) -> Self {
+        Self::new(501, "NotImplemented", message)
+    }
+
+    /// The answer's body.
+    pub fn status(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".to_owned(), token.as_str().into());
+        }
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata,
+            "status": "Failure", "message": self.message, "code": self.code,
+        });
+        let fields = status.as_object_mut().expect("a Status is an object");
+        if !self.reason.is_empty() {
+            fields.insert("reason".to_owned(), self.reason.into());
+        }
+        if let Some(details) = &self.details {
+            fields.insert("details".to_owned(), Value::Object(details.clone()));
+        }
+        status
+    }
+}

@@ -1,0 +1,177 @@
+//! Where in an object something is wrong, and how Kubernetes says it.
+//!
+//! A validation collects [`FieldError`]s; [`crate::error::ApiError::invalid`] turns the list into the
+//! 422 answer with its causes. Words and reasons are those of Kubernetes.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// A path as it is printed: `spec.containers[0].ports[1].name`, `data[a b]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path(String);
+
+impl Path {
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// A named member: `.name`, without the dot at the root.
+    pub fn field(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    /// An element of a list: `[3]`.
+    pub fn index(&self, at: usize) -> Self {
+        Self(format!("{}[{at}]", self.0))
+    }
+
+    /// An entry of a map: `[key]`.
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The kinds of complaint, with the words and the cause's reason for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    Required,
+    Invalid,
+    /// Printed as `Invalid value`, with its own reason.
+    TypeInvalid,
+    Unsupported,
+    Duplicate,
+    NotFound,
+    Forbidden,
+    TooLong,
+    TooMany,
+    Internal,
+}
+
+impl Complaint {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Unsupported => "Unsupported value",
+            Self::Duplicate => "Duplicate value",
+            Self::NotFound => "Not found",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::Internal => "Internal error",
+        }
+    }
+
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Unsupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::NotFound => "FieldValueNotFound",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+/// One complaint about one place. `value` is printed where that kind of complaint prints one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    pub path: Path,
+    pub complaint: Complaint,
+    pub value: Option<Value>,
+    pub detail: String,
+}
+
+impl FieldError {
+    fn new(path: &Path, complaint: Complaint, value: Option<Value>, detail: impl Into<String>) -> Self {
+        Self { path: path.clone(), complaint, value, detail: detail.into() }
+    }
+
+    /// `path: Required value[: detail]`
+    pub fn required(path: &Path, detail: impl Into<String>) -> Self {
+        Self::new(path, Complaint::Required, None, detail)
+    }
+
+    /// `path: Invalid value: <json>: detail`
+    pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(path, Complaint::Invalid, Some(value.into()), detail)
+    }
+
+    /// As [`FieldError::invalid`], for a value of the wrong JSON type.
+    pub fn type_invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(path, Complaint::TypeInvalid, Some(value.into()), detail)
+    }
+
+    /// `path: Unsupported value: "x": supported values: "a", "b"`, in the order given.
+    pub fn unsupported(path: &Path, value: impl Into<Value>, supported: &[impl AsRef<str>]) -> Self {
+        let quoted: Vec<_> = supported.iter().map(|s| format!("{:?}", s.as_ref())).collect();
+        let detail = format!("supported values: {}", quoted.join(", "));
+        Self::new(path, Complaint::Unsupported, Some(value.into()), detail)
+    }
+
+    /// `path: Duplicate value: <json>`
+    pub fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
+        Self::new(path, Complaint::Duplicate, Some(value.into()), "")
+    }
+
+    /// `path: Not found: <json>`
+    pub fn not_found(path: &Path, value: impl Into<Value>) -> Self {
+        Self::new(path, Complaint::NotFound, Some(value.into()), "")
+    }
+
+    /// `path: Forbidden: detail`
+    pub fn forbidden(path: &Path, detail: impl Into<String>) -> Self {
+        Self::new(path, Complaint::Forbidden, None, detail)
+    }
+
+    /// `path: Too long: may not be more than N bytes`
+    pub fn too_long(path: &Path, most: usize) -> Self {
+        Self::new(path, Complaint::TooLong, None, format!("may not be more than {most} bytes"))
+    }
+
+    /// `path: Too many: 4: must have at most 3 items`
+    pub fn too_many(path: &Path, actual: usize, most: usize) -> Self {
+        let noun = if most == 1 { "item" } else { "items" };
+        Self::new(path, Complaint::TooMany, Some(actual.into()), format!("must have at most {most} {noun}"))
+    }
+
+    /// What stands after `path: ` in the message, and in the cause.
+    pub fn body(&self) -> String {
+        let mut text = self.complaint.words().to_owned();
+        if let Some(value) = &self.value {
+            text.push_str(": ");
+            text.push_str(&value.to_string());
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.body())
+    }
+}

@@ -1,0 +1,1 @@
+//! The protocol: paths, media types, bodies, streams.

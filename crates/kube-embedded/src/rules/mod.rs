@@ -1,0 +1,72 @@
+//! What the kinds demand beyond their shape: defaults, strategy and validation, one [`Rules`] per kind.
+//!
+//! Everything here is pure: no store, no clock, no randomness. What needs those (addresses of Services,
+//! the default StorageClass, quota) is admission. Kinds without a row follow [`PLAIN`].
+
+use serde_json::Value;
+
+use crate::field::FieldError;
+
+/// When `metadata.generation` moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// The kind has none.
+    Absent,
+    /// When anything but metadata and status changes.
+    Content,
+    /// Also when the annotations change (Deployment).
+    ContentAndAnnotations,
+}
+
+/// Which names a kind's objects may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// RFC 1123 subdomain, 253 bytes: most kinds.
+    Subdomain,
+    /// RFC 1123 label, 63 bytes: namespaces, services.
+    Label,
+    /// Whatever can stand in a path: RBAC kinds and a few more.
+    PathSegment,
+}
+
+/// What one kind demands. The functions get the object in the stored version of its kind.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    pub group: &'static str,
+    pub kind: &'static str,
+    pub naming: Naming,
+    pub generation: Generation,
+    /// Objects keep the status they are created with, although there is a status subresource (Node).
+    pub status_on_create: bool,
+    /// Fills in what is absent; runs on every write, and on what is decoded before a patch.
+    pub default: fn(&mut Value),
+    /// Prepares an object that is about to be created (initial status, derived fields). The generic part,
+    /// dropping the client's status, has been done.
+    pub create: fn(&mut Value),
+    /// Prepares a change of the main resource: (new, old). Keeping the old status has been done.
+    pub update: fn(&mut Value, &Value),
+    /// Complaints about an object to be created (its metadata is checked elsewhere).
+    pub validate: fn(&Value) -> Vec<FieldError>,
+    /// Complaints about a change: (new, old). Includes those of `validate` where they apply to updates.
+    pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Complaints about a change through `/status`: (new, old).
+    pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
+    /// `Warning` headers for a create (`None`) or an update.
+    pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+}
+
+/// The rules of a kind that has none of its own.
+pub const PLAIN: Rules = Rules {
+    group: "",
+    kind: "",
+    naming: Naming::Subdomain,
+    generation: Generation::Absent,
+    status_on_create: false,
+    default: |_| {},
+    create: |_| {},
+    update: |_, _| {},
+    validate: |_| Vec::new(),
+    validate_update: |_, _| Vec::new(),
+    validate_status: |_, _| Vec::new(),
+    warnings: |_, _| Vec::new(),
+};

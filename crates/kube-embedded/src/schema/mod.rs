@@ -1,0 +1,7 @@
+//! What kinds there are and what their objects look like.
+//!
+//! [`types`] is the one model of an object's shape, for built-in kinds (read from a generated table) and
+//! for custom resources (built from their CRD). [`resources`] says what is served under which name.
+
+pub mod resources;
+pub mod types;

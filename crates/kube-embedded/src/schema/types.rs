@@ -1,0 +1,203 @@
+//! The shape of objects: one arena of types, for built-in kinds and for custom resources alike.
+//!
+//! Everybody who walks an object by its type leans on this: decoding and its complaints about unknown
+//! fields, protobuf, normalisation, strategic merge, server-side apply, OpenAPI. Types refer to each
+//! other by index, because `JSONSchemaProps` contains itself.
+//!
+//! Always true: the fields of a [`Struct`] are sorted by name; an id is valid in its own arena only.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+pub type TypeId = u32;
+
+/// All types that one kind, or all built-in kinds, are made of.
+#[derive(Debug, Default)]
+pub struct Types {
+    types: Vec<Type>,
+    names: HashMap<Box<str>, TypeId>,
+}
+
+/// One type: what Go calls it, and its shape.
+#[derive(Debug, Clone)]
+pub struct Type {
+    /// The published name, `io.k8s.api.core.v1.PodSpec`; empty for lists, maps and scalars.
+    pub name: Box<str>,
+    pub shape: Shape,
+}
+
+#[derive(Debug, Clone)]
+pub enum Shape {
+    String,
+    Int32,
+    Int64,
+    Double,
+    Bool,
+    /// Base64 in JSON.
+    Bytes,
+    Time,
+    MicroTime,
+    /// `metav1.Duration`: a string such as `1h0m0s`.
+    Duration,
+    Quantity,
+    IntOrString,
+    /// Anything at all: RawExtension, JSON, and what a CRD leaves open.
+    Any,
+    Struct(Struct),
+    Map(Mapping),
+    List(List),
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Struct {
+    pub fields: Box<[Field]>,
+    /// Server-side apply and strategic merge treat it as one value.
+    pub atomic: bool,
+    /// Fields that are not listed are kept (custom resources only).
+    pub preserve_unknown: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Mapping {
+    pub value: TypeId,
+    pub atomic: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct List {
+    pub element: TypeId,
+    pub merge: ListMerge,
+}
+
+/// How server-side apply merges a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListMerge {
+    Atomic,
+    Set,
+    /// Elements are known by these fields.
+    Map(Box<[Box<str>]>),
+}
+
+/// A member of a struct.
+#[derive(Debug, Clone)]
+pub struct Field {
+    pub name: Box<str>,
+    pub ty: TypeId,
+    pub required: bool,
+    /// Go: a pointer, so that a zero in protobuf means that it was set.
+    pub pointer: bool,
+    /// Go: left out of JSON when empty. What is neither pointer nor `omitempty` is always written.
+    pub omitempty: bool,
+    /// Field numbers from the message down to this field: more than one where Go embeds a struct
+    /// (`Volume.volumeSource`). Empty where protobuf does not know it.
+    pub numbers: Box<[u32]>,
+    /// A default that the schema itself states (`protocol: TCP`).
+    pub default: Option<Value>,
+    /// Strategic merge patch.
+    pub patch: Patch,
+}
+
+/// How strategic merge patch treats a field.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// `x-kubernetes-patch-strategy` contains `merge`.
+    pub merge: bool,
+    /// `x-kubernetes-patch-strategy` contains `retainKeys`.
+    pub retain_keys: bool,
+    /// `x-kubernetes-patch-merge-key`; a merged list without one is a list of primitives.
+    pub merge_key: Option<Box<str>>,
+}
+
+impl Types {
+    pub fn add(&mut self, ty: Type) -> TypeId {
+        let id = TypeId::try_from(self.types.len()).expect("an arena holds fewer than 2^32 types");
+        if !ty.name.is_empty() {
+            self.names.insert(ty.name.clone(), id);
+        }
+        self.types.push(ty);
+        id
+    }
+
+    /// Replaces a type that was added as a placeholder for a cycle.
+    pub fn set(&mut self, id: TypeId, shape: Shape) {
+        self.types[id as usize].shape = shape;
+    }
+
+    pub fn named(&self, name: &str) -> Option<TypeRef<'_>> {
+        self.names.get(name).map(|&id| self.at(id))
+    }
+
+    pub fn at(&self, id: TypeId) -> TypeRef<'_> {
+        TypeRef { types: self, id }
+    }
+
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+}
+
+/// A type together with the arena that its references point into.
+#[derive(Clone, Copy)]
+pub struct TypeRef<'a> {
+    types: &'a Types,
+    id: TypeId,
+}
+
+impl<'a> TypeRef<'a> {
+    pub fn id(self) -> TypeId {
+        self.id
+    }
+
+    /// `io.k8s.api.core.v1.PodSpec`
+    pub fn name(self) -> &'a str {
+        &self.types.types[self.id as usize].name
+    }
+
+    /// `PodSpec`: the last part of the name, as Go's messages have it.
+    pub fn short_name(self) -> &'a str {
+        let name = self.name();
+        name.rsplit('.').next().unwrap_or(name)
+    }
+
+    pub fn shape(self) -> &'a Shape {
+        &self.types.types[self.id as usize].shape
+    }
+
+    /// Another type of the same arena.
+    pub fn follow(self, id: TypeId) -> Self {
+        Self { types: self.types, id }
+    }
+
+    /// The member `name`, if this is a struct that has it.
+    pub fn field(self, name: &str) -> Option<&'a Field> {
+        let Shape::Struct(body) = self.shape() else { return None };
+        body.field(name)
+    }
+
+    /// What stands below `name`: a struct's member or a map's value.
+    pub fn child(self, name: &str) -> Option<Self> {
+        match self.shape() {
+            Shape::Struct(body) => body.field(name).map(|field| self.follow(field.ty)),
+            Shape::Map(map) => Some(self.follow(map.value)),
+            _ => None,
+        }
+    }
+
+    /// The element type of a list.
+    pub fn element(self) -> Option<Self> {
+        let Shape::List(list) = self.shape() else { return None };
+        Some(self.follow(list.element))
+    }
+}
+
+impl Struct {
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        let at = self.fields.binary_search_by(|field| field.name.as_ref().cmp(name)).ok()?;
+        Some(&self.fields[at])
+    }
+}

@@ -1,0 +1,1 @@
+//! Server-side apply and the managed fields that every write keeps.
