@@ -4,9 +4,12 @@
 //! (`schema`, `rules`, `crd`, `print`), who may (`access`, `admission`, `policy`), how a change is
 //! computed (`write`), where it is kept (`store`), and what follows from it by itself (`control`).
 
+pub mod bootstrap;
 pub mod clock;
+pub mod cluster;
 pub mod error;
 pub mod field;
+pub mod registry;
 
 pub mod access;
 pub mod admission;

@@ -1,0 +1,171 @@
+//! Patching: the three patches, and server-side apply.
+
+use serde_json::Value;
+
+use super::body::{Origin, accept};
+use super::convert::from_storage;
+use super::update::{Changed, modify, take_part};
+use super::{Answer, Call, create, meta};
+use crate::decode;
+use crate::error::{ApiError, Result};
+use crate::schema::types::TypeRef;
+use crate::write::{apply, json_patch, strategic};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchKind {
+    pub fn of(call: &Call) -> Result<Self> {
+        let content_type = call.content_type.as_deref().unwrap_or_default();
+        let kind = match content_type.split(';').next().unwrap_or_default().trim() {
+            "application/json-patch+json" => Self::Json,
+            "application/merge-patch+json" => Self::Merge,
+            "application/strategic-merge-patch+json" => Self::Strategic,
+            "application/apply-patch+yaml" => Self::Apply,
+            _ => {
+                let error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                return Err(error.with_details(&[]));
+            }
+        };
+        if kind == Self::Strategic && call.resource.is_custom() {
+            return Err(ApiError::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ));
+        }
+        Ok(kind)
+    }
+}
+
+pub async fn patch(call: &Call) -> Result<Answer> {
+    patch_then(call, |_| Ok(())).await
+}
+
+/// A patch whose result `finish` completes just before it is checked.
+pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
+    let kind = PatchKind::of(call)?;
+    call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
+    if kind == PatchKind::Apply {
+        return apply_patch(call).await;
+    }
+    let parsed = Parsed::read(call, kind)?;
+    modify(call, |live| {
+        let mut shown = live.clone();
+        from_storage(&call.resource, &mut shown);
+        let patched = parsed.apply(call.resource.root(), &shown)?;
+        let mut object = accept(call, with_type(call, patched), parsed.duplicates(), Origin::Patch(&parsed.text))?;
+        meta::place(call, &mut object)?;
+        take_part(call, &mut object, live);
+        apply::update(&call.managed(&call.manager()), Some(live), &mut object)?;
+        finish(&mut object)?;
+        Ok(Changed { object })
+    })
+    .await
+}
+
+/// `document`, which is of the kind that `ty` describes, after the request's patch.
+pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
+    Parsed::read(call, kind)?.apply(ty, document)
+}
+
+/// A patch that has been read, so that a repeated attempt need not read it again.
+struct Parsed {
+    kind: PatchKind,
+    text: String,
+    /// JSON patch is read by its own module.
+    document: Option<decode::Decoded>,
+}
+
+impl Parsed {
+    fn read(call: &Call, kind: PatchKind) -> Result<Self> {
+        let text = std::str::from_utf8(&call.body).map_err(|_| ApiError::bad_request("the patch is not valid UTF-8"))?;
+        let document = if kind == PatchKind::Json { None } else { Some(decode::patch(&call.body)?) };
+        Ok(Self { kind, text: text.to_owned(), document })
+    }
+
+    fn apply(&self, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
+        match (self.kind, &self.document) {
+            (PatchKind::Merge, Some(patch)) => Ok(json_patch::merge(document, &patch.value)),
+            (PatchKind::Strategic, Some(patch)) => strategic::apply(ty, document, &patch.value),
+            _ => json_patch::apply(document, self.text.as_bytes()),
+        }
+    }
+
+    fn duplicates(&self) -> Vec<String> {
+        self.document.as_ref().map(|patch| patch.duplicates.clone()).unwrap_or_default()
+    }
+}
+
+/// A patch cannot change what an object is.
+fn with_type(call: &Call, mut object: Value) -> Value {
+    if object.is_object() {
+        object["apiVersion"] = call.resource.api_version().into();
+        object["kind"] = call.resource.kind.as_ref().into();
+    }
+    object
+}
+
+async fn apply_patch(call: &Call) -> Result<Answer> {
+    let decoded = decode::apply(&call.body)?;
+    let body = decoded.value;
+    check_applied_type(call, &body)?;
+    let force = call.query.force.unwrap_or(false);
+    let exists = call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_some();
+    if !exists {
+        if !call.subresource.is_empty() {
+            return Err(call.not_found());
+        }
+        return apply_new(call, &body, force).await;
+    }
+    modify(call, |live| {
+        let mut shown = live.clone();
+        from_storage(&call.resource, &mut shown);
+        let context = call.managed(&call.query.field_manager);
+        let merged = apply::apply(&context, Some(&shown), &body, force)?;
+        let mut object = completed(call, merged, decoded.duplicates.clone())?;
+        take_part(call, &mut object, live);
+        apply::finish(&context, Some(live), &mut object)?;
+        Ok(Changed { object })
+    })
+    .await
+}
+
+/// An apply on nothing creates.
+async fn apply_new(call: &Call, body: &Value, force: bool) -> Result<Answer> {
+    if body["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
+        let path = crate::field::Path::new("metadata.uid");
+        let error = crate::field::FieldError::invalid(&path, body["metadata"]["uid"].clone(), "field is immutable");
+        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
+    }
+    let context = call.managed(&call.query.field_manager);
+    let merged = apply::apply(&context, None, body, force)?;
+    let object = completed(call, merged, Vec::new())?;
+    create::insert(call, object, |_, _| Ok(())).await
+}
+
+/// The merged object in stored form; what the server adds from here on belongs to nobody.
+fn completed(call: &Call, merged: Value, duplicates: Vec<String>) -> Result<Value> {
+    let text = std::str::from_utf8(&call.body).unwrap_or_default();
+    let mut object = accept(call, merged, duplicates, Origin::Patch(text))?;
+    meta::place(call, &mut object)?;
+    Ok(object)
+}
+
+fn check_applied_type(call: &Call, body: &Value) -> Result<()> {
+    let api_version = body["apiVersion"].as_str().unwrap_or_default();
+    let kind = body["kind"].as_str().unwrap_or_default();
+    let expected = call.resource.api_version();
+    if api_version != expected || kind != call.resource.kind.as_ref() {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        return Err(ApiError::bad_request(format!(
+            "incorrect version specified in apply patch. Specified patch version: {}, expected: {expected}",
+            crate::schema::resources::api_version(group, version)
+        )));
+    }
+    Ok(())
+}
+
