@@ -22,7 +22,8 @@ pub struct Types {
 /// One type: what Go calls it, and its shape.
 #[derive(Debug, Clone)]
 pub struct Type {
-    /// The published name, `io.k8s.api.core.v1.PodSpec`; empty for lists, maps and scalars.
+    /// The published name: `io.k8s.api.core.v1.PodSpec`, also `io.k8s.apimachinery.pkg.api.resource.Quantity`;
+    /// empty for plain scalars, lists and maps. A list with a name is a message of its own in protobuf.
     pub name: Box<str>,
     pub shape: Shape,
 }
@@ -111,10 +112,18 @@ pub struct Patch {
 
 impl Types {
     pub fn add(&mut self, ty: Type) -> TypeId {
-        let id = TypeId::try_from(self.types.len()).expect("an arena holds fewer than 2^32 types");
-        if !ty.name.is_empty() {
-            self.names.insert(ty.name.clone(), id);
+        let name = ty.name.clone();
+        let id = self.add_variant(ty);
+        if !name.is_empty() {
+            self.names.insert(name, id);
         }
+        id
+    }
+
+    /// Adds a type that has the name of another one, which keeps it: the same struct, merged in another
+    /// way where one field says so.
+    pub fn add_variant(&mut self, ty: Type) -> TypeId {
+        let id = TypeId::try_from(self.types.len()).expect("an arena holds fewer than 2^32 types");
         self.types.push(ty);
         id
     }
