@@ -68,11 +68,16 @@ func generate(out string) error {
 	if err != nil {
 		return err
 	}
+	samples, err := writeSamples()
+	if err != nil {
+		return err
+	}
 	files := map[string]string{
 		"schema.txt":         writeTypes(types),
 		"descriptions.txt":   writeDescriptions(types),
 		"resources.txt":      resources,
 		"rbac-defaults.json": rbac,
+		"protobuf.txt":       samples,
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

@@ -80,11 +80,10 @@ func collectTypes(published *publishedTypes) (map[string]*goType, error) {
 		if err != nil {
 			return nil, err
 		}
-		version := gvk.GroupVersion().String()
 		if gvk.Kind != t.Name() {
-			version += "/" + gvk.Kind // WatchEvent is Go's Event
+			return nil, fmt.Errorf("the kind %s is called %s in Go", gvk, t.Name())
 		}
-		kinds[name] = append(kinds[name], version)
+		kinds[name] = append(kinds[name], gvk.GroupVersion().String())
 	}
 	for name, versions := range kinds {
 		sort.Strings(versions)

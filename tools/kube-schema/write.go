@@ -11,7 +11,7 @@ import (
 const typesHeader = `# The types that the built-in kinds are made of. Written by tools/kube-schema; do not edit.
 #
 # package P           the names below are P.Name; a name with a dot is a whole one
-# struct NAME [atomic] [kind=GROUP/VERSION[/KIND],...]    kind=*: in every group version
+# struct NAME [atomic] [kind=GROUP/VERSION,...]    kind=*: in every group version
 # scalar NAME WORD    a named type that is no struct in JSON
 # list NAME TYPE      a list that is a message of its own in protobuf, with the items in field 1
 # FIELD NUMBERS TYPE [required] [pointer] [omitempty] [set | keys=A,B | atomic | granular]

@@ -9,3 +9,4 @@ pub mod protobuf;
 pub mod resources;
 mod table;
 pub mod types;
+mod wire;

@@ -32,13 +32,7 @@ pub fn read(text: &str) -> Table {
         let name = rest.split(' ').next().expect("a type has a name");
         let id = reader.declare(name);
         for version in rest.split_once("kind=").into_iter().flat_map(|(_, list)| list.split(',')) {
-            let slashes = if version.starts_with('v') || version == "*" { 0 } else { 1 };
-            let key = if version.matches('/').count() > slashes {
-                version.to_owned()
-            } else {
-                format!("{version}/{name}")
-            };
-            kinds.insert(key.into_boxed_str(), id);
+            kinds.insert(format!("{version}/{name}").into(), id);
         }
     }
     reader.define(text);
@@ -100,7 +94,9 @@ impl Reader {
             };
             self.types.set(id, shape);
         }
-        overrides.into_iter().for_each(|one| self.vary(&one));
+        for one in overrides {
+            self.vary(&one);
+        }
     }
 
     /// ` ports 6 []ContainerPort omitempty keys=containerPort,protocol patch=merge:containerPort`, and

@@ -43,7 +43,7 @@ pub enum Shape {
     Duration,
     Quantity,
     IntOrString,
-    /// Anything at all: RawExtension, JSON, and what a CRD leaves open.
+    /// Anything at all: `RawExtension`, JSON, and what a CRD leaves open.
     Any,
     Struct(Struct),
     Map(Mapping),
@@ -178,8 +178,15 @@ impl<'a> TypeRef<'a> {
     }
 
     /// Another type of the same arena.
+    #[must_use]
     pub fn follow(self, id: TypeId) -> Self {
         Self { types: self.types, id }
+    }
+
+    /// The named type of the same arena that stands beside this one, in the same package.
+    pub fn sibling(self, short_name: &str) -> Option<Self> {
+        let (package, _) = self.name().rsplit_once('.')?;
+        self.types.named(&format!("{package}.{short_name}"))
     }
 
     /// The member `name`, if this is a struct that has it.
