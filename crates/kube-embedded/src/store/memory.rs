@@ -52,7 +52,7 @@ impl State {
         let Contents { version, objects, meta } = contents;
         let mut state = Self { version, meta, floor: version, ..Self::default() };
         for (key, object) in objects {
-            state.put(&key, Arc::new(object));
+            state.put(&key, &Arc::new(object));
         }
         state
     }
@@ -100,6 +100,29 @@ impl State {
         Ok(found.after(version).take(EVENTS_AT_ONCE).cloned().collect())
     }
 
+    /// The changes of all storages after `version`, in order.
+    pub fn all_events(&self, version: u64) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
+        let mut events = Vec::new();
+        for (name, storage) in &self.storages {
+            if version < storage.lost {
+                return Err(TooOld { oldest: storage.floor });
+            }
+            if storage.history.back().is_some_and(|(_, newest)| newest.version > version) {
+                events.extend(storage.after(version).map(|event| (name.clone(), event.clone())));
+            }
+        }
+        events.sort_unstable_by_key(|(_, event)| event.version);
+        Ok(events)
+    }
+
+    pub fn count(&self, storage: &str, namespace: Option<&str>) -> usize {
+        let Some(found) = self.storages.get(storage) else { return 0 };
+        match namespace {
+            Some(namespace) => found.objects.get(namespace).map_or(0, BTreeMap::len),
+            None => found.objects.values().map(BTreeMap::len).sum(),
+        }
+    }
+
     /// The first version that one can ask for.
     pub fn oldest(&self, storage: &str) -> u64 {
         self.storages.get(storage).map_or(self.floor, |found| found.floor)
@@ -135,7 +158,7 @@ impl State {
     pub fn publish(&mut self, key: &Key, event: Event, now: Timestamp) {
         self.version = event.version;
         match event.kind {
-            EventKind::Added | EventKind::Modified => self.put(key, event.object.clone()),
+            EventKind::Added | EventKind::Modified => self.put(key, &event.object),
             EventKind::Deleted => self.remove(key),
         }
         self.history_bytes += cost(&event);
@@ -181,7 +204,7 @@ impl State {
         self.storages.get_mut(name).expect("it was put there when it was missing")
     }
 
-    fn put(&mut self, key: &Key, object: Arc<Object>) {
+    fn put(&mut self, key: &Key, object: &Arc<Object>) {
         for owner in &object.owners {
             self.dependents.entry(owner.clone()).or_default().insert(key.clone());
         }

@@ -142,6 +142,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     writable: AtomicBool,
     groups: AtomicU64,
+    /// Woken after each group, whatever it changed.
+    changed: Notify,
 }
 
 impl Shared {
@@ -183,6 +185,7 @@ impl Store {
             clock: options.clock,
             writable: AtomicBool::new(true),
             groups: AtomicU64::new(0),
+            changed: Notify::new(),
         });
         let (sender, queue) = mpsc::channel(QUEUE);
         let durable = disk.is_some();
@@ -270,6 +273,16 @@ impl Store {
         (snapshot, Watch { shared: self.shared.clone(), storage: storage.into(), after, changed })
     }
 
+    /// Follows the changes of all storages from now on.
+    pub fn follow_all(&self) -> Feed {
+        Feed { shared: self.shared.clone(), after: self.version() }
+    }
+
+    /// How many objects there are.
+    pub fn count(&self, storage: &str, namespace: Option<&str>) -> usize {
+        self.shared.state.read().count(storage, namespace)
+    }
+
     fn changed(&self, storage: &str) -> Arc<Notify> {
         if let Some(changed) = self.shared.state.read().changed(storage) {
             return changed;
@@ -351,6 +364,28 @@ impl Watch {
         match state.events(&self.storage, self.after) {
             Ok(events) if events.is_empty() => state.version.max(self.after),
             _ => self.after,
+        }
+    }
+}
+
+/// A [`Watch`] over all storages.
+pub struct Feed {
+    shared: Arc<Shared>,
+    after: u64,
+}
+
+impl Feed {
+    /// The next changes with the storage of each, at least one; waits for them. May be dropped while it
+    /// waits and asked again.
+    pub async fn next(&mut self) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
+        loop {
+            let changed = self.shared.changed.notified();
+            let events = self.shared.state.read().all_events(self.after)?;
+            if let Some((_, last)) = events.last() {
+                self.after = last.version;
+                return Ok(events);
+            }
+            changed.await;
         }
     }
 }

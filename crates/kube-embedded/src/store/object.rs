@@ -45,6 +45,7 @@ impl Object {
     }
 
     /// The same content under another version, as a watcher sees what has left its selection.
+    #[must_use]
     pub fn at_version(&self, version: u64) -> Self {
         let after = self.gap + digits(self.version).len();
         Self {

@@ -44,6 +44,9 @@ struct Effect {
     record: Option<Record>,
 }
 
+/// Tells who asked, once it is known whether the group was written.
+type Tell = Box<dyn FnOnce(Result<(), String>) + Send>;
+
 #[derive(Default)]
 struct Group {
     version: u64,
@@ -52,7 +55,7 @@ struct Group {
     /// The newest state of each key that this group touches.
     newest: HashMap<Key, Option<Arc<Object>>>,
     meta: Vec<(String, Box<[u8]>)>,
-    answers: Vec<Box<dyn FnOnce(Result<(), String>) + Send>>,
+    answers: Vec<Tell>,
 }
 
 pub(super) struct Sequencer {
@@ -139,6 +142,7 @@ impl Sequencer {
         for storage in wake {
             storage.notify_waiters();
         }
+        self.shared.changed.notify_waiters();
     }
 }
 

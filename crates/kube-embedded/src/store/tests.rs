@@ -86,6 +86,7 @@ async fn dependents_follow_the_owner_references() {
 async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_their_version() {
     const WRITERS: u64 = 8;
     const EACH: u64 = 60;
+    const ALL: u64 = WRITERS * EACH;
     let store = Store::in_memory();
     let watchers: Vec<_> = (0..4)
         .map(|_| {
@@ -93,13 +94,21 @@ async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_thei
             assert!(snapshot.objects.is_empty());
             tokio::spawn(async move {
                 let mut versions = Vec::new();
-                while versions.len() < (WRITERS * EACH) as usize {
+                while versions.last() != Some(&ALL) {
                     versions.extend(watch.next().await.unwrap().iter().map(|event| event.version));
                 }
                 versions
             })
         })
         .collect();
+    let mut feed = store.follow_all();
+    let everything = tokio::spawn(async move {
+        let mut versions = Vec::new();
+        while versions.last() != Some(&ALL) {
+            versions.extend(feed.next().await.unwrap().iter().map(|(_, event)| event.version));
+        }
+        versions
+    });
     let writers = (0..WRITERS).map(|writer| {
         let store = store.clone();
         tokio::spawn(async move {
@@ -114,10 +123,11 @@ async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_thei
     for writer in join_all(writers).await {
         writer.unwrap();
     }
-    let all: Vec<u64> = (1..=WRITERS * EACH).collect();
+    let all: Vec<u64> = (1..=ALL).collect();
     for watcher in watchers {
         assert_eq!(watcher.await.unwrap(), all);
     }
+    assert_eq!(everything.await.unwrap(), all);
 }
 
 #[tokio::test]
