@@ -1,6 +1,38 @@
 //! Who is asking, and may they.
+//!
+//! A request passes `authn` (who), `impersonate` (as whom), `rbac` (may they), and for RBAC objects
+//! `escalation` (do they hold what they give). `reviews` and `tokens` answer questions about all that;
+//! `pki` and `csr` make the certificates, `bootstrap` the roles of an empty cluster.
+//!
+//! Elsewhere: what a request means (`crate::http`), what its object must be like (`crate::admission`).
+
+pub mod authn;
+pub mod bootstrap;
+pub mod csr;
+pub mod escalation;
+pub mod impersonate;
+pub mod jwt;
+pub mod pki;
+pub mod rbac;
+pub mod reviews;
+pub mod rule;
+pub mod tokens;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// Everybody whom authentication knows.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// Everybody whom it does not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The name of a caller who gave no credentials.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// The group that may do everything, without a look at the roles.
+pub const MASTERS: &str = "system:masters";
+
+pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Somebody, as authentication or impersonation found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,12 +46,45 @@ pub struct User {
 impl User {
     /// The administrator: group `system:masters` skips authorization.
     pub fn admin() -> Self {
-        Self::named("kubernetes-admin", &["system:masters", "system:authenticated"])
+        Self::named("kubernetes-admin", &[MASTERS, AUTHENTICATED])
     }
 
     pub fn named(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|&group| group.to_owned()).collect();
         Self { name: name.to_owned(), groups, ..Self::default() }
+    }
+
+    /// Somebody without credentials.
+    pub fn anonymous() -> Self {
+        Self::named(ANONYMOUS, &[UNAUTHENTICATED])
+    }
+
+    /// The ServiceAccount `name` of `namespace`, with the groups that every ServiceAccount has.
+    pub fn service_account(namespace: &str, name: &str, uid: &str) -> Self {
+        Self {
+            name: service_account_username(namespace, name),
+            uid: uid.to_owned(),
+            groups: service_account_groups(namespace).to_vec(),
+            extra: BTreeMap::new(),
+        }
+    }
+
+    /// `authentication.k8s.io/v1` `UserInfo`: what is empty is left out.
+    pub fn info(&self) -> Value {
+        let mut info = Map::new();
+        for (key, text) in [("username", &self.name), ("uid", &self.uid)] {
+            if !text.is_empty() {
+                info.insert(key.to_owned(), text.as_str().into());
+            }
+        }
+        if !self.groups.is_empty() {
+            info.insert("groups".to_owned(), self.groups.clone().into());
+        }
+        if !self.extra.is_empty() {
+            let extra = self.extra.iter().map(|(k, v)| (k.clone(), v.clone().into()));
+            info.insert("extra".to_owned(), Value::Object(extra.collect()));
+        }
+        Value::Object(info)
     }
 
     pub fn in_group(&self, group: &str) -> bool {
@@ -42,4 +107,123 @@ pub struct Attributes {
     pub name: String,
     /// For a request that is not about a resource.
     pub path: String,
+}
+
+impl Attributes {
+    /// Whether this is about a resource, not about a path.
+    pub fn is_resource(&self) -> bool {
+        self.path.is_empty() || !self.resource.is_empty()
+    }
+
+    /// `deployments/scale`
+    pub fn combined_resource(&self) -> String {
+        if self.subresource.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}/{}", self.resource, self.subresource)
+        }
+    }
+}
+
+/// `system:serviceaccount:<namespace>:<name>`
+pub fn service_account_username(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// Namespace and name of a ServiceAccount's user name.
+pub fn split_service_account(username: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = username.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+pub fn service_account_groups(namespace: &str) -> [String; 2] {
+    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+}
+
+/// A string as Go's `%q` prints it: messages of Kubernetes are full of them.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            c if c.is_ascii_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A list as Go's `%q` prints it: `["a" "b"]`.
+pub(crate) fn quoted_list(texts: &[impl AsRef<str>]) -> String {
+    format!("[{}]", texts.iter().map(|text| quoted(text.as_ref())).collect::<Vec<_>>().join(" "))
+}
+
+/// The string at `key`, empty if there is none.
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// The list at `key`, empty if there is none.
+pub(crate) fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The strings in the list at `key`.
+pub(crate) fn texts(value: &Value, key: &str) -> Vec<String> {
+    items(value, key).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What tests of access and admission share.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
+    use crate::schema::resources::Resource;
+    use crate::store::{Change, Expect, Key, Op, Store};
+
+    /// A row of the resource table with nothing in it but its names.
+    pub fn resource(group: &str, name: &str) -> Resource {
+        Resource {
+            group: group.into(),
+            version: "v1".into(),
+            name: name.into(),
+            singular: "".into(),
+            kind: "".into(),
+            list_kind: "".into(),
+            namespaced: true,
+            short_names: Box::default(),
+            categories: Box::default(),
+            verbs: Box::default(),
+            subresources: Box::default(),
+            columns: Box::default(),
+            storage: crate::error::qualified(name, group).into(),
+            storage_version: "v1".into(),
+            types: Arc::default(),
+            ty: 0,
+            custom: None,
+        }
+    }
+
+    /// Writes an object over whatever is there.
+    pub async fn store_object(store: &Store, storage: &str, object: Value) {
+        let metadata = &object["metadata"];
+        let key = Key::new(&storage.into(), super::text(metadata, "namespace"), super::text(metadata, "name"));
+        let found = store.get(storage, &key.namespace, &key.name);
+        let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
+        store.commit(vec![Change { key, expect, op: Op::Put(object) }]).await.expect("nobody else writes");
+    }
 }

@@ -1,0 +1,303 @@
+//! Who is asking: client certificate, bearer token, in-process identity, or nobody.
+//!
+//! The first credential that is there decides; a bad bearer token is refused even where anybody may ask.
+//! Everybody who is known gets the group `system:authenticated`.
+//!
+//! Elsewhere: acting as somebody else (`super::impersonate`), making tokens (`super::tokens`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aws_lc_rs::{constant_time, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, Method, header, request};
+use jiff::Timestamp;
+use serde_json::Value;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::jwt::{Bad, SigningKey};
+use super::{AUTHENTICATED, User, quoted_list, split_service_account, text, texts};
+use crate::clock::Clock;
+use crate::error::{ApiError, Result};
+use crate::store::{Object, Store};
+
+/// Who signs tokens, and whom they are for unless somebody says otherwise.
+pub const ISSUER: &str = "https://kubernetes.default.svc";
+/// The issuer of tokens that live in Secrets.
+pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// Clocks may differ by so much.
+const LEEWAY_SECONDS: i64 = 60;
+
+/// The client's certificate, which TLS has verified. The listener reads it once per connection and puts
+/// it into the extensions of each request.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate {
+    pub user: User,
+    not_before: i64,
+    not_after: i64,
+}
+
+impl PeerCertificate {
+    /// CN is the user, O are the groups; `None` for a certificate without a common name.
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let name = certificate.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
+        let groups = certificate.subject().iter_organization().filter_map(|o| o.as_str().ok());
+        let hash: String =
+            digest::digest(&digest::SHA256, der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let user = User {
+            groups: groups.map(str::to_owned).collect(),
+            extra: BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])]),
+            name,
+            uid: String::new(),
+        };
+        let validity = certificate.validity();
+        (!user.name.is_empty()).then(|| Self {
+            user,
+            not_before: validity.not_before.timestamp(),
+            not_after: validity.not_after.timestamp(),
+        })
+    }
+}
+
+/// An identity that a client in this process was made for.
+#[derive(Clone, Debug)]
+pub struct Identity(pub User);
+
+/// Somebody who knows tokens of another make.
+pub trait TokenVerifier: Send + Sync {
+    /// The owner of the token, without `system:authenticated`; `None` if it is not one of theirs.
+    fn verify(&self, token: &str) -> Option<User>;
+}
+
+/// A token that was accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accepted {
+    pub user: User,
+    /// Those of the wanted audiences that the token is for.
+    pub audiences: Vec<String>,
+}
+
+pub struct Authenticator {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    key: Arc<SigningKey>,
+    verifiers: Vec<Arc<dyn TokenVerifier>>,
+}
+
+impl Authenticator {
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, key: Arc<SigningKey>) -> Self {
+        Self { store, clock, key, verifiers: Vec::new() }
+    }
+
+    /// Also accepts the tokens that `verifier` knows.
+    #[must_use]
+    pub fn with_verifier(mut self, verifier: Arc<dyn TokenVerifier>) -> Self {
+        self.verifiers.push(verifier);
+        self
+    }
+
+    /// Who sent this request; 401 if that must be known and is not.
+    pub fn authenticate(&self, request: &request::Parts) -> Result<User> {
+        let now = self.clock.now().as_second();
+        if let Some(peer) = request.extensions.get::<PeerCertificate>()
+            && (peer.not_before..=peer.not_after).contains(&now)
+        {
+            return Ok(known(peer.user.clone()));
+        }
+        if let Some(token) = bearer(&request.headers) {
+            let accepted = self.token(token, &[ISSUER.to_owned()]);
+            return accepted.map(|accepted| accepted.user).map_err(|_| ApiError::unauthorized());
+        }
+        if let Some(Identity(user)) = request.extensions.get::<Identity>() {
+            return Ok(known(user.clone()));
+        }
+        if open_to_anybody(&request.method, request.uri.path()) {
+            return Ok(User::anonymous());
+        }
+        Err(ApiError::unauthorized())
+    }
+
+    /// Whose token this is, for one of `audiences`; else what TokenReview says about it.
+    pub fn token(&self, token: &str, audiences: &[String]) -> std::result::Result<Accepted, String> {
+        let foreign = || "invalid bearer token".to_owned();
+        let also = |why: String| format!("[invalid bearer token, {why}]");
+        match self.key.verify(token) {
+            Ok(claims) => return self.account(token, &claims, audiences).map_err(also),
+            Err(Bad::Forged) => return Err(also("go-jose/go-jose: error in cryptographic primitive".to_owned())),
+            Err(Bad::Foreign) => {}
+        }
+        // Tokens of other makes are for this server.
+        if !audiences.iter().any(|audience| audience == ISSUER) {
+            return Err(foreign());
+        }
+        let user = self
+            .bootstrap_token(token)
+            .or_else(|| self.verifiers.iter().find_map(|verifier| verifier.verify(token)))
+            .ok_or_else(foreign)?;
+        Ok(Accepted { user: known(user), audiences: vec![ISSUER.to_owned()] })
+    }
+
+    /// The ServiceAccount that the claims name, if they hold now.
+    fn account(
+        &self,
+        token: &str,
+        claims: &Value,
+        audiences: &[String],
+    ) -> std::result::Result<Accepted, String> {
+        let (namespace, name) =
+            split_service_account(text(claims, "sub")).ok_or("the token names no service account")?;
+        if claims["iss"] == LEGACY_ISSUER {
+            return self.legacy(token, claims, namespace, name, audiences);
+        }
+        if claims["iss"] != ISSUER {
+            return Err("the token has another issuer".to_owned());
+        }
+        let meant = texts(claims, "aud");
+        let shared: Vec<String> = audiences.iter().filter(|a| meant.contains(a)).cloned().collect();
+        if shared.is_empty() {
+            let (meant, wanted) = (quoted_list(&meant), quoted_list(audiences));
+            return Err(format!("token audiences {meant} is invalid for the target audiences {wanted}"));
+        }
+        let now = self.clock.now().as_second();
+        let time = |key: &str| claims[key].as_i64();
+        if time("exp").is_none_or(|at| now > at.saturating_add(LEEWAY_SECONDS)) {
+            return Err("service account token has expired".to_owned());
+        }
+        if time("nbf").is_none_or(|at| now < at.saturating_sub(LEEWAY_SECONDS)) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        let private = &claims["kubernetes.io"];
+        if text(private, "namespace") != namespace || text(&private["serviceaccount"], "name") != name {
+            return Err("service account token has been invalidated".to_owned());
+        }
+        let invalidated = || "service account token has been invalidated".to_owned();
+        let uid = text(&private["serviceaccount"], "uid");
+        self.alive("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
+        let mut user = User::service_account(namespace, name, uid);
+        user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={}", text(claims, "jti"))]);
+        for (claim, storage, space) in [("pod", "pods", namespace), ("secret", "secrets", namespace)] {
+            let bound = &private[claim];
+            if bound.is_null() {
+                continue;
+            }
+            let (name, uid) = (text(bound, "name"), text(bound, "uid"));
+            self.alive(storage, space, name, uid).ok_or_else(invalidated)?;
+            if claim == "pod" {
+                user.extra.insert("authentication.kubernetes.io/pod-name".to_owned(), vec![name.to_owned()]);
+                user.extra.insert("authentication.kubernetes.io/pod-uid".to_owned(), vec![uid.to_owned()]);
+            }
+        }
+        let node = &private["node"];
+        if !node.is_null() {
+            let (name, uid) = (text(node, "name"), text(node, "uid"));
+            if private["pod"].is_null() {
+                self.alive("nodes", "", name, uid).ok_or_else(invalidated)?;
+            }
+            for (key, value) in [("node-name", name), ("node-uid", uid)] {
+                if !value.is_empty() {
+                    let key = format!("authentication.kubernetes.io/{key}");
+                    user.extra.insert(key, vec![value.to_owned()]);
+                }
+            }
+        }
+        Ok(Accepted { user: known(user), audiences: shared })
+    }
+
+    /// A token that lives in a Secret: good as long as the Secret holds it.
+    fn legacy(
+        &self,
+        token: &str,
+        claims: &Value,
+        namespace: &str,
+        name: &str,
+        audiences: &[String],
+    ) -> std::result::Result<Accepted, String> {
+        if !audiences.iter().any(|audience| audience == ISSUER) {
+            let wanted = quoted_list(audiences);
+            return Err(format!("token audiences [] is invalid for the target audiences {wanted}"));
+        }
+        let invalidated = || "service account token has been invalidated".to_owned();
+        let secret = text(claims, "kubernetes.io/serviceaccount/secret.name");
+        let secret = self.store.get("secrets", namespace, secret).ok_or_else(invalidated)?;
+        let uid = text(claims, "kubernetes.io/serviceaccount/service-account.uid");
+        let account = self.alive("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
+        let held = data(&secret.value(), "token");
+        if secret.deleting || constant_time::verify_slices_are_equal(&held, token.as_bytes()).is_err() {
+            return Err(invalidated());
+        }
+        let user = User::service_account(&account.namespace, &account.name, uid);
+        Ok(Accepted { user: known(user), audiences: vec![ISSUER.to_owned()] })
+    }
+
+    fn alive(&self, storage: &str, namespace: &str, name: &str, uid: &str) -> Option<Arc<Object>> {
+        self.store.get(storage, namespace, name).filter(|object| !uid.is_empty() && *object.uid == *uid)
+    }
+
+    /// `<id>.<secret>` of a Secret `bootstrap-token-<id>`, by which a node joins.
+    fn bootstrap_token(&self, token: &str) -> Option<User> {
+        let (id, secret) = token.split_once('.')?;
+        let plain = |part: &str, long: usize| {
+            part.len() == long && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        };
+        if !plain(id, 6) || !plain(secret, 16) {
+            return None;
+        }
+        let found = self.store.get("secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
+        let object = found.value();
+        let fits = !found.deleting
+            && object["type"] == "bootstrap.kubernetes.io/token"
+            && data(&object, "token-id") == id.as_bytes()
+            && constant_time::verify_slices_are_equal(&data(&object, "token-secret"), secret.as_bytes()).is_ok()
+            && data(&object, "usage-bootstrap-authentication") == b"true";
+        let expiration = data(&object, "expiration");
+        let lasting = expiration.is_empty()
+            || String::from_utf8(expiration)
+                .ok()
+                .and_then(|text| text.parse::<Timestamp>().ok())
+                .is_some_and(|end| self.clock.now() < end);
+        if !fits || !lasting {
+            return None;
+        }
+        let mut user = User::named(&format!("system:bootstrap:{id}"), &["system:bootstrappers"]);
+        let more = String::from_utf8(data(&object, "auth-extra-groups")).ok()?;
+        for group in more.split(',').filter(|group| !group.is_empty()) {
+            // A Secret must not lend groups that mean something else, `system:masters` above all.
+            if !group.starts_with("system:bootstrappers:") {
+                return None;
+            }
+            user.groups.push(group.to_owned());
+        }
+        Some(user)
+    }
+}
+
+/// A decoded entry of a Secret's `data`; empty if there is none.
+fn data(secret: &Value, key: &str) -> Vec<u8> {
+    STANDARD.decode(text(&secret["data"], key)).unwrap_or_default()
+}
+
+/// The token of `Authorization: Bearer`; other schemes are no credentials.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim_start();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// Health, version, and what a joining node must read before it is known.
+fn open_to_anybody(method: &Method, path: &str) -> bool {
+    let open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/")
+        || path == "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+    open && matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Everybody who is known belongs to this group.
+fn known(mut user: User) -> User {
+    if !user.in_group(AUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.to_owned());
+    }
+    user
+}

@@ -1,0 +1,207 @@
+//! The roles that every cluster has from its first start, and roles that gather others.
+//!
+//! The default roles are those of Kubernetes 1.36, as data. The start of the server writes what
+//! [`missing_objects`] names; the aggregation controller asks [`aggregate`].
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+use super::rbac::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
+use super::{ANONYMOUS, RBAC_GROUP, items, text};
+use crate::store::Store;
+
+/// Roles and bindings as a server of Kubernetes 1.36 has them after its first start, before any controller.
+const DEFAULTS: &str = include_str!("../../data/rbac-defaults.json");
+
+/// All default roles and bindings, and the ones that let anybody read `kube-public/cluster-info`.
+pub fn defaults() -> &'static [Value] {
+    static PARSED: OnceLock<Vec<Value>> = OnceLock::new();
+    PARSED.get_or_init(|| {
+        let mut objects: Vec<Value> =
+            serde_json::from_str(DEFAULTS).expect("the default roles are checked in as JSON");
+        objects.extend(cluster_info_access());
+        objects
+    })
+}
+
+/// As kubeadm makes them: a joining node reads the cluster's address and certificate before it is known.
+fn cluster_info_access() -> [Value; 2] {
+    let name = "kubeadm:bootstrap-signer-clusterinfo";
+    let api_version = format!("{RBAC_GROUP}/v1");
+    [
+        json!({
+            "apiVersion": api_version, "kind": "Role",
+            "metadata": { "name": name, "namespace": "kube-public" },
+            "rules": [{
+                "apiGroups": [""], "resourceNames": ["cluster-info"],
+                "resources": ["configmaps"], "verbs": ["get"],
+            }],
+        }),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding",
+            "metadata": { "name": name, "namespace": "kube-public" },
+            "roleRef": { "apiGroup": RBAC_GROUP, "kind": "Role", "name": name },
+            "subjects": [{ "apiGroup": RBAC_GROUP, "kind": "User", "name": ANONYMOUS }],
+        }),
+    ]
+}
+
+/// Where objects of one of the four kinds are stored.
+pub fn storage_of(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "Role" => ROLES,
+        "RoleBinding" => ROLE_BINDINGS,
+        "ClusterRole" => CLUSTER_ROLES,
+        "ClusterRoleBinding" => CLUSTER_ROLE_BINDINGS,
+        _ => return None,
+    })
+}
+
+/// The default roles and bindings that the store lacks, each with its storage. An aggregated role comes
+/// with the rules that it gathers from the defaults, so that it means something from the first moment.
+pub fn missing_objects(store: &Store) -> Vec<(&'static str, Value)> {
+    let mut missing = Vec::new();
+    for object in defaults() {
+        let Some(storage) = storage_of(text(object, "kind")) else { continue };
+        let metadata = &object["metadata"];
+        if store.get(storage, text(metadata, "namespace"), text(metadata, "name")).is_some() {
+            continue;
+        }
+        let mut object = object.clone();
+        if let Some(rules) = aggregate(&object, defaults()) {
+            object["rules"] = rules.into();
+        }
+        missing.push((storage, object));
+    }
+    missing
+}
+
+/// The rules that an aggregated ClusterRole must have, given all ClusterRoles; `None` if it gathers nothing
+/// or already has exactly these.
+pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
+    let selectors = items(&role["aggregationRule"], "clusterRoleSelectors");
+    if selectors.is_empty() {
+        return None;
+    }
+    let own = text(&role["metadata"], "name");
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in selectors {
+        let mut chosen: Vec<&Value> = all
+            .iter()
+            .filter(|other| text(other, "kind") != "Role" && text(&other["metadata"], "name") != own)
+            .filter(|other| selects(selector, &other["metadata"]["labels"]))
+            .collect();
+        chosen.sort_by_key(|other| text(&other["metadata"], "name"));
+        for rule in chosen.iter().flat_map(|other| gathered(other, all, 0)) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    (items(role, "rules") != rules.as_slice()).then_some(rules)
+}
+
+/// The rules of a role that is gathered; one that gathers itself (`edit` within `admin`) and has no rules yet
+/// gives what it will have. Depth is bounded: labels can form a circle.
+fn gathered(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
+    let rules = items(role, "rules");
+    let aggregates = !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
+    if !rules.is_empty() || !aggregates || depth > 4 {
+        return rules.to_vec();
+    }
+    let selectors = items(&role["aggregationRule"], "clusterRoleSelectors");
+    let own = text(&role["metadata"], "name");
+    let chosen = all.iter().filter(|other| {
+        let labels = &other["metadata"]["labels"];
+        text(&other["metadata"], "name") != own && selectors.iter().any(|selector| selects(selector, labels))
+    });
+    chosen.flat_map(|other| gathered(other, all, depth + 1)).collect()
+}
+
+/// Whether a label selector (`matchLabels`, `matchExpressions`) chooses these labels.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let nothing = Map::new();
+    let labels = labels.as_object().unwrap_or(&nothing);
+    let mut equal = selector["matchLabels"].as_object().into_iter().flatten();
+    equal.all(|(key, value)| labels.get(key) == Some(value))
+        && items(selector, "matchExpressions").iter().all(|term| {
+            let (found, values) = (labels.get(text(term, "key")), items(term, "values"));
+            match text(term, "operator") {
+                "In" => found.is_some_and(|value| values.contains(value)),
+                "NotIn" => !found.is_some_and(|value| values.contains(value)),
+                "Exists" => found.is_some(),
+                "DoesNotExist" => found.is_none(),
+                _ => false,
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::rbac::Authorizer;
+    use super::super::rbac::tests::{binding, put};
+    use super::super::{Attributes, User};
+    use super::*;
+
+    #[tokio::test]
+    async fn the_defaults_are_written_once_and_mean_what_their_names_say() {
+        let store = Store::in_memory();
+        for (_, object) in missing_objects(&store) {
+            put(&store, object).await;
+        }
+        assert_eq!(missing_objects(&store).len(), 0);
+        put(&store, binding("a", "v", ("ClusterRole", "view"), ("User", "viewer"))).await;
+        put(&store, binding("a", "e", ("ClusterRole", "edit"), ("User", "editor"))).await;
+        put(&store, binding("a", "a", ("ClusterRole", "admin"), ("User", "boss"))).await;
+        let authorizer = Authorizer::new(Arc::clone(&store));
+        let table = [
+            ("get", "", "configmaps", "viewer editor boss"),
+            ("create", "", "configmaps", "editor boss"),
+            ("get", "", "secrets", "editor boss"),
+            ("create", "rbac.authorization.k8s.io", "rolebindings", "boss"),
+            ("create", "apps", "deployments", "editor boss"),
+            ("impersonate", "", "serviceaccounts", "editor boss"),
+            ("create", "", "resourcequotas", ""),
+            ("get", "", "nodes", ""),
+        ];
+        for (verb, group, resource, who) in table {
+            let asked = Attributes {
+                verb: verb.to_owned(),
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                namespace: "a".to_owned(),
+                ..Attributes::default()
+            };
+            let may = |name: &&str| authorizer.decide(&User::named(name, &[]), &asked).allowed;
+            let allowed: Vec<&str> = ["viewer", "editor", "boss"].into_iter().filter(may).collect();
+            assert_eq!(allowed.join(" "), who, "{verb} {resource}");
+        }
+        let path = |path: &str| Attributes { verb: "get".to_owned(), path: path.to_owned(), ..Attributes::default() };
+        assert!(authorizer.decide(&User::anonymous(), &path("/version")).allowed);
+        assert!(!authorizer.decide(&User::anonymous(), &path("/api")).allowed);
+    }
+
+    #[test]
+    fn aggregation_gathers_by_label_and_rests_when_done() {
+        let role = |name: &str, labels: Value, verb: &str| {
+            json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]}]})
+        };
+        let all = [
+            role("b", json!({"to": "x"}), "get"),
+            role("a", json!({"to": "x"}), "list"),
+            role("c", json!({"to": "y"}), "watch"),
+            role("d", json!({"to": "x"}), "get"),
+        ];
+        let mut gathering = json!({"kind": "ClusterRole", "metadata": {"name": "g", "labels": {"to": "x"}},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "x"}},
+                {"matchExpressions": [{"key": "to", "operator": "In", "values": ["y"]}]}]}});
+        let rules = aggregate(&gathering, &all).unwrap();
+        assert_eq!(json!(rules), json!([{"verbs": ["list"]}, {"verbs": ["get"]}, {"verbs": ["watch"]}]));
+        gathering["rules"] = rules.into();
+        assert_eq!(aggregate(&gathering, &all), None);
+        assert_eq!(aggregate(&all[0], &all), None);
+    }
+}

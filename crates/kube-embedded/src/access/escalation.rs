@@ -1,0 +1,223 @@
+//! Nobody gives what they do not have: the check before a role or a binding is written.
+//!
+//! A role needs every one of its rules held by the writer, or the verb `escalate` on it; a binding needs
+//! the rules of the role that it names, or the verb `bind` on that role. The write path asks
+//! [`check`] for each create and update of the four kinds, after defaults and before validation.
+
+use serde_json::Value;
+
+use super::rbac::{Authorizer, CLUSTER_ROLES, ROLES};
+use super::rule::{Rule, missing};
+use super::{Attributes, MASTERS, RBAC_GROUP, User, items, quoted, quoted_list, text};
+use crate::admission::{Operation, Request};
+use crate::error::{ApiError, Result};
+use crate::store::Store;
+
+/// Refuses a role or binding that gives more than its writer holds. Other resources pass.
+pub fn check(authorizer: &Authorizer, store: &Store, request: &Request<'_>, new: &Value) -> Result<()> {
+    let resource = request.resource.name.as_ref();
+    let concerned = request.resource.group.as_ref() == RBAC_GROUP && request.subresource.is_empty();
+    if !concerned || request.operation == Operation::Delete || request.user.in_group(MASTERS) {
+        return Ok(());
+    }
+    if request.old.is_some_and(|old| same_but_for_garbage_collection(new, old)) {
+        return Ok(());
+    }
+    let guard = Guard { authorizer, store, request, new };
+    match resource {
+        "roles" => guard.role(),
+        "clusterroles" => guard.role().and_then(|()| guard.aggregation()),
+        "rolebindings" | "clusterrolebindings" => guard.binding(),
+        _ => Ok(()),
+    }
+}
+
+struct Guard<'a> {
+    authorizer: &'a Authorizer,
+    store: &'a Store,
+    request: &'a Request<'a>,
+    new: &'a Value,
+}
+
+impl Guard<'_> {
+    fn refuse(&self, why: &str) -> ApiError {
+        let name = text(&self.new["metadata"], "name");
+        ApiError::forbidden(RBAC_GROUP, &self.request.resource.name, name, why)
+    }
+
+    fn may(&self, verb: &str, resource: &str, name: &str) -> bool {
+        let asked = Attributes {
+            verb: verb.to_owned(),
+            group: RBAC_GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            namespace: self.request.namespace.to_owned(),
+            ..Attributes::default()
+        };
+        self.authorizer.decide(self.request.user, &asked).allowed
+    }
+
+    fn may_escalate(&self) -> bool {
+        // A create is not about a name, as everywhere in RBAC.
+        let name = if self.request.operation == Operation::Create { "" } else { self.request.name };
+        self.may("escalate", &self.request.resource.name, name)
+    }
+
+    fn role(&self) -> Result<()> {
+        if self.may_escalate() {
+            return Ok(());
+        }
+        self.holds(&Rule::of_role(self.new))
+    }
+
+    /// An aggregated role can gather anything, so that it needs everything.
+    fn aggregation(&self) -> Result<()> {
+        let aggregates = |role: &Value| !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
+        if !aggregates(self.new) && !self.request.old.is_some_and(aggregates) || self.may_escalate() {
+            return Ok(());
+        }
+        self.holds(&Rule::everything())
+            .map_err(|_| self.refuse("must have cluster-admin privileges to use the aggregationRule"))
+    }
+
+    fn binding(&self) -> Result<()> {
+        let (kind, name) = (text(&self.new["roleRef"], "kind"), text(&self.new["roleRef"], "name"));
+        let (resource, storage, namespace) = match kind {
+            "Role" => ("roles", ROLES, self.request.namespace),
+            "ClusterRole" => ("clusterroles", CLUSTER_ROLES, ""),
+            other => {
+                return Err(ApiError::internal(format!("unsupported role reference kind: {}", quoted(other))));
+            }
+        };
+        if self.may("bind", resource, name) {
+            return Ok(());
+        }
+        let Some(role) = self.store.get(storage, namespace, name) else {
+            return Err(ApiError::not_found(RBAC_GROUP, &self.request.resource.name, name));
+        };
+        self.holds(&Rule::of_role(&role.value()))
+    }
+
+    fn holds(&self, wanted: &[Rule]) -> Result<()> {
+        let user = self.request.user;
+        let (held, errors) = self.authorizer.rules_for(user, self.request.namespace);
+        let Some(lines) = missing(&held, wanted) else { return Ok(()) };
+        let mut why = attempt(user, &lines);
+        if !errors.is_empty() {
+            let list = if let [only] = errors.as_slice() { only.clone() } else { format!("[{}]", errors.join(", ")) };
+            why.push_str("; resolution errors: [");
+            why.push_str(&list);
+            why.push(']');
+        }
+        Err(self.refuse(&why))
+    }
+}
+
+fn attempt(user: &User, lines: &str) -> String {
+    let (name, groups) = (quoted(&user.name), quoted_list(&user.groups));
+    format!("user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}")
+}
+
+/// Owner references and finalizers may be changed without holding the rights: the garbage collector and
+/// namespace deletion do so.
+fn same_but_for_garbage_collection(new: &Value, old: &Value) -> bool {
+    let stripped = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for key in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+                metadata.remove(key);
+            }
+        }
+        object
+    };
+    stripped(new) == stripped(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::super::rbac::tests::{binding, put};
+    use super::*;
+    use super::super::testing::resource;
+
+    async fn verdict(
+        authorizer: &Authorizer,
+        store: &Store,
+        name: &str,
+        namespace: &str,
+        new: Value,
+        old: Option<&Value>,
+    ) -> String {
+        let user = User::named("eve", &["system:authenticated"]);
+        let resource = resource(RBAC_GROUP, name);
+        let request = Request {
+            operation: if old.is_some() { Operation::Update } else { Operation::Create },
+            resource: &resource,
+            subresource: "",
+            namespace,
+            name: text(&new["metadata"], "name"),
+            user: &user,
+            old,
+            dry_run: false,
+        };
+        match check(authorizer, store, &request, &new) {
+            Ok(()) => "ok".to_owned(),
+            Err(error) => format!("{} {}", error.code, error.message),
+        }
+    }
+
+    #[tokio::test]
+    async fn one_gives_only_what_one_has() {
+        let store = Store::in_memory();
+        let rules = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
+        let role = |name: &str, verbs: &[&str]| {
+            json!({"kind": "Role", "metadata": {"name": name, "namespace": "a"}, "rules": rules(verbs)})
+        };
+        put(&store, role("half", &["get", "list"])).await;
+        put(&store, role("full", &["*"])).await;
+        put(&store, role("bindable", &["*"])).await;
+        put(&store, json!({"kind": "Role", "metadata": {"name": "b", "namespace": "a"}, "rules": [
+            {"apiGroups": [RBAC_GROUP], "resources": ["roles"], "resourceNames": ["bindable"], "verbs": ["bind"]}]}))
+        .await;
+        for name in ["half", "b"] {
+            put(&store, binding("a", name, ("Role", name), ("User", "eve"))).await;
+        }
+        let authorizer = Authorizer::new(Arc::clone(&store));
+        let lacks = "eve\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently \
+                     held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:";
+        let bind = |role: &str| binding("a", "x", ("Role", role), ("User", "tom"));
+        let table = [
+            ("roles", role("x", &["get"]), "ok".to_owned()),
+            ("roles", role("x", &["get", "delete", "watch"]), format!(
+                "403 roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"delete\" \"watch\"]}}")),
+            ("rolebindings", bind("half"), "ok".to_owned()),
+            ("rolebindings", bind("bindable"), "ok".to_owned()),
+            ("rolebindings", bind("full"), format!(
+                "403 rolebindings.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"*\"]}}")),
+            ("rolebindings", bind("none"),
+                "404 rolebindings.rbac.authorization.k8s.io \"none\" not found".to_owned()),
+        ];
+        for (resource, new, expected) in table {
+            assert_eq!(verdict(&authorizer, &store, resource, "a", new, None).await, expected);
+        }
+
+        let old = role("full", &["*"]);
+        let mut new = old.clone();
+        new["metadata"]["finalizers"] = json!(["x"]);
+        assert_eq!(verdict(&authorizer, &store, "roles", "a", new.clone(), Some(&old)).await, "ok");
+        new["metadata"]["labels"] = json!({"a": "b"});
+        assert_ne!(verdict(&authorizer, &store, "roles", "a", new, Some(&old)).await, "ok");
+
+        let gathering = json!({"kind": "ClusterRole", "metadata": {"name": "g"}, "rules": [],
+            "aggregationRule": {"clusterRoleSelectors": [{}]}});
+        assert_eq!(
+            verdict(&authorizer, &store, "clusterroles", "", gathering, None).await,
+            "403 clusterroles.rbac.authorization.k8s.io \"g\" is forbidden: must have cluster-admin privileges to \
+             use the aggregationRule"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Tokens that this server signs itself: JSON Web Tokens, ES256 and nothing else.
+//!
+//! Small on purpose: one algorithm, one key, no choice by the token. What the claims mean is decided
+//! elsewhere (`super::authn`); here is only whether they are ours.
+
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+/// Longer texts are not tokens.
+const MOST_BYTES: usize = 16 * 1024;
+
+/// The key that signs tokens of ServiceAccounts.
+pub struct SigningKey {
+    pair: EcdsaKeyPair,
+    /// Names the key in token headers and in the published key set.
+    id: String,
+}
+
+/// Why a text is not a token of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// Not a JWT that we could have made: somebody else may know it.
+    Foreign,
+    /// Made to look like ours, with a wrong signature.
+    Forged,
+}
+
+/// The start of a P-256 public key in SPKI form; 65 bytes of the point follow.
+const SPKI_P256: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
+    0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+impl SigningKey {
+    /// From a private key in PKCS #8 form; `None` if it is not one for P-256.
+    pub fn from_pkcs8(der: &[u8]) -> Option<Self> {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der).ok()?;
+        let spki = [&SPKI_P256, pair.public_key().as_ref()].concat();
+        let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &spki));
+        Some(Self { pair, id })
+    }
+
+    /// The claims, signed.
+    pub fn sign(&self, claims: &Value) -> String {
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let header = json!({ "alg": "ES256", "kid": self.id });
+        let signed = format!("{}.{}", encode(&header), encode(claims));
+        let signature = self
+            .pair
+            .sign(&SystemRandom::new(), signed.as_bytes())
+            .expect("a P-256 key signs whatever it is given");
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// The claims of a token that this key has signed. Times and audiences are the caller's to check.
+    pub fn verify(&self, token: &str) -> Result<Value, Bad> {
+        if token.len() > MOST_BYTES {
+            return Err(Bad::Foreign);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(Bad::Foreign)?;
+        let (header, claims) = signed.split_once('.').ok_or(Bad::Foreign)?;
+        let decode = |part: &str| -> Result<Value, Bad> {
+            let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Bad::Foreign)?;
+            serde_json::from_slice(&bytes).map_err(|_| Bad::Foreign)
+        };
+        let header = decode(header)?;
+        // `crit` would demand that we understand an extension, and we understand none.
+        if header["alg"] != "ES256" || header["kid"] != self.id.as_str() || !header["crit"].is_null() {
+            return Err(Bad::Foreign);
+        }
+        let claims = decode(claims)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Bad::Forged)?;
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.pair.public_key().as_ref())
+            .verify(signed.as_bytes(), &signature)
+            .map_err(|_| Bad::Forged)?;
+        Ok(claims)
+    }
+
+    /// `/openid/v1/jwks`: the public half, for others who verify our tokens.
+    pub fn key_set(&self) -> Value {
+        let point = self.pair.public_key().as_ref();
+        let (x, y) = point[1..].split_at(32);
+        json!({ "keys": [{
+            "use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256",
+            "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+        }]})
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub fn key() -> SigningKey {
+        let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        SigningKey::from_pkcs8(pair.serialized_der()).unwrap()
+    }
+
+    #[test]
+    fn only_what_this_key_signed_is_ours() {
+        let key = key();
+        let claims = json!({"sub": "a", "exp": 1});
+        let token = key.sign(&claims);
+        assert_eq!(key.verify(&token), Ok(claims.clone()));
+
+        let other = self::key();
+        assert_eq!(key.verify(&other.sign(&claims)), Err(Bad::Foreign));
+        let parts: Vec<&str> = token.split('.').collect();
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let swapped = encode(&json!({"sub": "admin", "exp": 1}));
+        assert_eq!(key.verify(&format!("{}.{swapped}.{}", parts[0], parts[2])), Err(Bad::Forged));
+        assert_eq!(key.verify(&format!("{}.{}.", parts[0], parts[1])), Err(Bad::Forged));
+        for header in [
+            json!({"alg": "none", "kid": key.id}),
+            json!({"alg": "HS256", "kid": key.id}),
+            json!({"alg": "ES256"}),
+            json!({"alg": "ES256", "kid": key.id, "crit": ["x"]}),
+        ] {
+            let forged = format!("{}.{}.{}", encode(&header), parts[1], parts[2]);
+            assert_eq!(key.verify(&forged), Err(Bad::Foreign), "{header}");
+        }
+    }
+
+    #[test]
+    fn the_key_id_is_the_hash_of_the_public_key() {
+        let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let key = SigningKey::from_pkcs8(pair.serialized_der()).unwrap();
+        let spki = rcgen::PublicKeyData::subject_public_key_info(&pair);
+        assert_eq!(key.id, URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &spki)));
+        assert_eq!(key.key_set()["keys"][0]["kid"], key.id.as_str());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_token_by_accident(text in ".{0,80}") {
+            prop_assert!(key().verify(&text).is_err());
+        }
+    }
+}

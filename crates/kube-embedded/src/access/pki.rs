@@ -1,0 +1,437 @@
+//! Keys and certificates of one cluster, in the folder `pki/` of its data.
+//!
+//! Made once, on the first start, all together: the folder appears complete or not at all. Later starts
+//! read it; only the two leaf certificates are made anew, when they near their end or lack a name. The
+//! `kubeconfig` command reads the same files without a server. Keys are P-256, files are for their owner only.
+//!
+//! Always true: every private key belongs to the certificate beside it, or opening fails and says which file.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
+};
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use super::MASTERS;
+use super::jwt::SigningKey;
+
+const DAY: u64 = 24 * 60 * 60;
+const CA_DAYS: u64 = 3650;
+const LEAF_DAYS: u64 = 730;
+/// A leaf with less than this left is made anew at the next start.
+const RENEW_DAYS: u64 = 365;
+
+/// Names under which pods and people on the same machine reach the server.
+const SERVER_NAMES: [&str; 8] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "127.0.0.1",
+    "::1",
+    "10.96.0.1",
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error("cannot read `{}`", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot write `{}`", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("`{}` is damaged: {why}", file.display())]
+    Damaged { file: PathBuf, why: String },
+    #[error("cannot make a certificate")]
+    Make(#[source] rcgen::Error),
+    #[error("cannot set up TLS")]
+    Tls(#[source] rustls::Error),
+}
+
+type Result<T> = std::result::Result<T, PkiError>;
+
+/// The opened folder.
+pub struct Pki {
+    ca_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    server: Leaf,
+    admin: Leaf,
+    signing: Arc<SigningKey>,
+}
+
+/// A certificate and its key, as PEM.
+struct Leaf {
+    certificate: String,
+    key: String,
+}
+
+impl Pki {
+    /// Opens `dir`, making what is not there. The server's certificate also covers `extra_names`
+    /// (host names or addresses).
+    pub fn open(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<Self> {
+        if !dir.exists() {
+            make(dir, extra_names, now)?;
+        }
+        let (issuer, ca_pem) = read_issuer(dir)?;
+        for (name, params) in [("server", server_params(extra_names)), ("admin", Ok(admin_params()))] {
+            renew(dir, name, params.map_err(PkiError::Make)?, &issuer, now)?;
+        }
+        Self::assemble(dir, issuer, ca_pem)
+    }
+
+    /// Reads what an earlier start has made, and writes nothing.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let (issuer, ca_pem) = read_issuer(dir)?;
+        Self::assemble(dir, issuer, ca_pem)
+    }
+
+    fn assemble(dir: &Path, issuer: Issuer<'static, KeyPair>, ca_pem: String) -> Result<Self> {
+        let leaf = |name: &str| -> Result<Leaf> {
+            let (certificate, key) = read_pair(dir, name)?;
+            Ok(Leaf { certificate, key: key.serialize_pem() })
+        };
+        let signing_file = dir.join("sa.key");
+        let signing_key = read_key(&signing_file)?;
+        let signing = SigningKey::from_pkcs8(signing_key.serialized_der())
+            .ok_or_else(|| damaged(&signing_file, "not a P-256 key"))?;
+        Ok(Self { ca_pem, issuer, server: leaf("server")?, admin: leaf("admin")?, signing: Arc::new(signing) })
+    }
+
+    /// The authority's certificate, as PEM: `ca.crt` wherever Kubernetes wants one.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// The authority itself, for signing.
+    pub(crate) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
+    }
+
+    /// The key that signs tokens of ServiceAccounts.
+    pub fn signing_key(&self) -> Arc<SigningKey> {
+        self.signing.clone()
+    }
+
+    /// TLS for the listener: clients may show a certificate of our authority, and need not.
+    pub fn server_config(&self) -> Result<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate_of(&self.ca_pem)?).map_err(PkiError::Tls)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| PkiError::Tls(rustls::Error::General(error.to_string())))?;
+        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes())
+            .map_err(|error| damaged(Path::new("server.key"), error))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(PkiError::Tls)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate_of(&self.server.certificate)?], key)
+            .map_err(PkiError::Tls)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// The administrator's kubeconfig for a server at `url`.
+    pub fn kubeconfig(&self, url: &str) -> String {
+        let (ca, certificate, key) = (
+            STANDARD.encode(&self.ca_pem),
+            STANDARD.encode(&self.admin.certificate),
+            STANDARD.encode(&self.admin.key),
+        );
+        // A JSON string is also a YAML string: the address cannot break out of its line.
+        let url = serde_json::Value::from(url);
+        format!(
+            "apiVersion: v1\n\
+             kind: Config\n\
+             clusters:\n\
+             - name: longshore\n\
+             \x20 cluster: {{server: {url}, certificate-authority-data: {ca}}}\n\
+             users:\n\
+             - name: kubernetes-admin\n\
+             \x20 user: {{client-certificate-data: {certificate}, client-key-data: {key}}}\n\
+             contexts:\n\
+             - name: longshore\n\
+             \x20 context: {{cluster: longshore, user: kubernetes-admin}}\n\
+             current-context: longshore\n"
+        )
+    }
+}
+
+fn damaged(file: &Path, why: impl ToString) -> PkiError {
+    PkiError::Damaged { file: file.to_owned(), why: why.to_string() }
+}
+
+fn certificate_of(pem: &str) -> Result<CertificateDer<'static>> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| damaged(Path::new("certificate"), error))
+}
+
+/// A moment as the certificate library wants it.
+macro_rules! moment {
+    ($at:expr) => {
+        rcgen::date_time_ymd(1970, 1, 1)
+            + Duration::from_secs(u64::try_from($at.as_second()).unwrap_or_default())
+    };
+}
+
+/// Sets when a certificate is valid, with an hour behind us for clocks that lag, and a serial number that
+/// no other certificate has.
+pub(crate) fn set_validity(params: &mut CertificateParams, now: Timestamp, lasting: Duration) {
+    let seconds = now.as_second();
+    let ends = seconds.saturating_add(i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX));
+    let at = |seconds: i64| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+    params.not_before = moment!(at(seconds.saturating_sub(60 * 60)));
+    params.not_after = moment!(at(ends));
+    let mut serial = *uuid::Uuid::new_v4().as_bytes();
+    serial[0] &= 0x7f;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+}
+
+fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+fn server_params(extra_names: &[String]) -> std::result::Result<CertificateParams, rcgen::Error> {
+    let mut names: Vec<String> = SERVER_NAMES.map(str::to_owned).to_vec();
+    names.extend(extra_names.iter().filter(|name| !SERVER_NAMES.contains(&name.as_str())).cloned());
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = subject("kube-apiserver", None);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
+}
+
+fn admin_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject("kubernetes-admin", Some(MASTERS));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+/// Fills a folder beside `dir` and gives it the name when it is complete.
+fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
+    let unfinished = dir.with_extension("new");
+    let failed = |file: &Path| {
+        let file = file.to_owned();
+        move |source| PkiError::Write { file, source }
+    };
+    // What an interrupted start has left is worth nothing.
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&unfinished)(error)),
+        _ => {}
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(&unfinished).map_err(failed(&unfinished))?;
+
+    let new_key = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(PkiError::Make);
+    let ca_key = new_key()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject("kubernetes", None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages =
+        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, now, Duration::from_secs(CA_DAYS * DAY));
+    let ca = params.self_signed(&ca_key).map_err(PkiError::Make)?;
+    write(&unfinished.join("ca.crt"), &ca.pem())?;
+    write(&unfinished.join("ca.key"), &ca_key.serialize_pem())?;
+    write(&unfinished.join("sa.key"), &new_key()?.serialize_pem())?;
+    let issuer = Issuer::new(params, ca_key);
+    let leaves = [("server", server_params(extra_names).map_err(PkiError::Make)?), ("admin", admin_params())];
+    for (name, params) in leaves {
+        let key = new_key()?;
+        write(&unfinished.join(format!("{name}.crt")), &signed(params, &key, &issuer, now)?)?;
+        write(&unfinished.join(format!("{name}.key")), &key.serialize_pem())?;
+    }
+    fs::rename(&unfinished, dir).map_err(failed(dir))?;
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed(parent))
+}
+
+fn signed(
+    mut params: CertificateParams,
+    key: &KeyPair,
+    issuer: &Issuer<'static, KeyPair>,
+    now: Timestamp,
+) -> Result<String> {
+    set_validity(&mut params, now, Duration::from_secs(LEAF_DAYS * DAY));
+    params.use_authority_key_identifier_extension = true;
+    Ok(params.signed_by(key, issuer).map_err(PkiError::Make)?.pem())
+}
+
+/// Makes a leaf certificate anew, for the same key, if it ends soon or lacks a name.
+fn renew(
+    dir: &Path,
+    name: &str,
+    params: CertificateParams,
+    issuer: &Issuer<'static, KeyPair>,
+    now: Timestamp,
+) -> Result<()> {
+    let (pem, key) = read_pair(dir, name)?;
+    let file = dir.join(format!("{name}.crt"));
+    let der = certificate_of(&pem)?;
+    let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| damaged(&file, error))?;
+    let enough = i64::try_from(RENEW_DAYS * DAY).unwrap_or(i64::MAX);
+    let lasts = certificate.validity().not_after.timestamp() >= now.as_second().saturating_add(enough);
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let present: Vec<String> = alternatives
+        .into_iter()
+        .flat_map(|extension| &extension.value.general_names)
+        .filter_map(shown_name)
+        .collect();
+    let complete = params.subject_alt_names.iter().all(|name| {
+        let wanted = match name {
+            rcgen::SanType::DnsName(name) => name.as_str().to_owned(),
+            rcgen::SanType::IpAddress(address) => address.to_string(),
+            _ => return true,
+        };
+        present.contains(&wanted)
+    });
+    if lasts && complete {
+        return Ok(());
+    }
+    let unfinished = file.with_extension("crt.new");
+    // What an interrupted start has left is in the way: files are only ever created.
+    let _ = fs::remove_file(&unfinished);
+    write(&unfinished, &signed(params, &key, issuer, now)?)?;
+    fs::rename(&unfinished, &file).map_err(|source| PkiError::Write { file, source })
+}
+
+fn shown_name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes).ok().map(|b| std::net::Ipv4Addr::from(b).to_string()),
+            16 => <[u8; 16]>::try_from(*bytes).ok().map(|b| std::net::Ipv6Addr::from(b).to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    let attempt = || -> io::Result<()> {
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()
+    };
+    attempt().map_err(|source| PkiError::Write { file: file.to_owned(), source })
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).map_err(|source| PkiError::Read { file: file.to_owned(), source })
+}
+
+fn read_key(file: &Path) -> Result<KeyPair> {
+    KeyPair::from_pem(&read(file)?).map_err(|error| damaged(file, error))
+}
+
+/// The certificate `<name>.crt` and the key `<name>.key`, which must belong together.
+fn read_pair(dir: &Path, name: &str) -> Result<(String, KeyPair)> {
+    let (certificate_file, key_file) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+    let pem = read(&certificate_file)?;
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| damaged(&certificate_file, e))?;
+    let (_, certificate) = X509Certificate::from_der(&der).map_err(|e| damaged(&certificate_file, e))?;
+    let key = read_key(&key_file)?;
+    if certificate.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
+        return Err(damaged(&key_file, format!("it does not belong to {name}.crt")));
+    }
+    Ok((pem, key))
+}
+
+fn read_issuer(dir: &Path) -> Result<(Issuer<'static, KeyPair>, String)> {
+    let (pem, key) = read_pair(dir, "ca")?;
+    let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(|error| damaged(&dir.join("ca.crt"), error))?;
+    Ok((issuer, pem))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::authn::PeerCertificate;
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn the_folder_is_made_once_and_read_ever_after() {
+        let data = tempfile::tempdir().unwrap();
+        let dir = data.path().join("pki");
+        let first = Pki::open(&dir, &[], now()).unwrap();
+        let again = Pki::open(&dir, &[], now()).unwrap();
+        let only_read = Pki::read(&dir).unwrap();
+        let url = "https://127.0.0.1:6443";
+        assert_eq!(first.kubeconfig(url), again.kubeconfig(url));
+        assert_eq!(first.kubeconfig(url), only_read.kubeconfig(url));
+        assert_eq!(first.signing.key_set(), again.signing.key_set());
+        first.server_config().unwrap();
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        for entry in fs::read_dir(&dir).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+
+        let admin = certificate_of(&first.admin.certificate).unwrap();
+        let peer = PeerCertificate::read(&admin).unwrap();
+        assert_eq!((peer.user.name.as_str(), peer.user.groups.as_slice()), ("kubernetes-admin", &[MASTERS.to_owned()][..]));
+        let config: serde_json::Value = serde_norway::from_str(&first.kubeconfig(url)).unwrap();
+        assert_eq!(config["clusters"][0]["cluster"]["server"], url);
+    }
+
+    #[test]
+    fn a_new_name_or_a_near_end_renews_the_certificate_but_not_the_key() {
+        let data = tempfile::tempdir().unwrap();
+        let dir = data.path().join("pki");
+        let first = Pki::open(&dir, &[], now()).unwrap();
+        let named = Pki::open(&dir, &["cluster.example".to_owned()], now()).unwrap();
+        assert_ne!(first.server.certificate, named.server.certificate);
+        assert_eq!(first.server.key, named.server.key);
+        assert_eq!(first.admin.certificate, named.admin.certificate);
+        let later = now() + jiff::SignedDuration::from_hours(24 * 400);
+        let late = Pki::open(&dir, &["cluster.example".to_owned()], later).unwrap();
+        assert_ne!(late.admin.certificate, named.admin.certificate);
+        assert_eq!(late.ca_pem, first.ca_pem);
+    }
+
+    #[test]
+    fn damage_is_named_by_its_file() {
+        let data = tempfile::tempdir().unwrap();
+        let dir = data.path().join("pki");
+        Pki::open(&dir, &[], now()).unwrap();
+        let intact = fs::read(dir.join("admin.key")).unwrap();
+        for (file, content) in [
+            ("ca.crt", &b""[..]),
+            ("server.crt", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            ("server.key", &intact),
+            ("sa.key", b"\xff\xfe"),
+        ] {
+            let kept = fs::read(dir.join(file)).unwrap();
+            fs::write(dir.join(file), content).unwrap();
+            let error = Pki::open(&dir, &[], now()).err().unwrap().to_string();
+            assert!(error.contains(file), "{file}: {error}");
+            fs::write(dir.join(file), kept).unwrap();
+        }
+        fs::remove_file(dir.join("ca.key")).unwrap();
+        assert!(Pki::read(&dir).err().unwrap().to_string().contains("ca.key"));
+    }
+}

@@ -1,0 +1,433 @@
+//! May this user do that: RBAC over the roles and bindings in the store.
+//!
+//! Every request asks [`Authorizer::decide`]. Roles and bindings are compiled into one [`Policy`], which
+//! is replaced as soon as one of the four kinds has changed, and decisions are remembered with it.
+//!
+//! Always true: a decision is never older than the last committed change of a role or binding.
+//! Elsewhere: what one rule says (`super::rule`), whether one may give a role (`super::escalation`).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::rule::Rule;
+use super::{Attributes, MASTERS, User, items, quoted, service_account_username, text};
+use crate::error::ApiError;
+use crate::store::Store;
+
+pub const ROLES: &str = "roles.rbac.authorization.k8s.io";
+pub const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+pub const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+pub const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+const STORAGES: [&str; 4] = [ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS];
+
+/// Remembered decisions; when there are more, all are forgotten.
+const MOST_DECISIONS: usize = 16_384;
+
+/// The answer, and why: `RBAC: allowed by ...`, or what went wrong on the way to a no. Mostly a no has
+/// no reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub allowed: bool,
+    pub reason: Arc<str>,
+}
+
+pub struct Authorizer {
+    store: Arc<Store>,
+    policy: ArcSwap<Policy>,
+}
+
+/// Versions that move with each write to one of the four kinds.
+type Epoch = [(u64, usize); 4];
+
+/// All bindings with their rules, as of one epoch.
+struct Policy {
+    /// The newest store version at which `epoch` was looked at.
+    seen: u64,
+    epoch: Epoch,
+    rules: Arc<Compiled>,
+}
+
+#[derive(Default)]
+struct Compiled {
+    cluster: Vec<Binding>,
+    local: HashMap<String, Vec<Binding>>,
+    hasher: RandomState,
+    /// By a hash of the question; the question itself stands beside the answer and is compared.
+    decisions: RwLock<HashMap<u64, (Question, Decision)>>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Question {
+    user: String,
+    groups: Vec<String>,
+    asked: Attributes,
+}
+
+struct Binding {
+    subjects: Vec<Subject>,
+    /// `ClusterRoleBinding "x" of ClusterRole "y"`
+    source: String,
+    /// The role's rules, or why there are none.
+    rules: Result<Arc<[Rule]>, String>,
+}
+
+struct Subject {
+    who: Who,
+    /// `User "jane"`
+    described: String,
+}
+
+enum Who {
+    User(String),
+    Group(String),
+    Nobody,
+}
+
+impl Authorizer {
+    pub fn new(store: Arc<Store>) -> Self {
+        // No store has this version, so that the first question compiles.
+        let nothing = Policy { seen: u64::MAX, epoch: Epoch::default(), rules: Arc::default() };
+        Self { store, policy: ArcSwap::from_pointee(nothing) }
+    }
+
+    /// Whether `user` may do what is `asked`.
+    pub fn decide(&self, user: &User, asked: &Attributes) -> Decision {
+        if user.in_group(MASTERS) {
+            return Decision { allowed: true, reason: Arc::from("") };
+        }
+        self.rules().decide(user, asked)
+    }
+
+    /// The 403 unless `user` may do what is `asked`.
+    pub fn check(&self, user: &User, asked: &Attributes) -> Result<(), ApiError> {
+        let decision = self.decide(user, asked);
+        if decision.allowed { Ok(()) } else { Err(refusal(user, asked, &decision.reason)) }
+    }
+
+    /// All rules that `user` has in `namespace` (empty: everywhere), and what went wrong collecting them.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<String>) {
+        let compiled = self.rules();
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        for (binding, _) in compiled.of(user, namespace) {
+            match &binding.rules {
+                Ok(found) => rules.extend(found.iter().cloned()),
+                Err(error) => errors.push(error.clone()),
+            }
+        }
+        (rules, errors)
+    }
+
+    /// The newest compiled rules.
+    fn rules(&self) -> Arc<Compiled> {
+        let policy = self.policy.load();
+        let version = self.store.version();
+        if policy.seen == version {
+            return policy.rules.clone();
+        }
+        let epoch = epoch_of(&self.store);
+        let rules = if policy.seen != u64::MAX && policy.epoch == epoch {
+            policy.rules.clone()
+        } else {
+            Arc::new(Compiled::read(&self.store))
+        };
+        // `version` was read before the roles were: at worst the next question looks again.
+        self.policy.store(Arc::new(Policy { seen: version, epoch, rules: rules.clone() }));
+        rules
+    }
+}
+
+/// The newest version and the number of objects of each kind: a write makes a version that was never
+/// there, and a delete leaves one object less.
+fn epoch_of(store: &Store) -> Epoch {
+    STORAGES.map(|storage| {
+        let objects = store.list(storage, None).objects;
+        (objects.iter().map(|object| object.version).max().unwrap_or_default(), objects.len())
+    })
+}
+
+impl Compiled {
+    fn read(store: &Store) -> Self {
+        let values = |storage: &str| -> Vec<Value> {
+            store.list(storage, None).objects.iter().map(|object| object.value()).collect()
+        };
+        let mut roles: HashMap<(String, String), Arc<[Rule]>> = HashMap::new();
+        for role in values(CLUSTER_ROLES).into_iter().chain(values(ROLES)) {
+            let metadata = &role["metadata"];
+            let key = (text(metadata, "namespace").to_owned(), text(metadata, "name").to_owned());
+            roles.insert(key, Rule::of_role(&role).into());
+        }
+        let cluster = values(CLUSTER_ROLE_BINDINGS).iter().map(|b| Binding::compile(b, &roles)).collect();
+        let mut local: HashMap<String, Vec<Binding>> = HashMap::new();
+        for binding in values(ROLE_BINDINGS) {
+            let namespace = text(&binding["metadata"], "namespace").to_owned();
+            local.entry(namespace).or_default().push(Binding::compile(&binding, &roles));
+        }
+        Self { cluster, local, ..Self::default() }
+    }
+
+    /// The bindings that bind `user`, each with the description of the first subject that fits.
+    fn of<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a str)> {
+        let local = self.local.get(namespace).filter(|_| !namespace.is_empty());
+        self.cluster.iter().chain(local.into_iter().flatten()).filter_map(|binding| {
+            let subject = binding.subjects.iter().find(|subject| subject.is(user))?;
+            Some((binding, subject.described.as_str()))
+        })
+    }
+
+    fn decide(&self, user: &User, asked: &Attributes) -> Decision {
+        let hash = self.hasher.hash_one((&user.name, &user.groups, asked));
+        if let Some((question, decision)) = self.decisions.read().get(&hash)
+            && question.user == user.name
+            && question.groups == user.groups
+            && question.asked == *asked
+        {
+            return decision.clone();
+        }
+        let decision = self.think(user, asked);
+        let question =
+            Question { user: user.name.clone(), groups: user.groups.clone(), asked: asked.clone() };
+        let mut decisions = self.decisions.write();
+        if decisions.len() >= MOST_DECISIONS {
+            decisions.clear();
+        }
+        decisions.insert(hash, (question, decision.clone()));
+        decision
+    }
+
+    fn think(&self, user: &User, asked: &Attributes) -> Decision {
+        let mut errors: Vec<&str> = Vec::new();
+        for (binding, subject) in self.of(user, &asked.namespace) {
+            match &binding.rules {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(asked)) => {
+                    let reason = format!("RBAC: allowed by {} to {subject}", binding.source);
+                    return Decision { allowed: true, reason: reason.into() };
+                }
+                Err(error) if !errors.contains(&error.as_str()) => errors.push(error),
+                _ => {}
+            }
+        }
+        let reason = match errors.as_slice() {
+            [] => String::new(),
+            [only] => format!("RBAC: {only}"),
+            many => format!("RBAC: [{}]", many.join(", ")),
+        };
+        Decision { allowed: false, reason: reason.into() }
+    }
+}
+
+impl Binding {
+    fn compile(binding: &Value, roles: &HashMap<(String, String), Arc<[Rule]>>) -> Self {
+        let metadata = &binding["metadata"];
+        let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
+        let (kind, role) = (text(&binding["roleRef"], "kind"), text(&binding["roleRef"], "name"));
+        let from = if kind == "Role" { namespace } else { "" };
+        let rules = match kind {
+            "Role" | "ClusterRole" => roles
+                .get(&(from.to_owned(), role.to_owned()))
+                .cloned()
+                .ok_or_else(|| {
+                    format!("{}.{} {} not found", kind.to_ascii_lowercase(), super::RBAC_GROUP, quoted(role))
+                }),
+            other => Err(format!("unsupported role reference kind: {}", quoted(other))),
+        };
+        let named = if namespace.is_empty() {
+            format!("ClusterRoleBinding {}", quoted(name))
+        } else {
+            format!("RoleBinding {}", quoted(&format!("{name}/{namespace}")))
+        };
+        Self {
+            subjects: items(binding, "subjects").iter().map(|s| Subject::compile(s, namespace)).collect(),
+            source: format!("{named} of {kind} {}", quoted(role)),
+            rules,
+        }
+    }
+}
+
+impl Subject {
+    /// A ServiceAccount without a namespace is one of the binding's own.
+    fn compile(subject: &Value, binding_namespace: &str) -> Self {
+        let (kind, name) = (text(subject, "kind"), text(subject, "name"));
+        let (who, shown) = match kind {
+            "User" => (Who::User(name.to_owned()), name.to_owned()),
+            "Group" => (Who::Group(name.to_owned()), name.to_owned()),
+            "ServiceAccount" => {
+                let own = text(subject, "namespace");
+                let namespace = if own.is_empty() { binding_namespace } else { own };
+                let who = if namespace.is_empty() {
+                    Who::Nobody
+                } else {
+                    Who::User(service_account_username(namespace, name))
+                };
+                (who, format!("{name}/{namespace}"))
+            }
+            _ => (Who::Nobody, name.to_owned()),
+        };
+        Self { who, described: format!("{kind} {}", quoted(&shown)) }
+    }
+
+    fn is(&self, user: &User) -> bool {
+        match &self.who {
+            Who::User(name) => *name == user.name,
+            Who::Group(group) => user.in_group(group),
+            Who::Nobody => false,
+        }
+    }
+}
+
+/// `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`
+pub fn forbidden_message(user: &User, asked: &Attributes) -> String {
+    let who = quoted(&user.name);
+    let message = if asked.is_resource() {
+        let place = if asked.namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {}", quoted(&asked.namespace))
+        };
+        let (resource, group) = (quoted(&asked.combined_resource()), quoted(&asked.group));
+        format!("User {who} cannot {} resource {resource} in API group {group} {place}", asked.verb)
+    } else {
+        format!("User {who} cannot {} path {}", asked.verb, quoted(&asked.path))
+    };
+    // Nothing that a browser could take for HTML.
+    message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The 403 for what was asked; `reason` is the decision's.
+pub fn refusal(user: &User, asked: &Attributes, reason: &str) -> ApiError {
+    let message = forbidden_message(user, asked);
+    let why = if reason.is_empty() { message } else { format!("{message}: {reason}") };
+    ApiError::forbidden(&asked.group, &asked.resource, &asked.name, why)
+}
+
+/// The name that a list or watch is about: `metadata.name=<name>` among the terms of its field selector.
+/// Rules with `resourceNames` let such a request through.
+pub fn name_in_field_selector(selector: &str) -> Option<&str> {
+    let terms = selector.split(',').filter(|term| !term.contains("!="));
+    let name = terms.filter_map(|term| term.split_once('=')).find_map(|(key, value)| {
+        (key.trim() == "metadata.name").then(|| value.strip_prefix('=').unwrap_or(value).trim())
+    })?;
+    let unusable = name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']);
+    (!unusable).then_some(name)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::{Change, Expect, Key, Op};
+
+    /// Writes an RBAC object over whatever is there.
+    pub async fn put(store: &Store, object: Value) {
+        let storage = match object["kind"].as_str().unwrap() {
+            "Role" => ROLES,
+            "RoleBinding" => ROLE_BINDINGS,
+            "ClusterRole" => CLUSTER_ROLES,
+            _ => CLUSTER_ROLE_BINDINGS,
+        };
+        super::super::testing::store_object(store, storage, object).await;
+    }
+
+    pub fn binding(namespace: &str, name: &str, role: (&str, &str), subject: (&str, &str)) -> Value {
+        let kind = if namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" };
+        json!({"kind": kind, "metadata": {"name": name, "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1},
+            "subjects": [{"kind": subject.0, "name": subject.1}]})
+    }
+
+    fn asked(verb: &str, resource: &str, namespace: &str) -> Attributes {
+        Attributes {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            ..Attributes::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn decisions_follow_bindings_and_say_which() {
+        let store = Store::in_memory();
+        let reader = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+        put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": reader})).await;
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": reader})).await;
+        put(&store, binding("a", "b", ("Role", "r"), ("User", "jane"))).await;
+        put(&store, binding("b", "b", ("ClusterRole", "reader"), ("ServiceAccount", "bot"))).await;
+        put(&store, binding("", "all", ("ClusterRole", "reader"), ("Group", "ops"))).await;
+        put(&store, binding("", "lost", ("ClusterRole", "gone"), ("User", "tom"))).await;
+        let authorizer = Authorizer::new(store.clone());
+        let table = [
+            ("jane", "", "a", true, "RBAC: allowed by RoleBinding \"b/a\" of Role \"r\" to User \"jane\""),
+            ("jane", "", "b", false, ""),
+            ("jane", "", "", false, ""),
+            ("jane", "ops", "", true, "RBAC: allowed by ClusterRoleBinding \"all\" of ClusterRole \"reader\" to Group \"ops\""),
+            (
+                "system:serviceaccount:b:bot",
+                "",
+                "b",
+                true,
+                "RBAC: allowed by RoleBinding \"b/b\" of ClusterRole \"reader\" to ServiceAccount \"bot/b\"",
+            ),
+            ("system:serviceaccount:a:bot", "", "b", false, ""),
+            ("tom", "", "", false, "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"),
+            ("anybody", "system:masters", "", true, ""),
+        ];
+        for (name, group, namespace, allowed, reason) in table {
+            for _ in 0..2 {
+                let decision = authorizer.decide(&User::named(name, &[group]), &asked("get", "pods", namespace));
+                assert_eq!((decision.allowed, &*decision.reason), (allowed, reason), "{name} {namespace}");
+            }
+        }
+
+        // A change of a role, and the end of a binding, count at once.
+        let jane = User::named("jane", &[]);
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": []})).await;
+        assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": reader})).await;
+        assert!(authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
+        let key = Key::new(&ROLE_BINDINGS.into(), "a", "b");
+        let version = store.get(ROLE_BINDINGS, "a", "b").unwrap().version;
+        store.commit(vec![Change { key, expect: Expect::Version(version), op: Op::Delete }]).await.unwrap();
+        assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
+    }
+
+    #[test]
+    fn refusals_name_user_verb_resource_and_place() {
+        let jane = User::named("jane", &[]);
+        let scale = Attributes {
+            group: "apps".to_owned(),
+            subresource: "scale".to_owned(),
+            name: "dm".to_owned(),
+            ..asked("update", "deployments", "x")
+        };
+        let path = Attributes { verb: "get".to_owned(), path: "/<a>".to_owned(), ..Attributes::default() };
+        let table = [
+            (asked("list", "nodes", ""), r#"nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope"#),
+            (scale, r#"deployments.apps "dm" is forbidden: User "jane" cannot update resource "deployments/scale" in API group "apps" in the namespace "x""#),
+            (path, r#"forbidden: User "jane" cannot get path "/&lt;a&gt;""#),
+        ];
+        for (asked, message) in table {
+            assert_eq!(refusal(&jane, &asked, "").message, message);
+        }
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_a_request_about_that_name() {
+        let table = [
+            ("metadata.name=a", Some("a")),
+            ("metadata.name==a,spec.x=y", Some("a")),
+            ("spec.x=y,metadata.name=b", Some("b")),
+            ("metadata.name!=a", None),
+            ("metadata.name=", None),
+            ("metadata.name=a/b", None),
+            ("", None),
+        ];
+        for (selector, name) in table {
+            assert_eq!(name_in_field_selector(selector), name, "{selector}");
+        }
+    }
+}

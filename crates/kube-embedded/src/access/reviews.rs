@@ -1,0 +1,314 @@
+//! Questions about access, asked as objects: may somebody, may I, what may I, who am I.
+//!
+//! Each function takes the posted object (decoded and defaulted) and gives the object to answer with
+//! (201). Nothing is stored. TokenReview is in `super::tokens`.
+
+use serde_json::{Map, Value, json};
+
+use super::rbac::Authorizer;
+use super::{Attributes, User, items, text, texts};
+use crate::clock::{Clock, rfc3339};
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+
+const GROUP: &str = "authorization.k8s.io";
+
+/// Which of the access reviews.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// `SubjectAccessReview`: about anybody.
+    Any,
+    /// `LocalSubjectAccessReview`: about anybody, in this namespace (of the path).
+    Local(&'a str),
+    /// `SelfSubjectAccessReview`: about the caller.
+    Own,
+}
+
+/// SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview.
+pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut review: Value) -> Result<Value> {
+    let namespace = match scope {
+        Scope::Local(namespace) => {
+            let given = text(&review["metadata"], "namespace");
+            if !given.is_empty() && given != namespace {
+                return Err(ApiError::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+            namespace
+        }
+        _ => "",
+    };
+    let errors = complaints(&review, scope, namespace);
+    if !errors.is_empty() {
+        // Kubernetes leaves the kind out here.
+        return Err(ApiError::invalid(GROUP, "", "", &errors));
+    }
+    let spec = &review["spec"];
+    let subject = match scope {
+        Scope::Own => caller.clone(),
+        _ => subject_of(spec),
+    };
+    let decision = authorizer.decide(&subject, &attributes_of(spec));
+    let mut status = Map::new();
+    status.insert("allowed".to_owned(), decision.allowed.into());
+    if !decision.reason.is_empty() {
+        status.insert("reason".to_owned(), decision.reason.as_ref().into());
+    }
+    if let Some(error) = evaluation_error(&spec["resourceAttributes"]) {
+        status.insert("evaluationError".to_owned(), error.into());
+    }
+    review["metadata"] = if namespace.is_empty() { json!({}) } else { json!({ "namespace": namespace }) };
+    review["status"] = Value::Object(status);
+    Ok(review)
+}
+
+fn subject_of(spec: &Value) -> User {
+    let extra = spec["extra"].as_object().into_iter().flatten();
+    User {
+        name: text(spec, "user").to_owned(),
+        uid: text(spec, "uid").to_owned(),
+        groups: texts(spec, "groups"),
+        extra: extra
+            .map(|(key, values)| {
+                let values = values.as_array().into_iter().flatten();
+                (key.clone(), values.filter_map(Value::as_str).map(str::to_owned).collect())
+            })
+            .collect(),
+    }
+}
+
+fn attributes_of(spec: &Value) -> Attributes {
+    let resource = &spec["resourceAttributes"];
+    if resource.is_null() {
+        let path = &spec["nonResourceAttributes"];
+        return Attributes {
+            verb: text(path, "verb").to_owned(),
+            path: text(path, "path").to_owned(),
+            ..Attributes::default()
+        };
+    }
+    let version = text(resource, "version");
+    Attributes {
+        verb: text(resource, "verb").to_owned(),
+        group: text(resource, "group").to_owned(),
+        version: if version.is_empty() { "*" } else { version }.to_owned(),
+        resource: text(resource, "resource").to_owned(),
+        subresource: text(resource, "subresource").to_owned(),
+        namespace: text(resource, "namespace").to_owned(),
+        name: text(resource, "name").to_owned(),
+        path: String::new(),
+    }
+}
+
+fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> Vec<FieldError> {
+    let spec = &review["spec"];
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let at = Path::new("spec");
+    // The refusal quotes the Go structure, whose fields have no JSON names.
+    let quoted_path = || json!({ "Path": text(path, "path"), "Verb": text(path, "verb") });
+    let mut errors = Vec::new();
+    if !resource.is_null() && !path.is_null() {
+        let detail = "cannot be specified in combination with resourceAttributes";
+        errors.push(FieldError::invalid(&at.field("nonResourceAttributes"), quoted_path(), detail));
+    }
+    if resource.is_null() && path.is_null() {
+        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.push(FieldError::invalid(&at.field("resourceAttributes"), Value::Null, detail));
+    }
+    if scope != Scope::Own && text(spec, "user").is_empty() && items(spec, "groups").is_empty() {
+        let detail = "at least one of user or group must be specified";
+        errors.push(FieldError::invalid(&at.field("user"), "", detail));
+    }
+    for (name, kind) in [("fieldSelector", false), ("labelSelector", true)] {
+        let path = at.field("resourceAttributes").field(name);
+        selector_complaints(&resource[name], &path, kind, &mut errors);
+    }
+    let metadata = review["metadata"].as_object().cloned().unwrap_or_default();
+    let filled = |(key, value): (&String, &Value)| {
+        let nothing = match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            _ => false,
+        };
+        key != "managedFields" && key != "namespace" && !nothing
+    };
+    if metadata.iter().any(filled) {
+        let (shown, detail) = match scope {
+            Scope::Local(_) => (metadata.clone(), "must be empty except for namespace"),
+            _ => (metadata.into_iter().filter(|(key, _)| key != "namespace").collect(), "must be empty"),
+        };
+        errors.push(FieldError::invalid(&Path::new("metadata"), Value::Object(shown), detail));
+    }
+    if matches!(scope, Scope::Local(_)) {
+        if !resource.is_null() && text(resource, "namespace") != namespace {
+            let path = at.field("resourceAttributes").field("namespace");
+            let given = text(resource, "namespace");
+            errors.push(FieldError::invalid(&path, given, "must match metadata.namespace"));
+        }
+        if !path.is_null() {
+            let detail = "disallowed on this kind of request";
+            errors.push(FieldError::invalid(&at.field("nonResourceAttributes"), quoted_path(), detail));
+        }
+    }
+    errors
+}
+
+fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut Vec<FieldError>) {
+    if selector.is_null() {
+        return;
+    }
+    let (raw, requirements) = (text(selector, "rawSelector"), items(selector, "requirements"));
+    if !raw.is_empty() && !requirements.is_empty() {
+        let detail = "may not specified at the same time as requirements";
+        errors.push(FieldError::invalid(&at.field("rawSelector"), raw, detail));
+    }
+    if raw.is_empty() && requirements.is_empty() {
+        let detail = format!("when {at} is specified, requirements or rawSelector is required");
+        errors.push(FieldError::required(&at.field("requirements"), detail));
+    }
+    for (n, requirement) in requirements.iter().enumerate() {
+        let at = at.field("requirements").index(n);
+        if text(requirement, "key").is_empty() && !labels {
+            errors.push(FieldError::required(&at.field("key"), "must be specified"));
+        }
+        let none = items(requirement, "values").is_empty();
+        match text(requirement, "operator") {
+            "In" | "NotIn" if none => errors.push(FieldError::required(
+                &at.field("values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            )),
+            "Exists" | "DoesNotExist" if !none => errors.push(FieldError::forbidden(
+                &at.field("values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            )),
+            _ => {}
+        }
+    }
+}
+
+/// RBAC does not look at selectors, but a selector that cannot be read is reported.
+fn evaluation_error(resource: &Value) -> Option<String> {
+    let unreadable = |name: &str| -> Option<String> {
+        let raw = text(&resource[name], "rawSelector");
+        let readable = raw.split(',').all(|term| {
+            let words = term.replace("!=", " = ").replace("==", " = ").replace('=', " = ");
+            let words: Vec<&str> = words.split_whitespace().collect();
+            match words.as_slice() {
+                [] | [_] | [_, "=", ..] => true,
+                [_, word, ..] => name == "labelSelector" && matches!(*word, "in" | "notin"),
+            }
+        });
+        (!raw.is_empty() && !readable)
+            .then(|| format!("spec.resourceAttributes.{name} ignored due to parse error"))
+    };
+    let errors: Vec<String> = ["fieldSelector", "labelSelector"].into_iter().filter_map(unreadable).collect();
+    (!errors.is_empty()).then(|| errors.join("; "))
+}
+
+/// SelfSubjectRulesReview: all rules of the caller in one namespace.
+pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<Value> {
+    let namespace = text(&review["spec"], "namespace");
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let (rules, errors) = authorizer.rules_for(caller, namespace);
+    let mut status = json!({
+        "resourceRules": rules.iter().filter_map(super::rule::Rule::resource_rule).collect::<Vec<_>>(),
+        "nonResourceRules": rules.iter().filter_map(super::rule::Rule::path_rule).collect::<Vec<_>>(),
+        "incomplete": false,
+    });
+    match errors.as_slice() {
+        [] => {}
+        [only] => status["evaluationError"] = only.as_str().into(),
+        many => status["evaluationError"] = format!("[{}]", many.join(", ")).into(),
+    }
+    Ok(json!({
+        "kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {}, "spec": {}, "status": status,
+    }))
+}
+
+/// SelfSubjectReview: who the server takes the caller for.
+pub fn whoami(caller: &User, clock: &dyn Clock) -> Value {
+    json!({
+        "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": { "creationTimestamp": rfc3339(clock.now()) },
+        "status": { "userInfo": caller.info() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rbac::tests::{binding, put};
+    use super::*;
+    use crate::store::Store;
+
+    async fn authorizer() -> Authorizer {
+        let store = Store::in_memory();
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["get"]}]);
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": rules})).await;
+        put(&store, binding("a", "b", ("Role", "r"), ("User", "ann"))).await;
+        Authorizer::new(store)
+    }
+
+    #[tokio::test]
+    async fn reviews_answer_or_complain() {
+        let authorizer = authorizer().await;
+        let ann = User::named("ann", &[]);
+        let pod = json!({"namespace": "a", "verb": "get", "resource": "pods", "name": "p"});
+        let yes = json!({"allowed": true, "reason": "RBAC: allowed by RoleBinding \"b/a\" of Role \"r\" to User \"ann\""});
+        let good = [
+            (Scope::Own, json!({"resourceAttributes": pod}), yes.clone()),
+            (Scope::Any, json!({"user": "ann", "resourceAttributes": pod}), yes.clone()),
+            (Scope::Local("a"), json!({"user": "ann", "resourceAttributes": pod}), yes),
+            (Scope::Any, json!({"user": "x", "resourceAttributes": pod}), json!({"allowed": false})),
+            (
+                Scope::Any,
+                json!({"user": "x", "groups": ["system:masters"], "nonResourceAttributes": {"path": "/x", "verb": "get"}}),
+                json!({"allowed": true}),
+            ),
+            (
+                Scope::Any,
+                json!({"user": "x", "resourceAttributes": {"verb": "get", "resource": "pods", "labelSelector": {"rawSelector": "a b c"}}}),
+                json!({"allowed": false, "evaluationError": "spec.resourceAttributes.labelSelector ignored due to parse error"}),
+            ),
+        ];
+        for (scope, spec, status) in good {
+            let answer = access(&authorizer, &ann, scope, json!({"spec": spec})).unwrap();
+            assert_eq!(answer["status"], status, "{spec}");
+        }
+        let bad = [
+            (Scope::Own, json!({}), ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"),
+            (Scope::Any, json!({"resourceAttributes": pod}), ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified"),
+            (
+                Scope::Any,
+                json!({"user": "a", "resourceAttributes": pod, "nonResourceAttributes": {"path": "/a", "verb": "get"}}),
+                ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: {\"Path\":\"/a\",\"Verb\":\"get\"}: cannot be specified in combination with resourceAttributes",
+            ),
+            (Scope::Local("b"), json!({"user": "a", "resourceAttributes": pod}), ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"a\": must match metadata.namespace"),
+            (
+                Scope::Any,
+                json!({"user": "a", "resourceAttributes": {"fieldSelector": {}}}),
+                ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.fieldSelector.requirements: Required value: when spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
+            ),
+        ];
+        for (scope, spec, message) in bad {
+            let error = access(&authorizer, &ann, scope, json!({"spec": spec})).unwrap_err();
+            assert_eq!(error.message, message);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_rules_of_the_caller_are_listed() {
+        let authorizer = authorizer().await;
+        let answer = rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}})).unwrap();
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]});
+        assert_eq!(
+            answer["status"],
+            json!({"resourceRules": [rule], "nonResourceRules": [], "incomplete": false})
+        );
+        assert_eq!(rules(&authorizer, &User::named("ann", &[]), &json!({})).unwrap_err().code, 400);
+    }
+}
