@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod error;
 pub mod field;
+pub mod quantity;
 
 pub mod access;
 pub mod admission;
