@@ -5,6 +5,7 @@
 //! computed (`write`), where it is kept (`store`), and what follows from it by itself (`control`).
 
 pub mod clock;
+pub mod decode;
 pub mod error;
 pub mod field;
 pub mod quantity;
