@@ -7,10 +7,8 @@
 //! ([`control`], [`bootstrap`]).
 
 pub mod clock;
-pub mod decode;
 pub mod error;
 pub mod field;
-pub mod quantity;
 
 pub mod cluster;
 
