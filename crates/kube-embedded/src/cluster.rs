@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::access::User;
 use crate::access::authn::Authenticator;
+use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
 use crate::access::rbac::Authorizer;
 use crate::admission::services::Allocator;
@@ -67,6 +68,7 @@ struct Inner {
     pki: Arc<Pki>,
     authenticator: Authenticator,
     authorizer: Authorizer,
+    impersonation: Impersonation,
     services: Allocator,
     places: Semaphore,
     stopping: watch::Sender<bool>,
@@ -88,8 +90,9 @@ impl Cluster {
         let cluster = Self {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(read_registry(&store)),
-                authenticator: Authenticator::new(store.clone(), pki.clone(), config.clock.clone()),
+                authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
+                impersonation: Impersonation::default(),
                 services: Allocator::new(store.clone()),
                 places: Semaphore::new(MAX_IN_FLIGHT),
                 stopping: watch::Sender::new(false),
@@ -129,6 +132,10 @@ impl Cluster {
 
     pub fn authorizer(&self) -> &Authorizer {
         &self.inner.authorizer
+    }
+
+    pub fn impersonation(&self) -> &Impersonation {
+        &self.inner.impersonation
     }
 
     pub fn services(&self) -> &Allocator {

@@ -44,8 +44,8 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
         "/apis" => discovery_root(cluster, parts, accept, false),
         "/openapi/v3" => Ok(cached(parts, "application/json", &openapi::index(&cluster.registry()))),
         "/openapi/v2" => Ok(openapi_v2(accept)),
-        "/.well-known/openid-configuration" => Ok(respond::json(200, &tokens::openid_configuration(cluster))),
-        "/openid/v1/jwks" => Ok(response(200, "application/jwk-set+json", full(tokens::jwks(cluster).to_string()))),
+        "/.well-known/openid-configuration" => Ok(respond::json(200, &tokens::discovery("https://kubernetes.default.svc"))),
+        "/openid/v1/jwks" => Ok(response(200, "application/jwk-set+json", full(cluster.pki().signing_key().key_set().to_string()))),
         _ => match path.strip_prefix("/openapi/v3/") {
             Some(group_version) => Ok(openapi_v3(cluster, parts, query, group_version)),
             None => group(cluster, path),

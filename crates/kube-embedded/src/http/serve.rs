@@ -66,8 +66,8 @@ async fn connection(
     socket.set_nodelay(true)?;
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await??;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let service = match certificate {
-        Some(certificate) => service.with_peer(PeerCertificate(certificate.to_vec())),
+    let service = match certificate.and_then(|certificate| PeerCertificate::read(certificate)) {
+        Some(peer) => service.with_peer(peer),
         None => service,
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -22,7 +22,8 @@ use super::respond::{self, Body};
 use super::routes;
 use super::target::{self, ResourcePath};
 use crate::access::authn::{Identity, PeerCertificate};
-use crate::access::{Attributes, User, impersonate};
+use crate::access::rbac::name_in_field_selector;
+use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::verbs::{self, Call};
@@ -110,14 +111,21 @@ where
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
     let resource_path = target::resource_path(path).filter(|found| !found.resource.is_empty());
-    let user = cluster.authenticator().authenticate(parts)?;
-    let user = impersonate::apply(&user, &parts.headers, cluster.authorizer())?;
+    let asked = match &resource_path {
+        Some(found) => attributes(target::verb(&parts.method, found, query.watch), found, &query),
+        None => Attributes {
+            verb: parts.method.as_str().to_ascii_lowercase(),
+            path: path.to_owned(),
+            ..Attributes::default()
+        },
+    };
+    let caller = cluster.authenticator().authenticate(parts)?;
+    let user = cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, &asked)?;
+    cluster.authorizer().check(&user, &asked)?;
     let Some(found) = resource_path else {
-        authorize_path(cluster, &user, parts)?;
         return routes::answer(cluster, parts, &query);
     };
     let verb = target::verb(&parts.method, &found, query.watch);
-    authorize(cluster, &user, verb, &found, &query)?;
     let resource = match routes::find(cluster, &found) {
         Ok(resource) => resource,
         Err(response) => return Ok(response),
@@ -189,31 +197,23 @@ where
     }
 }
 
-fn authorize_path(cluster: &Cluster, user: &User, parts: &Parts) -> Result<()> {
-    let attributes = Attributes {
-        verb: parts.method.as_str().to_ascii_lowercase(),
-        path: parts.uri.path().to_owned(),
-        ..Attributes::default()
-    };
-    cluster.authorizer().require(user, &attributes)
-}
-
-fn authorize(cluster: &Cluster, user: &User, verb: &str, found: &ResourcePath, query: &Query) -> Result<()> {
+/// The question for authorization.
+fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
     let mut name = found.name.clone();
     if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
         // A rule for one name allows to list and watch just that one.
-        name = query.field_selector.strip_prefix("metadata.name=").unwrap_or_default().trim_start_matches('=').to_owned();
+        name = name_in_field_selector(&query.field_selector).unwrap_or_default().to_owned();
     }
-    let namespace = if found.resource == "namespaces" && found.group.is_empty() { &found.name } else { &found.namespace };
-    let attributes = Attributes {
+    // A namespace lies in itself: who may do everything in it may read it.
+    let own = found.resource == "namespaces" && found.group.is_empty();
+    Attributes {
         verb: verb.to_owned(),
         group: found.group.clone(),
         version: found.version.clone(),
         resource: found.resource.clone(),
         subresource: found.subresource.clone(),
-        namespace: namespace.clone(),
+        namespace: if own { found.name.clone() } else { found.namespace.clone() },
         name,
         path: String::new(),
-    };
-    cluster.authorizer().require(user, &attributes)
+    }
 }

@@ -5,11 +5,15 @@ use serde_json::Value;
 
 use super::Call;
 use super::convert::to_storage;
-use crate::decode;
+use crate::decode::{self, body::Decoded};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::rules::{self, Rules};
 use crate::schema::resources::Resource;
+use crate::schema::types::TypeRef;
+use crate::schema::{builtin, protobuf};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Where an object comes from: it decides how a complaint about its shape is worded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,25 +26,35 @@ pub enum Origin<'a> {
 /// The object in a POST or PUT.
 pub fn read(call: &Call) -> Result<Value> {
     let resource = &call.resource;
-    let decoded = decode::object(call.content_type.as_deref(), &call.body, &resource.kind)?;
-    let mut value = decoded.value;
+    let mut decoded = decode_as(call, &resource.kind)?;
+    let mut value = std::mem::take(&mut decoded.value);
     check_kind(resource, &mut value)?;
-    accept(call, value, decoded.duplicates, Origin::Body)
+    accept(call, value, |unknown| decoded.complaints(unknown), Origin::Body)
 }
 
-/// Checks an object in the request's version against its type and brings it into stored form.
-pub fn accept(call: &Call, mut value: Value, duplicates: Vec<String>, origin: Origin<'_>) -> Result<Value> {
+/// The body as a document that should be of `kind`.
+pub fn decode_as<'a>(call: &'a Call, kind: &str) -> Result<Decoded<'a>> {
+    decode::body::object(call.content_type.as_deref(), &call.body, kind, protobuf::decode)
+}
+
+/// Checks an object in the request's version against its type and brings it into stored form. `complaints`
+/// adds to the unknown fields what else a strict reader would refuse.
+pub fn accept(
+    call: &Call,
+    mut value: Value,
+    complaints: impl FnOnce(&[String]) -> Vec<String>,
+    origin: Origin<'_>,
+) -> Result<Value> {
     let resource = &call.resource;
-    let found = conform(resource, &mut value).map_err(|why| malformed(resource, &why, origin))?;
-    let mut findings: Vec<String> = duplicates.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
-    findings.extend(found.iter().map(|path| format!("unknown field \"{path}\"")));
+    let unknown = conform(resource, &mut value).map_err(|why| malformed(resource, &why, origin))?;
+    let complaints = complaints(&unknown);
     match call.query.field_validation.as_str() {
-        "Strict" if !findings.is_empty() => {
-            let why = format!("strict decoding error: {}", findings.join(", "));
+        "Strict" if !complaints.is_empty() => {
+            let why = format!("strict decoding error: {}", complaints.join(", "));
             return Err(malformed(resource, &why, origin));
         }
         "Ignore" => {}
-        _ => findings.into_iter().for_each(|finding| call.warn(finding)),
+        _ => complaints.into_iter().for_each(|complaint| call.warn(complaint)),
     }
     to_storage(resource, &mut value);
     complete(resource, &mut value);
@@ -51,12 +65,21 @@ pub fn accept(call: &Call, mut value: Value, duplicates: Vec<String>, origin: Or
 fn conform(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
     match &resource.custom {
         Some(custom) => {
-            let mut unknown = decode::conform_metadata(value)?;
+            let mut unknown = conform_metadata(value)?;
             unknown.extend(custom.prune(value));
             Ok(unknown)
         }
-        None => decode::conform(resource.root(), value).map(|findings| findings.unknown),
+        None => decode::conform::conform(resource.root(), value).map(|findings| findings.unknown),
     }
+}
+
+/// A custom resource's metadata has the type that all metadata has.
+fn conform_metadata(value: &mut Value) -> Result<Vec<String>, String> {
+    let Some(ty) = builtin::types().named(OBJECT_META) else { return Ok(Vec::new()) };
+    let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else { return Ok(Vec::new()) };
+    let findings = decode::conform::conform(ty, metadata)?;
+    decode::normalise::normalise(ty, metadata);
+    Ok(findings.unknown.iter().map(|path| format!("metadata.{path}")).collect())
 }
 
 /// Defaults and normal form of an object in its stored version.
@@ -64,12 +87,21 @@ pub fn complete(resource: &Resource, value: &mut Value) {
     match &resource.custom {
         Some(custom) => custom.default(value),
         None => {
-            let ty = rules::stored_type(resource);
-            decode::normalise(ty, value);
+            let ty = stored_type(resource);
+            decode::normalise::normalise(ty, value);
             (rules_of(resource).default)(value);
-            decode::normalise(ty, value);
+            decode::normalise::normalise(ty, value);
         }
     }
+}
+
+/// The type of the stored form.
+fn stored_type(resource: &Resource) -> TypeRef<'_> {
+    if !resource.is_view() {
+        return resource.root();
+    }
+    let group = if resource.name.as_ref() == "events" { "" } else { resource.group.as_ref() };
+    builtin::type_of(group, &resource.storage_version, &resource.kind).unwrap_or_else(|| resource.root())
 }
 
 /// The rules of the stored kind.
@@ -107,7 +139,7 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<()> {
             let shown_kind = if kind.is_empty() { resource.kind.as_ref() } else { &kind };
             let shown_version = if version.is_empty() { resource.version.as_ref() } else { version };
             let group = if api_version.is_empty() { resource.group.as_ref() } else { group };
-            let known = crate::schema::builtin::type_of(group, shown_version, shown_kind).is_some();
+            let known = builtin::type_of(group, shown_version, shown_kind).is_some();
             let why = if known {
                 let package = |group: &str| group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core").to_owned();
                 let (own, other) = (package(&resource.group), package(group));

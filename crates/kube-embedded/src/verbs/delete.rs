@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use super::{Answer, Call};
 use crate::admission::{self, Operation};
 use crate::clock::rfc3339;
-use crate::decode;
+use crate::decode::body;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::http::query::{check_dry_run, refuse};
-use crate::rules;
+use crate::rules::conduct;
+use crate::schema::protobuf;
 use crate::store::{Change, CommitError, Expect, Object, Op};
 
 /// What becomes of the objects that the deleted one owns.
@@ -47,7 +48,7 @@ pub fn options(call: &Call) -> Result<Deletion> {
             "orphanDependents": call.query.orphan_dependents,
         })
     } else {
-        decode::object(call.content_type.as_deref(), &call.body, "DeleteOptions")?.value
+        body::options(call.content_type.as_deref(), &call.body, protobuf::decode)?.value
     };
     let mut dry_run: Vec<String> = body["dryRun"].as_array().into_iter().flatten().map(text).collect();
     dry_run.extend(call.query.dry_run.iter().cloned());
@@ -132,7 +133,7 @@ fn shown(call: &Call, mut value: Value) -> Answer {
 /// The answer to an immediate removal: the object itself for some kinds, a Status for the others.
 fn removed(call: &Call, live: &Object, last: Value) -> Answer {
     let resource = &call.resource;
-    if rules::deletion_answers_object(resource) {
+    if conduct::deletion_answers_object(resource) {
         return shown(call, last);
     }
     let mut details = json!({"name": &*live.name, "kind": &*resource.name, "uid": &*live.uid});
@@ -219,7 +220,7 @@ fn finalizers(call: &Call, metadata: &Value, options: &Deletion) -> Vec<Value> {
     let policy = options.propagation.or_else(|| {
         // An earlier choice stands unless this request makes another.
         let chosen = has(&list, "orphan") || has(&list, "foregroundDeletion");
-        (!chosen).then(|| rules::default_propagation(&call.resource))
+        (!chosen).then(|| conduct::default_propagation(&call.resource))
     });
     let (orphan, foreground) = match policy {
         Some(Propagation::Orphan) => (true, false),

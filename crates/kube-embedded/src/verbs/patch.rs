@@ -6,40 +6,10 @@ use super::body::{Origin, accept};
 use super::convert::from_storage;
 use super::update::{Changed, modify, take_part};
 use super::{Answer, Call, create, meta};
-use crate::decode;
+use crate::decode::{self, body::{Decoded, PatchKind}};
 use crate::error::{ApiError, Result};
 use crate::schema::types::TypeRef;
 use crate::write::{apply, json_patch, strategic};
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum PatchKind {
-    Json,
-    Merge,
-    Strategic,
-    Apply,
-}
-
-impl PatchKind {
-    pub fn of(call: &Call) -> Result<Self> {
-        let content_type = call.content_type.as_deref().unwrap_or_default();
-        let kind = match content_type.split(';').next().unwrap_or_default().trim() {
-            "application/json-patch+json" => Self::Json,
-            "application/merge-patch+json" => Self::Merge,
-            "application/strategic-merge-patch+json" => Self::Strategic,
-            "application/apply-patch+yaml" => Self::Apply,
-            _ => {
-                let error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
-                return Err(error.with_details(&[]));
-            }
-        };
-        if kind == Self::Strategic && call.resource.is_custom() {
-            return Err(ApiError::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            ));
-        }
-        Ok(kind)
-    }
-}
 
 pub async fn patch(call: &Call) -> Result<Answer> {
     patch_then(call, |_| Ok(())).await
@@ -47,7 +17,7 @@ pub async fn patch(call: &Call) -> Result<Answer> {
 
 /// A patch whose result `finish` completes just before it is checked.
 pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
-    let kind = PatchKind::of(call)?;
+    let kind = patch_kind(call)?;
     call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
     if kind == PatchKind::Apply {
         return apply_patch(call).await;
@@ -57,7 +27,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
         let patched = parsed.apply(call.resource.root(), &shown)?;
-        let mut object = accept(call, with_type(call, patched), parsed.duplicates(), Origin::Patch(&parsed.text))?;
+        let mut object = accept(call, with_type(call, patched), |unknown| parsed.decoded.complaints(unknown), Origin::Patch(parsed.text))?;
         meta::place(call, &mut object)?;
         take_part(call, &mut object, live);
         apply::update(&call.managed(&call.manager()), Some(live), &mut object)?;
@@ -72,31 +42,30 @@ pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) 
     Parsed::read(call, kind)?.apply(ty, document)
 }
 
-/// A patch that has been read, so that a repeated attempt need not read it again.
-struct Parsed {
-    kind: PatchKind,
-    text: String,
-    /// JSON patch is read by its own module.
-    document: Option<decode::Decoded>,
+/// Which patch the request's media type names.
+pub fn patch_kind(call: &Call) -> Result<PatchKind> {
+    decode::body::patch_kind(call.content_type.as_deref(), call.resource.is_custom())
 }
 
-impl Parsed {
-    fn read(call: &Call, kind: PatchKind) -> Result<Self> {
+/// A patch that has been read, so that a repeated attempt need not read it again.
+struct Parsed<'a> {
+    kind: PatchKind,
+    text: &'a str,
+    decoded: Decoded<'a>,
+}
+
+impl<'a> Parsed<'a> {
+    fn read(call: &'a Call, kind: PatchKind) -> Result<Self> {
         let text = std::str::from_utf8(&call.body).map_err(|_| ApiError::bad_request("the patch is not valid UTF-8"))?;
-        let document = if kind == PatchKind::Json { None } else { Some(decode::patch(&call.body)?) };
-        Ok(Self { kind, text: text.to_owned(), document })
+        Ok(Self { kind, text, decoded: decode::body::patch(kind, &call.body)? })
     }
 
     fn apply(&self, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
-        match (self.kind, &self.document) {
-            (PatchKind::Merge, Some(patch)) => Ok(json_patch::merge(document, &patch.value)),
-            (PatchKind::Strategic, Some(patch)) => strategic::apply(ty, document, &patch.value),
-            _ => json_patch::apply(document, self.text.as_bytes()),
+        match self.kind {
+            PatchKind::Merge => json_patch::merge(document, &self.decoded.value),
+            PatchKind::Strategic => strategic::apply(ty, document, &self.decoded.value),
+            PatchKind::Json | PatchKind::Apply => json_patch::apply(document, self.text.as_bytes()),
         }
-    }
-
-    fn duplicates(&self) -> Vec<String> {
-        self.document.as_ref().map(|patch| patch.duplicates.clone()).unwrap_or_default()
     }
 }
 
@@ -110,23 +79,23 @@ fn with_type(call: &Call, mut object: Value) -> Value {
 }
 
 async fn apply_patch(call: &Call) -> Result<Answer> {
-    let decoded = decode::apply(&call.body)?;
-    let body = decoded.value;
-    check_applied_type(call, &body)?;
+    let decoded = decode::body::patch(PatchKind::Apply, &call.body)?;
+    let body = &decoded.value;
+    check_applied_type(call, body)?;
     let force = call.query.force.unwrap_or(false);
     let exists = call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_some();
     if !exists {
         if !call.subresource.is_empty() {
             return Err(call.not_found());
         }
-        return apply_new(call, &body, force).await;
+        return apply_new(call, body, force).await;
     }
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
         let context = call.managed(&call.query.field_manager);
-        let merged = apply::apply(&context, Some(&shown), &body, force)?;
-        let mut object = completed(call, merged, decoded.duplicates.clone())?;
+        let merged = apply::apply(&context, Some(&shown), body, force)?;
+        let mut object = completed(call, merged)?;
         take_part(call, &mut object, live);
         apply::finish(&context, Some(live), &mut object)?;
         Ok(Changed { object })
@@ -143,14 +112,14 @@ async fn apply_new(call: &Call, body: &Value, force: bool) -> Result<Answer> {
     }
     let context = call.managed(&call.query.field_manager);
     let merged = apply::apply(&context, None, body, force)?;
-    let object = completed(call, merged, Vec::new())?;
+    let object = completed(call, merged)?;
     create::insert(call, object, |_, _| Ok(())).await
 }
 
 /// The merged object in stored form; what the server adds from here on belongs to nobody.
-fn completed(call: &Call, merged: Value, duplicates: Vec<String>) -> Result<Value> {
+fn completed(call: &Call, merged: Value) -> Result<Value> {
     let text = std::str::from_utf8(&call.body).unwrap_or_default();
-    let mut object = accept(call, merged, duplicates, Origin::Patch(text))?;
+    let mut object = accept(call, merged, |_| Vec::new(), Origin::Patch(text))?;
     meta::place(call, &mut object)?;
     Ok(object)
 }

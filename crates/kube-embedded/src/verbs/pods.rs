@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::body::decode_as;
 use super::update::{Changed, modify};
 use super::{Answer, Call, Deletion, delete};
 use crate::clock::rfc3339;
-use crate::decode;
 use crate::error::{ApiError, Result};
 use crate::selector::LabelSelector;
 use crate::store::{Change, CommitError, Expect, Key, Object, Op};
@@ -59,7 +59,7 @@ pub fn log(call: &Call) -> Result<Answer> {
 
 /// Puts a pod on a node.
 pub async fn bind(call: &Call) -> Result<Answer> {
-    let binding = decode::object(call.content_type.as_deref(), &call.body, "Binding")?.value;
+    let binding = decode_as(call, "Binding")?.value;
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     let path = crate::field::Path::new("target.name");
     if node.is_empty() {
@@ -103,7 +103,7 @@ pub async fn bind(call: &Call) -> Result<Answer> {
 
 /// Deletes a pod if the disruption budgets allow it.
 pub async fn evict(call: &Call) -> Result<Answer> {
-    let eviction = decode::object(call.content_type.as_deref(), &call.body, "Eviction")?.value;
+    let eviction = decode_as(call, "Eviction")?.value;
     let name = eviction["metadata"]["name"].as_str().unwrap_or_default();
     if !name.is_empty() && name != call.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::patch::{self, PatchKind};
+use super::body::decode_as;
+use super::patch;
 use super::update::{Changed, modify};
 use super::{Answer, Call};
-use crate::decode;
+use crate::decode::body::{self, PatchKind};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::schema::builtin;
@@ -37,13 +38,13 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         "get" => Ok(Answer::Other(200, scale_of(call, &call.live()?.value())?)),
         "update" => {
             call.query.check_write("UpdateOptions", None)?;
-            let body = decode::object(call.content_type.as_deref(), &call.body, "Scale")?.value;
+            let body = decode_as(call, "Scale")?.value;
             let parent = call.main("scale");
             let answer = modify(&parent, |live| changed(&parent, live, body.clone())).await?;
             dress(call, answer)
         }
         _ => {
-            let kind = PatchKind::of(call)?;
+            let kind = patch::patch_kind(call)?;
             call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
             let parent = call.main("scale");
             let answer = modify(&parent, |live| match kind {
@@ -105,7 +106,7 @@ fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
 
 /// Server-side apply of a Scale is an apply of its one field to the parent.
 fn applied(call: &Call, live: &Value) -> Result<Changed> {
-    let body = decode::apply(&call.body)?.value;
+    let body = body::patch(PatchKind::Apply, &call.body)?.value;
     let mut config = json!({
         "apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
         "metadata": {"name": &call.name},

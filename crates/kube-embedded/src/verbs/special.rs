@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::body::decode_as;
 use super::{Answer, Call, body, patch, pods, read, scale, update};
-use crate::access::{csr, reviews, tokens};
-use crate::decode;
+use crate::access::reviews::{self, Scope};
+use crate::access::{csr, tokens};
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
 
@@ -40,16 +41,25 @@ pub fn is_review(resource: &Resource) -> bool {
 
 pub fn review(call: &Call) -> Result<Answer> {
     call.query.check_write("CreateOptions", None)?;
-    let mut object = body::read(call)?;
-    super::meta::place(call, &mut object)?;
-    let answer = reviews::review(&call.cluster, &call.resource.kind, &call.namespace, &call.user, object)?;
+    let object = body::read(call)?;
+    let (authorizer, caller) = (call.cluster.authorizer(), &call.user);
+    let answer = match call.resource.kind.as_ref() {
+        "SubjectAccessReview" => reviews::access(authorizer, caller, Scope::Any, object),
+        "LocalSubjectAccessReview" => reviews::access(authorizer, caller, Scope::Local(&call.namespace), object),
+        "SelfSubjectAccessReview" => reviews::access(authorizer, caller, Scope::Own, object),
+        "SelfSubjectRulesReview" => reviews::rules(authorizer, caller, &object),
+        "SelfSubjectReview" => Ok(reviews::whoami(caller, call.cluster.clock())),
+        "TokenReview" => tokens::review(call.cluster.authenticator(), object),
+        _ => Err(ApiError::method_not_allowed()),
+    }?;
     Ok(Answer::Other(201, answer))
 }
 
 fn token(call: &Call) -> Result<Answer> {
-    let account = call.live()?;
-    let request = decode::object(call.content_type.as_deref(), &call.body, "TokenRequest")?.value;
-    let answer = tokens::request(&call.cluster, &account, request)?;
+    let body = decode_as(call, "TokenRequest")?.value;
+    let (store, now) = (call.cluster.store(), call.cluster.clock().now());
+    let key = call.cluster.pki().signing_key();
+    let answer = tokens::request(store, &key, now, &call.namespace, &call.name, &body)?;
     Ok(Answer::Other(201, answer))
 }
 

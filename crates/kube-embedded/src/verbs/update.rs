@@ -10,7 +10,7 @@ use super::{Answer, Call, create, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
-use crate::rules::{self, Generation};
+use crate::rules::{self, Generation, conduct};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
 
@@ -33,7 +33,7 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
     meta::place(call, &mut object)?;
     if call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_none() {
         let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
-        if !rules::creates_on_update(&call.resource) || versioned || !call.subresource.is_empty() {
+        if !conduct::creates_on_update(&call.resource) || versioned || !call.subresource.is_empty() {
             return Err(call.not_found());
         }
         return create::insert(call, object, |call, object| {
@@ -58,7 +58,7 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
 
 /// Whether a PUT may leave out the version it means.
 fn unconditional(call: &Call) -> bool {
-    !call.resource.is_custom() && !rules::is_conditional(&call.resource)
+    !conduct::is_conditional(&call.resource)
 }
 
 /// Computes a change from the newest state with `make`, checks it and stores it.
@@ -150,7 +150,7 @@ pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
         "status" => {
             let mut whole = old.clone();
             copy(&mut whole, object, "status");
-            let metadata = if call.resource.is_custom() { &["managedFields"][..] } else { rules::status_metadata(&call.resource) };
+            let metadata = conduct::status_metadata(&call.resource);
             for key in metadata.iter().chain(&["resourceVersion", "uid"]) {
                 if let Some(value) = object["metadata"].get(*key) {
                     whole["metadata"][*key] = value.clone();
