@@ -3,6 +3,9 @@
 //! Everything here is pure: no store, no clock, no randomness. What needs those (addresses of Services,
 //! the default StorageClass, quota) is admission. Kinds without a row follow [`PLAIN`].
 
+pub mod check;
+pub mod workloads;
+
 use serde_json::Value;
 
 use crate::field::FieldError;
