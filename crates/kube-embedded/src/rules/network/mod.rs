@@ -1,0 +1,3 @@
+//! Traffic: Ingress, NetworkPolicy, EndpointSlice, and addresses in general.
+
+pub mod ip;
