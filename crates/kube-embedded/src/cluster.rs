@@ -3,9 +3,10 @@
 //! Cheap to clone; all clones are the same cluster. It stops when [`Cluster::stop`] is called.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -17,11 +18,12 @@ use crate::access::pki::Pki;
 use crate::access::rbac::Authorizer;
 use crate::admission::services::Allocator;
 use crate::clock::{Clock, SystemClock};
-use crate::control;
+use crate::control::{self, Control};
 use crate::error::{ApiError, Result};
 use crate::http::serve;
 use crate::http::service::ApiService;
 use crate::registry::Registry;
+use crate::verbs::ControllerManager;
 use crate::store::{Change, CommitError, Object, Options, Store};
 use crate::{access, bootstrap};
 
@@ -56,6 +58,16 @@ pub enum OpenError {
     Bootstrap(#[source] CommitError),
 }
 
+/// A cluster that may have been closed.
+#[derive(Clone)]
+pub struct WeakCluster(Weak<Inner>);
+
+impl WeakCluster {
+    pub fn upgrade(&self) -> Option<Cluster> {
+        self.0.upgrade().map(|inner| Cluster { inner })
+    }
+}
+
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<Inner>,
@@ -69,7 +81,8 @@ struct Inner {
     authenticator: Authenticator,
     authorizer: Authorizer,
     impersonation: Impersonation,
-    services: Allocator,
+    services: Arc<Allocator>,
+    control: Mutex<Option<Control>>,
     places: Semaphore,
     stopping: watch::Sender<bool>,
 }
@@ -93,7 +106,8 @@ impl Cluster {
                 authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
-                services: Allocator::new(store.clone()),
+                services: Allocator::new(),
+                control: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
                 stopping: watch::Sender::new(false),
                 clock: config.clock,
@@ -101,7 +115,14 @@ impl Cluster {
                 store,
             }),
         };
-        control::start(&cluster);
+        let control = control::start(control::Context {
+            store: cluster.inner.store.clone(),
+            actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
+            clock: cluster.inner.clock.clone(),
+            ca_pem: cluster.inner.pki.ca_pem().to_owned(),
+            kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
+        });
+        *cluster.inner.control.lock() = Some(control);
         Ok(cluster)
     }
 
@@ -138,7 +159,7 @@ impl Cluster {
         &self.inner.impersonation
     }
 
-    pub fn services(&self) -> &Allocator {
+    pub fn services(&self) -> &Arc<Allocator> {
         &self.inner.services
     }
 
@@ -185,6 +206,7 @@ impl Cluster {
     /// Ends watches, controllers and listeners.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(true);
+        drop(self.inner.control.lock().take());
     }
 
     /// Resolves when the cluster is stopped.
@@ -195,6 +217,16 @@ impl Cluster {
             let _ = stopping.wait_for(|stopping| *stopping).await;
         }
     }
+}
+
+/// Where the objects of an apiVersion and kind are kept, for the controllers.
+fn kinds(cluster: WeakCluster) -> control::Kinds {
+    Arc::new(move |api_version, kind| {
+        let registry = cluster.upgrade()?.registry();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = registry.of_kind(group, version, kind)?;
+        Some((resource.storage.clone(), resource.namespaced))
+    })
 }
 
 fn read_registry(store: &Store) -> Registry {

@@ -101,10 +101,8 @@ fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
     let value = match representation.view {
         View::Whole | View::Discovery(_) => value,
         View::Table(version) => {
-            let version_of = value["metadata"]["resourceVersion"].clone();
-            let mut table = print::table_of(&call.resource, &[value], call.cluster.clock().now(), &call.query.include_object, version)?;
-            table["metadata"] = json!({"resourceVersion": version_of});
-            table
+            let form = print::Form { include: call.include()?, version, headers: true };
+            print::table_of(&call.resource, &value, form, call.cluster.clock().now())
         }
         View::Metadata(version) => print::partial(&value, version),
         View::MetadataList(_) => {
@@ -139,9 +137,8 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
         }
         (View::Table(version), _) => {
             let now = call.cluster.clock().now();
-            let mut table = print::table_of(&call.resource, &values(call, &page), now, &call.query.include_object, version)?;
-            table["metadata"] = metadata;
-            table
+            let form = print::Form { include: call.include()?, version, headers: true };
+            print::table(&call.resource, &values(call, &page), metadata, form, now)
         }
         (View::MetadataList(version), _) => {
             let items: Vec<_> = values(call, &page).iter().map(|value| print::partial(value, version)).collect();

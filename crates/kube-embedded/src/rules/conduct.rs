@@ -2,8 +2,8 @@
 //!
 //! Facts of Kubernetes 1.36's registries, one function a question. Custom resources differ in nothing.
 
+use crate::control::Propagation;
 use crate::schema::resources::Resource;
-use crate::verbs::Propagation;
 
 fn is(resource: &Resource, group: &str, names: &[&str]) -> bool {
     !resource.is_custom() && resource.group.as_ref() == group && names.contains(&resource.name.as_ref())

@@ -56,7 +56,9 @@ pub fn accept(
         "Ignore" => {}
         _ => complaints.into_iter().for_each(|complaint| call.warn(complaint)),
     }
-    to_storage(resource, &mut value);
+    if !resource.is_custom() {
+        to_storage(resource, &mut value);
+    }
     complete(resource, &mut value);
     Ok(value)
 }

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::body::{self, rules_of};
-use super::{Answer, Call, meta};
+use super::convert::to_storage;
+use super::{Answer, Call, managed, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::FieldError;
 use crate::rules;
 use crate::store::{Change, CommitError, Expect, Op};
-use crate::write::apply;
 
 /// How often a generated name may collide before the client is told.
 const NAME_TRIES: usize = 8;
@@ -20,24 +20,23 @@ pub async fn create(call: &Call) -> Result<Answer> {
     if object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty()) {
         return Err(ApiError::internal("resourceVersion should not be set on objects to be created").bare());
     }
-    insert(call, object, |call, object| {
-        apply::update(&call.managed(&call.manager()), None, object)
-    })
-    .await
+    insert(call, object, |call, object| managed::update(call, None, object)).await
 }
 
 /// Stores a new object that is in stored form. `own` writes its managed fields.
-pub async fn insert(call: &Call, object: Value, own: impl Fn(&Call, &mut Value) -> Result<()>) -> Result<Answer> {
+pub async fn insert(call: &Call, object: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
     for attempt in 1.. {
         let mut object = object.clone();
         meta::stamp_new(call, &mut object)?;
-        own(call, &mut object)?;
+        own(call, &mut object);
         let prepared = prepare(call, object).await?;
         let name = prepared.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if call.query.is_dry_run() {
             return dry_run(call, &name, prepared.value);
         }
-        let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(prepared.value) };
+        let mut value = prepared.value;
+        to_storage_late(call, &mut value);
+        let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(value) };
         match call.cluster.commit(change, prepared.also).await {
             Ok(stored) => return Ok(Answer::Stored(201, stored)),
             Err(CommitError::Exists(key)) if key.name.as_ref() == name && key.storage == call.resource.storage => {
@@ -52,6 +51,13 @@ pub async fn insert(call: &Call, object: Value, own: impl Fn(&Call, &mut Value) 
         }
     }
     unreachable!("the loop ends by an answer")
+}
+
+/// Custom resources are handled in the version of the request until they are stored.
+pub fn to_storage_late(call: &Call, value: &mut Value) {
+    if call.resource.is_custom() {
+        to_storage(&call.resource, value);
+    }
 }
 
 /// An object that has passed everything, and what must be written with it.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Answer, Call};
 use crate::admission::{self, Operation};
 use crate::clock::rfc3339;
+use crate::control::Propagation;
 use crate::decode::body;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -12,14 +13,6 @@ use crate::http::query::{check_dry_run, refuse};
 use crate::rules::conduct;
 use crate::schema::protobuf;
 use crate::store::{Change, CommitError, Expect, Object, Op};
-
-/// What becomes of the objects that the deleted one owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
-}
 
 /// How to delete.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,13 @@
 //! `http` takes a request apart into a [`Call`], a verb answers it, `http` dresses the [`Answer`]. Reads
 //! never wait for writes; a write prepares outside any lock and repeats itself when it lost a race.
 
+mod actor;
 mod body;
 mod collection;
 mod convert;
 mod create;
 mod delete;
+mod managed;
 mod meta;
 mod patch;
 mod pods;
@@ -28,14 +30,16 @@ use crate::access::User;
 use crate::admission::{self, Operation};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
 use crate::http::negotiate::Representation;
 use crate::http::query::Query;
+use crate::print;
 use crate::schema::resources::Resource;
 use crate::store::{Key, Object};
-use crate::write::apply;
 
-pub use convert::shown;
-pub use delete::{Deletion, Propagation};
+pub use actor::ControllerManager;
+pub use convert::{Shown, show, shown};
+pub use delete::Deletion;
 pub use watch::WatchStream;
 
 /// One request about a resource.
@@ -98,6 +102,15 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
+    /// What the rows of a Table carry besides their cells.
+    pub fn include(&self) -> Result<print::Include> {
+        print::Include::parse(&self.query.include_object).ok_or_else(|| {
+            let path = Path::new("includeObject");
+            let error = FieldError::invalid(&path, self.query.include_object.as_str(), "must be 'Metadata', 'Object', 'None', or empty");
+            ApiError::invalid("meta.k8s.io", "TableOptions", "", &[error])
+        })
+    }
+
     fn live(&self) -> Result<Arc<Object>> {
         let found = self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name);
         found.ok_or_else(|| self.not_found())
@@ -139,12 +152,6 @@ impl Call {
             old,
             dry_run: self.query.is_dry_run(),
         }
-    }
-
-    /// What managed fields need to know of this request.
-    fn managed<'a>(&'a self, manager: &'a str) -> apply::Context<'a> {
-        let subresource = if self.door.is_empty() { self.subresource.as_str() } else { self.door };
-        managed::context(&self.resource, subresource, manager, self.cluster.clock().now())
     }
 
     /// Who writes, for managed fields: the parameter, else the first word of the user agent.

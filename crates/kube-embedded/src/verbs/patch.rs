@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::body::{Origin, accept};
 use super::convert::from_storage;
 use super::update::{Changed, modify, take_part};
-use super::{Answer, Call, create, meta};
+use super::{Answer, Call, create, managed, meta};
 use crate::decode::{self, body::{Decoded, PatchKind}};
 use crate::error::{ApiError, Result};
 use crate::schema::types::TypeRef;
-use crate::write::{apply, json_patch, strategic};
+use crate::write::{json_patch, strategic};
 
 pub async fn patch(call: &Call) -> Result<Answer> {
     patch_then(call, |_| Ok(())).await
@@ -30,7 +30,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
         let mut object = accept(call, with_type(call, patched), |unknown| parsed.decoded.complaints(unknown), Origin::Patch(parsed.text))?;
         meta::place(call, &mut object)?;
         take_part(call, &mut object, live);
-        apply::update(&call.managed(&call.manager()), Some(live), &mut object)?;
+        managed::update(call, Some(live), &mut object);
         finish(&mut object)?;
         Ok(Changed { object })
     })
@@ -82,38 +82,34 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
     let decoded = decode::body::patch(PatchKind::Apply, &call.body)?;
     let body = &decoded.value;
     check_applied_type(call, body)?;
-    let force = call.query.force.unwrap_or(false);
     let exists = call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_some();
     if !exists {
         if !call.subresource.is_empty() {
             return Err(call.not_found());
         }
-        return apply_new(call, body, force).await;
+        return apply_new(call, body).await;
     }
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
-        let context = call.managed(&call.query.field_manager);
-        let merged = apply::apply(&context, Some(&shown), body, force)?;
+        let merged = managed::apply(call, Some(&shown), body)?;
         let mut object = completed(call, merged)?;
         take_part(call, &mut object, live);
-        apply::finish(&context, Some(live), &mut object)?;
         Ok(Changed { object })
     })
     .await
 }
 
 /// An apply on nothing creates.
-async fn apply_new(call: &Call, body: &Value, force: bool) -> Result<Answer> {
+async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
     if body["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
         let path = crate::field::Path::new("metadata.uid");
         let error = crate::field::FieldError::invalid(&path, body["metadata"]["uid"].clone(), "field is immutable");
         return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
     }
-    let context = call.managed(&call.query.field_manager);
-    let merged = apply::apply(&context, None, body, force)?;
+    let merged = managed::apply(call, None, body)?;
     let object = completed(call, merged)?;
-    create::insert(call, object, |_, _| Ok(())).await
+    create::insert(call, object, |_, _| {}).await
 }
 
 /// The merged object in stored form; what the server adds from here on belongs to nobody.

@@ -4,12 +4,11 @@ use serde_json::{Value, json};
 
 use super::body::decode_as;
 use super::update::{Changed, modify};
-use super::{Answer, Call, Deletion, delete};
+use super::{Answer, Call, Deletion, delete, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::selector::LabelSelector;
 use crate::store::{Change, CommitError, Expect, Key, Object, Op};
-use crate::write::apply;
 
 /// 501 for everything that needs a process.
 pub fn not_simulated(call: &Call) -> ApiError {
@@ -94,7 +93,7 @@ pub async fn bind(call: &Call) -> Result<Answer> {
         let list = conditions.as_array_mut().expect("it was made a list");
         list.retain(|condition| condition["type"] != "PodScheduled");
         list.push(scheduled);
-        apply::update(&pod.managed(&pod.manager()), Some(live), &mut object)?;
+        managed::update(&pod, Some(live), &mut object);
         Ok(Changed { object })
     })
     .await?;

@@ -5,13 +5,12 @@ use serde_json::{Map, Value, json};
 use super::body::decode_as;
 use super::patch;
 use super::update::{Changed, modify};
-use super::{Answer, Call};
+use super::{Answer, Call, managed};
 use crate::decode::body::{self, PatchKind};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::schema::builtin;
 use crate::selector;
-use crate::write::apply;
 
 /// Where a kind keeps its counts.
 struct Paths {
@@ -23,9 +22,9 @@ struct Paths {
 fn paths(call: &Call) -> Paths {
     match call.resource.custom.as_ref().and_then(|custom| custom.scale()) {
         Some(scale) => Paths {
-            replicas: scale.spec_replicas.clone(),
-            status_replicas: scale.status_replicas.clone(),
-            selector: Some(scale.label_selector.clone().unwrap_or_default()),
+            replicas: scale.spec_replicas.to_string(),
+            status_replicas: scale.status_replicas.to_string(),
+            selector: Some(scale.selector.as_deref().unwrap_or_default().to_owned()),
         },
         None => {
             Paths { replicas: ".spec.replicas".to_owned(), status_replicas: ".status.replicas".to_owned(), selector: None }
@@ -100,7 +99,7 @@ fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
             }
         }
     }
-    apply::update(&call.managed(&call.manager()), Some(live), &mut object)?;
+    managed::update(call, Some(live), &mut object);
     Ok(Changed { object })
 }
 
@@ -114,9 +113,7 @@ fn applied(call: &Call, live: &Value) -> Result<Changed> {
     if let Some(replicas) = body["spec"].get("replicas") {
         put(&mut config, &paths(call).replicas, replicas.clone());
     }
-    let context = call.managed(&call.query.field_manager);
-    let mut object = apply::apply(&context, Some(live), &config, call.query.force.unwrap_or(false))?;
-    apply::finish(&context, Some(live), &mut object)?;
+    let object = managed::apply(call, Some(live), &config)?;
     Ok(Changed { object })
 }
 

@@ -6,7 +6,8 @@
 use serde_json::Value;
 
 use super::body::{self, rules_of};
-use super::{Answer, Call, create, meta};
+use from_storage;
+use super::{Answer, Call, create, managed, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -36,10 +37,7 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
         if !conduct::creates_on_update(&call.resource) || versioned || !call.subresource.is_empty() {
             return Err(call.not_found());
         }
-        return create::insert(call, object, |call, object| {
-            apply::update(&call.managed(&call.manager()), None, object)
-        })
-        .await;
+        return create::insert(call, object, |call, object| managed::update(call, None, object)).await;
     }
     modify(call, |live| {
         let mut object = object.clone();
@@ -49,7 +47,7 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
             return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
         }
         take_part(call, &mut object, live);
-        apply::update(&call.managed(&call.manager()), Some(live), &mut object)?;
+        managed::update(call, Some(live), &mut object);
         finish(&mut object)?;
         Ok(Changed { object })
     })
@@ -65,16 +63,19 @@ fn unconditional(call: &Call) -> bool {
 pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Result<Answer> {
     for _ in 0..TRIES {
         let live = call.live()?;
-        let old = live.value();
+        let mut old = live.value();
+        if call.resource.is_custom() {
+            from_storage(&call.resource, &mut old);
+        }
         let Changed { mut object } = make(&old)?;
         let versioned = check_preconditions(call, &object, &live)?;
         let prepared = prepare(call, &mut object, &old)?;
-        if apply::same(&old, &mut object) {
+        if apply::same(&old, &object) {
             return Ok(Answer::Stored(200, live));
         }
         if call.query.is_dry_run() {
             object["metadata"]["resourceVersion"] = live.version.to_string().into();
-            super::convert::from_storage(&call.resource, &mut object);
+            from_storage(&call.resource, &mut object);
             return Ok(Answer::Document(200, object));
         }
         let expect = Expect::Version(live.version);
@@ -84,10 +85,11 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
             let result = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
             result.map(|_| {
                 object["metadata"]["resourceVersion"] = live.version.to_string().into();
-                super::convert::from_storage(&call.resource, &mut object);
+                from_storage(&call.resource, &mut object);
                 Answer::Document(200, object)
             })
         } else {
+            create::to_storage_late(call, &mut object);
             let result = call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
             result.map(|stored| Answer::Stored(200, stored))
         };

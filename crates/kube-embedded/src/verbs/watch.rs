@@ -35,7 +35,7 @@ pub struct WatchStream {
     resource: Arc<Resource>,
     selection: Selection,
     representation: Representation,
-    include_object: String,
+    include: print::Include,
     bookmarks: bool,
     cursor: Watch,
     /// The newest version that the client knows about or need not.
@@ -72,7 +72,7 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         resource: call.resource.clone(),
         selection,
         representation: call.representation,
-        include_object: call.query.include_object.clone(),
+        include: call.include()?,
         bookmarks: call.query.allow_bookmarks,
         cursor,
         seen: from,
@@ -117,7 +117,7 @@ impl WatchStream {
                     self.ended = true;
                 }
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    self.seen = self.seen.max(self.cursor.caught_up());
+                    self.seen = self.seen.max(self.cursor.position());
                     self.bookmark(None);
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
                 }
@@ -148,14 +148,10 @@ impl WatchStream {
     fn push(&mut self, kind: &str, object: &Object) {
         let line = match self.representation.view {
             View::Table(version) => {
-                let value = super::convert::shown(&self.resource, object);
-                let now = self.cluster.clock().now();
-                let mut table = print::table_of(&self.resource, &[value], now, &self.include_object, version);
-                if self.columns_sent {
-                    table["columnDefinitions"] = Value::Null;
-                }
+                let form = print::Form { include: self.include, version, headers: !self.columns_sent };
                 self.columns_sent = true;
-                frame(kind, &Shown::Value(table))
+                let value = super::convert::shown(&self.resource, object);
+                frame(kind, &Shown::Value(print::table_of(&self.resource, &value, form, self.cluster.clock().now())))
             }
             View::Metadata(version) | View::MetadataList(version) => {
                 let value = print::partial(&super::convert::shown(&self.resource, object), version);
