@@ -36,6 +36,9 @@ const COMPRESS_ABOVE: usize = 1024;
 /// No document is anywhere near this; a length beyond it is damage.
 const LONGEST_DOCUMENT: usize = 64 << 20;
 
+/// A larger file of which less than a third is in use is made smaller when it is opened.
+const SMALL_FILE: u64 = 4 << 20;
+
 /// Why a data folder cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -123,6 +126,8 @@ pub(super) struct Contents {
     pub version: u64,
     pub objects: Vec<(Key, Object)>,
     pub meta: BTreeMap<String, Box<[u8]>>,
+    /// How much of the file the objects take.
+    stored: u64,
 }
 
 /// Opens the database again after a failure.
@@ -147,7 +152,21 @@ impl Disk {
         }
         let path = file.clone();
         let reopen = move || Database::open(&path);
-        Self::over(Box::new(reopen), &file, Some(lock))
+        let (mut disk, contents) = Self::over(Box::new(reopen), &file, Some(lock))?;
+        let io = |source| OpenError::Io { file: file.clone(), source };
+        let length = fs::metadata(&file).map_err(io)?.len();
+        if length > SMALL_FILE
+            && length / 3 > contents.stored
+            && let Some(database) = &mut disk.database
+        {
+            database.compact().map_err(|error| io(io::Error::other(error)))?;
+        }
+        Ok((disk, contents))
+    }
+
+    /// A failed write may have reached the file, and nothing has corrected it since.
+    pub fn is_unsure(&self) -> bool {
+        !self.unsure.is_empty()
     }
 
     pub fn over(reopen: Reopen, file: &Path, lock: Option<File>) -> Result<(Self, Contents), OpenError> {
@@ -337,6 +356,7 @@ fn read(database: &Database) -> Result<Contents, ReadError> {
             )));
         }
         let storage = storages.entry(storage.to_owned()).or_insert_with(|| storage.into());
+        contents.stored += value.value().len() as u64;
         contents.objects.push((Key::new(storage, namespace, name), object));
     }
     Ok(contents)

@@ -49,7 +49,7 @@ struct Storage {
 
 impl State {
     pub fn of(contents: Contents) -> Self {
-        let Contents { version, objects, meta } = contents;
+        let Contents { version, objects, meta, .. } = contents;
         let mut state = Self { version, meta, floor: version, ..Self::default() };
         for (key, object) in objects {
             state.put(&key, &Arc::new(object));

@@ -80,8 +80,8 @@ impl Sequencer {
                 answer(written.clone());
             }
         }
-        if self.durability == Durability::Relaxed
-            && let Some(disk) = &mut self.disk
+        if let Some(disk) = &mut self.disk
+            && (self.durability == Durability::Relaxed || disk.is_unsure())
         {
             let version = self.shared.state.read().version;
             let newest = |key: &Key| self.shared.get(key);

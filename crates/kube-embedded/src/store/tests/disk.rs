@@ -77,6 +77,32 @@ async fn writers_at_the_same_time_share_a_commit() {
     assert_eq!(store.version(), 350);
 }
 
+#[tokio::test]
+async fn a_file_that_is_mostly_empty_shrinks_when_it_is_opened() {
+    let folder = TempDir::new().unwrap();
+    let length = || fs::metadata(folder.path().join("store.redb")).unwrap().len();
+    let store = open(&folder).unwrap();
+    store.commit((0..12).map(|n| create(&format!("a{n}"))).collect()).await.unwrap();
+    for n in 1..12 {
+        // Digits that do not repeat, so that they cannot be compressed away.
+        let long: String =
+            (0..60_000_u64).map(|i| (i * n).wrapping_mul(6_364_136_223_846_793_005).to_string()).collect();
+        let name = format!("a{n}");
+        let made = store.commit(vec![update(&name, n + 1, &long)]).await.unwrap();
+        store.commit(vec![delete(&name, made[0].version)]).await.unwrap();
+    }
+    let version = store.version();
+    drop(store);
+    let before = length();
+    let store = open(&folder).unwrap();
+    assert_eq!(
+        (names(&store.list("configmaps", None)), store.version()),
+        (vec![("a0".to_owned(), 1)], version)
+    );
+    drop(store);
+    assert!(length() < before / 2, "{before} bytes became {}", length());
+}
+
 #[test]
 fn a_second_opener_is_told_which_folder_is_in_use() {
     let folder = TempDir::new().unwrap();
@@ -214,6 +240,10 @@ async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
         let seen = watch.next().await.unwrap();
         assert_eq!((seen.len(), seen[0].object.name.as_ref(), seen[0].version), (1, "d", 3));
         let expected = names(&store.list("configmaps", None));
+        // Fails once more, and is closed before another write: what was refused does not come back.
+        flag.store(true, Ordering::SeqCst);
+        assert!(store.commit(vec![create("e")]).await.is_err());
+        flag.store(false, Ordering::SeqCst);
         drop((store, watch));
         let (_, contents) = open();
         let state = State::of(contents);
