@@ -3,6 +3,12 @@
 //! First everything that changes the object (`mutate`), then, after the kind's own validation, everything
 //! that can only refuse (`validate`). What must be counted exactly (quota) joins the write's transaction.
 
+pub(crate) mod amounts;
+pub mod limits;
+pub mod pod_security;
+pub mod quota;
+pub(crate) mod refusal;
+
 use serde_json::Value;
 
 use crate::access::User;

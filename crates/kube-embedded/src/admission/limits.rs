@@ -1,0 +1,310 @@
+//! LimitRanges: amounts that containers get if they name none, and bounds for what they name.
+//!
+//! Asked for pods when they are created or resized, and for claims when they are written. Defaults come
+//! first ([`mutate`]), bounds are checked on the result ([`validate`]).
+
+use serde_json::{Map, Value};
+
+use super::amounts::{self, Amounts, Side};
+use super::refusal::{refused, together};
+use super::{Operation, Request};
+use crate::access::{items, text};
+use crate::error::Result;
+use crate::quantity::Quantity;
+use crate::store::Store;
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Whether limit ranges have a say in this write.
+fn concerned(request: &Request<'_>) -> bool {
+    let core = request.resource.group.is_empty() && !request.namespace.is_empty();
+    let leaving = request.old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null());
+    let kind = match (request.resource.name.as_ref(), request.subresource, request.operation) {
+        ("pods", "", operation) => operation == Operation::Create,
+        ("pods", "resize", operation) => operation == Operation::Update,
+        ("persistentvolumeclaims", "", operation) => operation != Operation::Delete,
+        _ => false,
+    };
+    core && kind && !leaving
+}
+
+fn ranges(store: &Store, namespace: &str) -> Vec<Value> {
+    store.list("limitranges", Some(namespace)).objects.iter().map(|object| object.value()).collect()
+}
+
+/// Gives the containers of a new pod what they do not ask for themselves.
+pub fn mutate(store: &Store, request: &Request<'_>, object: &mut Value) {
+    if !concerned(request) || request.resource.name.as_ref() != "pods" {
+        return;
+    }
+    for range in ranges(store, request.namespace) {
+        apply_defaults(&range, object);
+    }
+}
+
+fn apply_defaults(range: &Value, pod: &mut Value) {
+    let mut defaults = [(Side::Requests, "defaultRequest", Map::new()), (Side::Limits, "default", Map::new())];
+    for limit in items(&range["spec"], "limits").iter().filter(|limit| limit["type"] == "Container") {
+        for (_, key, amounts) in &mut defaults {
+            amounts.extend(limit[*key].as_object().cloned().unwrap_or_default());
+        }
+    }
+    let mut done: Vec<String> = Vec::new();
+    for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+        let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            for (side, _, amounts) in &defaults {
+                let added = fill(container, side.key(), amounts);
+                if !added.is_empty() {
+                    let (name, side) = (text(container, "name"), side.key().trim_end_matches('s'));
+                    done.push(format!("{} {side} for {what} {name}", added.join(", ")));
+                }
+            }
+        }
+    }
+    if done.is_empty() {
+        return;
+    }
+    let metadata = &mut pod["metadata"];
+    if !metadata["annotations"].is_object() {
+        metadata["annotations"] = Value::Object(Map::new());
+    }
+    metadata["annotations"][ANNOTATION] = format!("LimitRanger plugin set: {}", done.join("; ")).into();
+}
+
+/// Adds the amounts that the container lacks; answers their names, sorted.
+fn fill(container: &mut Value, side: &str, amounts: &Map<String, Value>) -> Vec<String> {
+    let Some(container) = container.as_object_mut() else { return Vec::new() };
+    let lacks = |name: &&String| container.get("resources").is_none_or(|r| r[side][name.as_str()].is_null());
+    let added: Vec<String> = amounts.keys().filter(lacks).cloned().collect();
+    if added.is_empty() {
+        return added;
+    }
+    let empty = || Value::Object(Map::new());
+    let resources = container.entry("resources").or_insert_with(empty);
+    if !resources.is_object() {
+        *resources = empty();
+    }
+    if !resources[side].is_object() {
+        resources[side] = empty();
+    }
+    for name in &added {
+        resources[side][name] = amounts[name].clone();
+    }
+    added
+}
+
+/// Refuses what lies outside the bounds of one of the namespace's limit ranges.
+pub fn validate(store: &Store, request: &Request<'_>, object: &Value) -> Result<()> {
+    if !concerned(request) {
+        return Ok(());
+    }
+    for range in ranges(store, request.namespace) {
+        let complaints = match request.resource.name.as_ref() {
+            "pods" => pod_complaints(&range, object),
+            _ => claim_complaints(&range, object),
+        };
+        if let Some(why) = together(&complaints) {
+            return Err(refused(request, object, why));
+        }
+    }
+    Ok(())
+}
+
+fn pod_complaints(range: &Value, pod: &Value) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for limit in items(&range["spec"], "limits") {
+        match text(limit, "type") {
+            "Container" => {
+                let spec = &pod["spec"];
+                for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
+                    let resources = &container["resources"];
+                    let (requests, limits) =
+                        (amounts::read(&resources["requests"]), amounts::read(&resources["limits"]));
+                    Bounds { limit, what: "Container", requests, limits }.complain(&mut complaints);
+                }
+            }
+            "Pod" => {
+                let (requests, limits) =
+                    (amounts::of_pod(pod, Side::Requests), amounts::of_pod(pod, Side::Limits));
+                Bounds { limit, what: "Pod", requests, limits }.complain(&mut complaints);
+            }
+            _ => {}
+        }
+    }
+    complaints
+}
+
+fn claim_complaints(range: &Value, claim: &Value) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let what = "PersistentVolumeClaim";
+    for limit in items(&range["spec"], "limits").iter().filter(|limit| limit["type"] == what) {
+        let requests = amounts::read(&claim["spec"]["resources"]["requests"]);
+        let bounds = Bounds { limit, what, requests, limits: Amounts::new() };
+        for (name, least) in amounts::read(&limit["min"]) {
+            complaints.extend(bounds.minimum(&name, &least));
+        }
+        for (name, most) in amounts::read(&limit["max"]) {
+            // A claim's limits are not what it gets: its request is held against the maximum.
+            let prefix = format!("maximum {name} usage per {what} is {most}");
+            match bounds.requests.get(&name) {
+                None => complaints.push(format!("{prefix}.  No request is specified")),
+                Some(request) if *request > most => {
+                    complaints.push(format!("{prefix}, but request is {request}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    complaints
+}
+
+/// One entry of a limit range, and what is held against it.
+struct Bounds<'a> {
+    limit: &'a Value,
+    what: &'static str,
+    requests: Amounts,
+    limits: Amounts,
+}
+
+impl Bounds<'_> {
+    fn complain(&self, complaints: &mut Vec<String>) {
+        for (name, least) in amounts::read(&self.limit["min"]) {
+            complaints.extend(self.minimum(&name, &least));
+        }
+        for (name, most) in amounts::read(&self.limit["max"]) {
+            complaints.extend(self.maximum(&name, &most));
+        }
+        for (name, ratio) in amounts::read(&self.limit["maxLimitRequestRatio"]) {
+            complaints.extend(self.ratio(&name, &ratio));
+        }
+    }
+
+    fn minimum(&self, name: &str, least: &Quantity) -> Option<String> {
+        let prefix = format!("minimum {name} usage per {} is {least}", self.what);
+        let Some(request) = self.requests.get(name) else {
+            return Some(format!("{prefix}.  No request is specified"));
+        };
+        if request < least {
+            return Some(format!("{prefix}, but request is {request}"));
+        }
+        let limit = self.limits.get(name).filter(|limit| *limit < least)?;
+        Some(format!("{prefix}, but limit is {limit}"))
+    }
+
+    fn maximum(&self, name: &str, most: &Quantity) -> Option<String> {
+        let prefix = format!("maximum {name} usage per {} is {most}", self.what);
+        let Some(limit) = self.limits.get(name) else {
+            return Some(format!("{prefix}.  No limit is specified"));
+        };
+        if limit > most {
+            return Some(format!("{prefix}, but limit is {limit}"));
+        }
+        let request = self.requests.get(name).filter(|request| *request > most)?;
+        Some(format!("{prefix}, but request is {request}"))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six digits")]
+    fn ratio(&self, name: &str, most: &Quantity) -> Option<String> {
+        let prefix = format!("{name} max limit to request ratio per {} is {most}", self.what);
+        let given = |list: &Amounts| list.get(name).filter(|amount| !amount.is_zero()).cloned();
+        let Some(request) = given(&self.requests) else {
+            return Some(format!("{prefix}, but no request is specified or request is 0"));
+        };
+        let Some(limit) = given(&self.limits) else {
+            return Some(format!("{prefix}, but no limit is specified or limit is 0"));
+        };
+        let saturated = |amount: &Quantity| amount.milli_value() == i64::MAX;
+        let observed = if saturated(&request) || saturated(&limit) {
+            limit.value() as f64 / request.value() as f64
+        } else {
+            limit.milli_value() as f64 / request.milli_value() as f64
+        };
+        (observed * 1000.0 > most.milli_value() as f64)
+            .then(|| format!("{prefix}, but provided ratio is {observed:.6}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::access::User;
+    use crate::access::testing::{resource, store_object};
+
+    async fn admit(limits: Value, kind: &str, mut object: Value) -> (Value, String) {
+        let store = Store::in_memory();
+        let range = json!({"metadata": {"name": "l", "namespace": "a"}, "spec": {"limits": limits}});
+        store_object(&store, "limitranges", range).await;
+        let (resource, user) = (resource("", kind), User::admin());
+        let request = Request {
+            operation: Operation::Create,
+            resource: &resource,
+            subresource: "",
+            namespace: "a",
+            name: "",
+            user: &user,
+            old: None,
+            dry_run: false,
+        };
+        mutate(&store, &request, &mut object);
+        let verdict = validate(&store, &request, &object).map_or_else(|error| error.message, |()| "ok".to_owned());
+        (object, verdict)
+    }
+
+    fn pod(resources: Value) -> Value {
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    }
+
+    #[tokio::test]
+    async fn containers_get_what_they_lack_and_the_pod_says_so() {
+        let limits = json!([{"type": "Container", "default": {"cpu": "200m", "memory": "128Mi"},
+            "defaultRequest": {"cpu": "100m", "memory": "128Mi"}}]);
+        let (given, verdict) = admit(limits.clone(), "pods", pod(json!({"limits": {"cpu": "1"}}))).await;
+        assert_eq!(verdict, "ok");
+        assert_eq!(
+            given["spec"]["containers"][0]["resources"],
+            json!({"limits": {"cpu": "1", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}})
+        );
+        assert_eq!(
+            given["metadata"]["annotations"][ANNOTATION],
+            "LimitRanger plugin set: cpu, memory request for container main; memory limit for container main"
+        );
+        let whole = json!({"limits": {"cpu": "1", "memory": "1"}, "requests": {"cpu": "1", "memory": "1"}});
+        let (given, _) = admit(limits, "pods", pod(whole.clone())).await;
+        assert_eq!(given, pod(whole));
+    }
+
+    #[tokio::test]
+    async fn bounds_are_held_in_the_real_words() {
+        let container = json!([{"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "50m"}},
+            {"type": "Pod", "max": {"cpu": "1500m"}}]);
+        let ratio = json!([{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]);
+        let amounts = |request: &str, limit: &str| json!({"requests": {"cpu": request}, "limits": {"cpu": limit}});
+        let claim = json!({"metadata": {"name": "p"}, "spec": {"resources": {"requests": {"storage": "5Gi"}}}});
+        let size = json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]);
+        let table = [
+            (&container, "pods", pod(amounts("100m", "1")), "ok"),
+            (&container, "pods", pod(amounts("10m", "1")), "pods \"p\" is forbidden: minimum cpu usage per Container is 50m, but request is 10m"),
+            (
+                &container,
+                "pods",
+                pod(amounts("100m", "2")),
+                "pods \"p\" is forbidden: [maximum cpu usage per Container is 1, but limit is 2, maximum cpu usage per Pod is 1500m, but limit is 2]",
+            ),
+            (
+                &container,
+                "pods",
+                pod(json!({})),
+                "pods \"p\" is forbidden: [minimum cpu usage per Container is 50m.  No request is specified, maximum cpu usage per Container is 1.  No limit is specified, maximum cpu usage per Pod is 1500m.  No limit is specified]",
+            ),
+            (&ratio, "pods", pod(amounts("100m", "300m")), "pods \"p\" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"),
+            (&ratio, "pods", pod(amounts("150m", "300m")), "ok"),
+            (&size, "persistentvolumeclaims", claim, "persistentvolumeclaims \"p\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 5Gi"),
+        ];
+        for (limits, kind, object, expected) in table {
+            assert_eq!(admit(limits.clone(), kind, object).await.1, expected);
+        }
+    }
+}

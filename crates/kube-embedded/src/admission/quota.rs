@@ -1,0 +1,389 @@
+//! ResourceQuotas: how much of what a namespace may hold.
+//!
+//! Every write that adds or removes usage asks [`charge`], which refuses it or gives the changes to the
+//! quotas' `status.used`. They join the write's own transaction, so that two writes at once cannot both
+//! take the last of something: one of them finds the quota changed and asks again.
+//!
+//! Always true: after a commit, `used` is what the objects of the namespace use, as far as they were
+//! counted at their own writes; what changes by time alone (pods past their grace) is found by [`status`],
+//! which the quota controller asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::amounts::{self, Amounts, Side};
+use super::refusal::refused;
+use super::{Operation, Request};
+use crate::access::{items, text, texts};
+use crate::error::Result;
+use crate::quantity::{Format, Quantity};
+use crate::store::{Change, Expect, Key, Object, Op, Store};
+
+const STORAGE: &str = "resourcequotas";
+const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+
+/// Computing resources that each container must name where a quota counts them.
+const DEMANDED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+
+/// The changes of quotas that must be committed together with this write, or its refusal. `new` is the object as
+/// it will stand; `None` if the write removes it.
+pub fn charge(store: &Store, request: &Request<'_>, new: Option<&Value>, now: Timestamp) -> Result<Vec<Change>> {
+    let storage = request.resource.storage.as_ref();
+    let counted = matches!(request.subresource, "" | "status" | "resize") && storage != "events";
+    if request.namespace.is_empty() || !counted {
+        return Ok(Vec::new());
+    }
+    let quotas = store.list(STORAGE, Some(request.namespace)).objects;
+    let mut changes = Vec::new();
+    for found in &quotas {
+        // A quota that is itself written is not changed twice in one transaction.
+        if storage == STORAGE && *found.name == *request.name {
+            continue;
+        }
+        let mut quota = found.value();
+        if charge_one(store, request, new, now, &mut quota)? {
+            changes.push(Change {
+                key: Key::new(&STORAGE.into(), request.namespace, &found.name),
+                expect: Expect::Version(found.version),
+                op: Op::Put(quota),
+            });
+        }
+    }
+    Ok(changes)
+}
+
+/// Writes the new usage into the status; whether it has changed.
+fn charge_one(
+    store: &Store,
+    request: &Request<'_>,
+    new: Option<&Value>,
+    now: Timestamp,
+    quota: &mut Value,
+) -> Result<bool> {
+    let storage = request.resource.storage.as_ref();
+    let matching = |object: &Value| in_scopes(quota, storage, object);
+    let of = |object: Option<&Value>| match object {
+        Some(object) if matching(object) => usage(storage, object, now),
+        _ => Amounts::new(),
+    };
+    let (before, after) = (of(request.old), of(new));
+    if before.is_empty() && after.is_empty() {
+        return Ok(false);
+    }
+    // A quota that nobody has counted for yet is counted now, as things stood before this write.
+    let counted = if is_counted(quota) { quota["status"].clone() } else { status(store, quota, now) };
+    let (hard, used) = (amounts::read(&counted["hard"]), amounts::read(&counted["used"]));
+    if let Some(new) = new
+        && refusable(request, new)
+        && !after.is_empty()
+    {
+        if storage == "pods"
+            && let Some(lacking) = undeclared(&hard, new)
+        {
+            let name = text(&quota["metadata"], "name");
+            return Err(refused(request, new, format!("failed quota: {name}: must specify {lacking}")));
+        }
+        if let Some(excess) = excess(&hard, &used, &before, &after) {
+            let name = text(&quota["metadata"], "name");
+            return Err(refused(request, new, format!("exceeded quota: {name}, {excess}")));
+        }
+    }
+    let mut updated = used;
+    for name in hard.keys() {
+        let (less, more) = (before.get(name), after.get(name));
+        if less.is_none() && more.is_none() {
+            continue;
+        }
+        let mut amount = updated.get(name).cloned().unwrap_or(Quantity::ZERO);
+        if let Some(more) = more {
+            amount = amount.add(more);
+        }
+        if let Some(less) = less {
+            amount = amount.sub(less);
+        }
+        updated.insert(name.clone(), if amount.sign() < 0 { Quantity::ZERO } else { amount });
+    }
+    let status = json!({ "hard": counted["hard"], "used": amounts::write(&updated) });
+    let changed = quota["status"] != status;
+    quota["status"] = status;
+    Ok(changed)
+}
+
+/// Whether the status speaks about the spec as it now is.
+fn is_counted(quota: &Value) -> bool {
+    let (hard, status) = (&quota["spec"]["hard"], &quota["status"]);
+    status["hard"].is_object() && status["used"].is_object() && amounts::read(hard) == amounts::read(&status["hard"])
+}
+
+/// Which writes can be refused; others only move the count.
+fn refusable(request: &Request<'_>, new: &Value) -> bool {
+    let limited_in_time = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|s| s >= 0);
+    match (request.resource.storage.as_ref(), request.subresource, request.operation) {
+        (_, _, Operation::Delete) | (_, "status", _) => false,
+        ("pods", "resize", _) | (_, "", Operation::Create) => true,
+        ("services" | "persistentvolumeclaims", "", _) => true,
+        ("pods", "", _) => request.old.is_some_and(|old| limited_in_time(old) != limited_in_time(new)),
+        _ => false,
+    }
+}
+
+/// `requests.cpu for: a,b; requests.memory for: a`
+fn undeclared(hard: &Amounts, pod: &Value) -> Option<String> {
+    let spec = &pod["spec"];
+    let whole = &spec["resources"];
+    if [Side::Requests, Side::Limits].iter().any(|side| !amounts::read(&whole[side.key()]).is_empty()) {
+        return None;
+    }
+    let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
+        let resources = &container["resources"];
+        let declared = computing(&amounts::read(&resources["requests"]), &amounts::read(&resources["limits"]));
+        for name in DEMANDED.into_iter().filter(|name| hard.contains_key(*name) && !declared.contains_key(*name)) {
+            lacking.entry(name).or_default().insert(text(container, "name"));
+        }
+    }
+    let parts = lacking.iter().map(|(name, containers)| {
+        format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
+    });
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// `requested: a=1, used: a=1, limited: a=1` for what would go beyond the quota.
+fn excess(hard: &Amounts, used: &Amounts, before: &Amounts, after: &Amounts) -> Option<String> {
+    let mut lists = [Vec::new(), Vec::new(), Vec::new()];
+    for (name, limit) in hard {
+        let Some(wanted) = after.get(name) else { continue };
+        let requested = before.get(name).map_or_else(|| wanted.clone(), |had| wanted.sub(had));
+        let taken = used.get(name).cloned().unwrap_or(Quantity::ZERO);
+        if requested.sign() <= 0 || taken.add(&requested) <= *limit {
+            continue;
+        }
+        for (list, amount) in lists.iter_mut().zip([&requested, &taken, limit]) {
+            list.push(format!("{name}={amount}"));
+        }
+    }
+    let [requested, used, limited] = lists.map(|list| list.join(","));
+    (!limited.is_empty()).then(|| format!("requested: {requested}, used: {used}, limited: {limited}"))
+}
+
+/// What one object takes.
+fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
+    let count = |n: usize| Quantity::from_units(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi);
+    let mut usage = Amounts::from([(format!("count/{storage}"), count(1))]);
+    match storage {
+        "pods" => {
+            if pod_counts(object, now) {
+                let of = |side| amounts::of_pod_with_overhead(object, side);
+                usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
+                usage.insert("pods".to_owned(), count(1));
+            }
+        }
+        "services" => {
+            let spec = &object["spec"];
+            let ports = items(spec, "ports");
+            let balanced = spec["type"] == "LoadBalancer";
+            let node_ports = match text(spec, "type") {
+                "LoadBalancer" if spec["allocateLoadBalancerNodePorts"] == false => {
+                    ports.iter().filter(|port| port["nodePort"].as_i64().unwrap_or_default() != 0).count()
+                }
+                "NodePort" | "LoadBalancer" => ports.len(),
+                _ => 0,
+            };
+            usage.insert("services".to_owned(), count(1));
+            usage.insert("services.nodeports".to_owned(), count(node_ports));
+            usage.insert("services.loadbalancers".to_owned(), count(usize::from(balanced)));
+        }
+        "persistentvolumeclaims" => {
+            usage.insert(storage.to_owned(), count(1));
+            let class = storage_class(object);
+            let requested = storage_of_claim(object);
+            if !class.is_empty() {
+                usage.insert(format!("{class}{STORAGE_CLASS}{storage}"), count(1));
+            }
+            if let Some(requested) = requested {
+                if !class.is_empty() {
+                    usage.insert(format!("{class}{STORAGE_CLASS}requests.storage"), requested.clone());
+                }
+                usage.insert("requests.storage".to_owned(), requested);
+            }
+        }
+        "configmaps" | "secrets" | "replicationcontrollers" | STORAGE => {
+            usage.insert(storage.to_owned(), count(1));
+        }
+        _ => {}
+    }
+    usage
+}
+
+/// Requests and limits under the names that quotas have for them.
+fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
+    let mut usage = Amounts::new();
+    for (name, amount) in requests {
+        let native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+        let extended = name.contains('/') && !name.contains("kubernetes.io/");
+        if native {
+            usage.insert(name.clone(), amount.clone());
+        }
+        if native || extended {
+            usage.insert(format!("requests.{name}"), amount.clone());
+        }
+    }
+    for name in ["cpu", "memory", "ephemeral-storage"] {
+        if let Some(amount) = limits.get(name) {
+            usage.insert(format!("limits.{name}"), amount.clone());
+        }
+    }
+    usage
+}
+
+/// Finished pods take nothing but their place in the list, nor do pods that should be gone by now.
+fn pod_counts(pod: &Value, now: Timestamp) -> bool {
+    if matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded") {
+        return false;
+    }
+    let metadata = &pod["metadata"];
+    let deleted: Option<Timestamp> = text(metadata, "deletionTimestamp").parse().ok();
+    match (deleted, metadata["deletionGracePeriodSeconds"].as_i64()) {
+        (Some(deleted), Some(grace)) => {
+            let end = deleted.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+            now <= end
+        }
+        _ => true,
+    }
+}
+
+fn storage_class(claim: &Value) -> &str {
+    let beta = text(&claim["metadata"]["annotations"], "volume.beta.kubernetes.io/storage-class");
+    if beta.is_empty() { text(&claim["spec"], "storageClassName") } else { beta }
+}
+
+/// The larger of what a claim asks for and what it was promised, in whole bytes.
+fn storage_of_claim(claim: &Value) -> Option<Quantity> {
+    let whole = |amount: Quantity| {
+        if amount.is_whole() { amount } else { Quantity::from_units(amount.value(), amount.format()) }
+    };
+    let requested = whole(amounts::parse(&claim["spec"]["resources"]["requests"]["storage"])?);
+    let allocated = amounts::parse(&claim["status"]["allocatedResources"]["storage"]).map(whole);
+    Some(allocated.filter(|allocated| *allocated > requested).unwrap_or(requested))
+}
+
+/// Whether an object lies in all scopes of a quota. Only pods and claims have scopes.
+fn in_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
+    let spec = &quota["spec"];
+    let named = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
+    let selected = items(&spec["scopeSelector"], "matchExpressions").iter().map(|term| {
+        (text(term, "scopeName").to_owned(), text(term, "operator").to_owned(), texts(term, "values"))
+    });
+    named.chain(selected).all(|(scope, operator, values)| match storage {
+        "pods" => pod_in_scope(object, &scope, &operator, &values),
+        "persistentvolumeclaims" if scope == "VolumeAttributesClass" => {
+            let (spec, status) = (&object["spec"], &object["status"]);
+            let mut names: Vec<&str> = vec![
+                text(spec, "volumeAttributesClassName"),
+                text(status, "currentVolumeAttributesClassName"),
+                text(&status["modifyVolumeStatus"], "targetVolumeAttributesClassName"),
+            ];
+            names.retain(|name| !name.is_empty());
+            if names.is_empty() {
+                return chosen(&operator, &values, "");
+            }
+            names.iter().any(|name| chosen(&operator, &values, name))
+        }
+        _ => false,
+    })
+}
+
+fn pod_in_scope(pod: &Value, scope: &str, operator: &str, values: &[String]) -> bool {
+    let spec = &pod["spec"];
+    let terminating = spec["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0);
+    match scope {
+        "Terminating" => terminating,
+        "NotTerminating" => !terminating,
+        "BestEffort" => is_best_effort(pod),
+        "NotBestEffort" => !is_best_effort(pod),
+        "PriorityClass" => chosen(operator, values, text(spec, "priorityClassName")),
+        "CrossNamespacePodAffinity" => crosses_namespaces(&spec["affinity"]),
+        _ => false,
+    }
+}
+
+/// A term about a name that may be missing (empty).
+fn chosen(operator: &str, values: &[String], name: &str) -> bool {
+    let among = values.iter().any(|value| value == name);
+    match operator {
+        "Exists" => !name.is_empty(),
+        "DoesNotExist" => name.is_empty(),
+        "In" => !name.is_empty() && among,
+        "NotIn" => name.is_empty() || !among,
+        _ => false,
+    }
+}
+
+/// No container asks for processor time or memory.
+fn is_best_effort(pod: &Value) -> bool {
+    let spec = &pod["spec"];
+    let asks = |resources: &Value| {
+        [Side::Requests, Side::Limits].iter().any(|side| {
+            let list = amounts::read(&resources[side.key()]);
+            ["cpu", "memory"].iter().any(|name| list.get(*name).is_some_and(|amount| amount.sign() > 0))
+        })
+    };
+    let mut containers = items(spec, "containers").iter().chain(items(spec, "initContainers"));
+    !asks(&spec["resources"]) && !containers.any(|container| asks(&container["resources"]))
+}
+
+fn crosses_namespaces(affinity: &Value) -> bool {
+    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
+        let required = items(&affinity[kind], "requiredDuringSchedulingIgnoredDuringExecution").iter();
+        let preferred = items(&affinity[kind], "preferredDuringSchedulingIgnoredDuringExecution").iter();
+        required.chain(preferred.map(|weighted| &weighted["podAffinityTerm"])).any(|term| {
+            !items(term, "namespaces").is_empty() || !term["namespaceSelector"].is_null()
+        })
+    })
+}
+
+/// The status of a quota, counted from the objects of its namespace.
+pub fn status(store: &Store, quota: &Value, now: Timestamp) -> Value {
+    let hard = &quota["spec"]["hard"];
+    let namespace = text(&quota["metadata"], "namespace");
+    let wanted = amounts::read(hard);
+    let mut used: Amounts = wanted.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
+    let storages: BTreeSet<&str> = wanted.keys().map(|name| storage_counting(name)).collect();
+    for storage in storages {
+        for object in store.list(storage, Some(namespace)).objects {
+            let value = looked_at(storage, &object);
+            if !in_scopes(quota, storage, &value) {
+                continue;
+            }
+            let mut taken = usage(storage, &value, now);
+            taken.retain(|name, _| wanted.contains_key(name));
+            amounts::add(&mut used, &taken);
+        }
+    }
+    json!({ "hard": hard, "used": amounts::write(&used) })
+}
+
+/// Objects that are only counted need not be parsed.
+fn looked_at(storage: &str, object: &Object) -> Value {
+    match storage {
+        "pods" | "services" | "persistentvolumeclaims" => object.value(),
+        _ => Value::Null,
+    }
+}
+
+/// Which objects a name in a quota counts.
+fn storage_counting(name: &str) -> &str {
+    match name {
+        "services" | "services.nodeports" | "services.loadbalancers" => "services",
+        "persistentvolumeclaims" | "requests.storage" => "persistentvolumeclaims",
+        "configmaps" | "secrets" | "replicationcontrollers" | STORAGE => name,
+        _ if name.contains(STORAGE_CLASS) => "persistentvolumeclaims",
+        _ => name.strip_prefix("count/").unwrap_or("pods"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
