@@ -19,6 +19,7 @@ pub mod policy;
 pub mod print;
 pub mod rules;
 pub mod schema;
+pub mod selector;
 pub mod store;
 pub mod verbs;
 pub mod write;
