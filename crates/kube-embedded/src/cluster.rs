@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -76,6 +75,8 @@ pub struct Cluster {
 struct Inner {
     store: Arc<Store>,
     registry: ArcSwap<Registry>,
+    /// Held while a new registry is made, so that an older one never replaces a newer one.
+    refreshing: Mutex<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
     authenticator: Authenticator,
@@ -102,7 +103,8 @@ impl Cluster {
         bootstrap::run(&store, &pki, config.clock.as_ref()).await.map_err(OpenError::Bootstrap)?;
         let cluster = Self {
             inner: Arc::new(Inner {
-                registry: ArcSwap::from_pointee(read_registry(&store)),
+                registry: ArcSwap::from_pointee(Registry::builtin()),
+                refreshing: Mutex::default(),
                 authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
@@ -115,6 +117,8 @@ impl Cluster {
                 store,
             }),
         };
+        cluster.refresh_registry();
+        tokio::spawn(follow_crds(WeakCluster(Arc::downgrade(&cluster.inner))));
         let control = control::start(control::Context {
             store: cluster.inner.store.clone(),
             actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
@@ -171,9 +175,18 @@ impl Cluster {
         let done = self.inner.store.commit(changes).await?;
         if defines {
             // Discovery and the new kind's own paths change before the client hears of its success.
-            self.inner.registry.store(Arc::new(read_registry(&self.inner.store)));
+            self.refresh_registry();
         }
         Ok(done.into_iter().next().expect("a commit answers every change"))
+    }
+
+    fn refresh_registry(&self) {
+        let _one_at_a_time = self.inner.refreshing.lock();
+        let crds = self.inner.store.list(CRDS, None).objects;
+        let now = self.inner.registry.load();
+        if !now.knows(&crds) {
+            self.inner.registry.store(Arc::new(now.with(&crds)));
+        }
     }
 
     /// Takes a place among the requests under way.
@@ -229,7 +242,15 @@ fn kinds(cluster: WeakCluster) -> control::Kinds {
     })
 }
 
-fn read_registry(store: &Store) -> Registry {
-    let crds: Vec<Value> = store.list(CRDS, None).objects.iter().map(|object| object.value()).collect();
-    Registry::new(crds.iter())
+/// Keeps the registry what the stored CRDs say, also where a controller changed them.
+async fn follow_crds(cluster: WeakCluster) {
+    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else { return };
+    loop {
+        let changed = changes.next().await;
+        let Some(cluster) = cluster.upgrade() else { return };
+        if changed.is_err() {
+            changes = cluster.store().follow(CRDS, None).1;
+        }
+        cluster.refresh_registry();
+    }
 }

@@ -6,29 +6,48 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::crd;
 use crate::schema::builtin;
 use crate::schema::resources::Resource;
+use crate::store::Object;
 
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
     by_plural: HashMap<(Box<str>, Box<str>, Box<str>), Arc<Resource>>,
+    /// The rows of each CRD, by its name and version: compiling them is dear, and few change at a time.
+    compiled: HashMap<(Box<str>, u64), Vec<Arc<Resource>>>,
 }
 
 impl Registry {
-    /// The built-in kinds and the served versions of `crds` (whose names have been accepted).
-    pub fn new<'a>(crds: impl Iterator<Item = &'a Value>) -> Self {
-        let mut resources: Vec<Arc<Resource>> = builtin::resources().into_iter().map(Arc::new).collect();
-        for crd in crds.filter(|crd| crd::status::is_established(crd)) {
-            match crd::resources(crd, builtin::types()) {
-                Ok(rows) => resources.extend(rows.into_iter().map(Arc::new)),
-                Err(error) => tracing::error!(crd = %crd["metadata"]["name"], %error, "cannot serve a CRD"),
-            }
+    /// The built-in kinds alone.
+    pub fn builtin() -> Self {
+        Self::of(builtin::resources().into_iter().map(Arc::new).collect(), HashMap::new())
+    }
+
+    /// The built-in kinds and the served versions of `crds` (those whose names have been accepted).
+    pub fn with(&self, crds: &[Arc<Object>]) -> Self {
+        let mut compiled = HashMap::new();
+        for object in crds {
+            let key = (object.name.clone(), object.version);
+            let rows = self.compiled.get(&key).cloned().unwrap_or_else(|| compile(object));
+            compiled.insert(key, rows);
         }
+        Self::of(self.resources.iter().filter(|row| !row.is_custom()).cloned().collect(), compiled)
+    }
+
+    /// Whether this is what `crds` define.
+    pub fn knows(&self, crds: &[Arc<Object>]) -> bool {
+        let known = |object: &Arc<Object>| self.compiled.contains_key(&(object.name.clone(), object.version));
+        crds.len() == self.compiled.len() && crds.iter().all(known)
+    }
+
+    fn of(builtin: Vec<Arc<Resource>>, compiled: HashMap<(Box<str>, u64), Vec<Arc<Resource>>>) -> Self {
+        let mut resources = builtin;
+        let mut custom: Vec<_> = compiled.values().flatten().cloned().collect();
+        custom.sort_by(|a, b| (&a.group, &a.name, &a.version).cmp(&(&b.group, &b.name, &b.version)));
+        resources.extend(custom);
         let by_plural = resources.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone()));
-        Self { by_plural: by_plural.collect(), resources }
+        Self { by_plural: by_plural.collect(), resources, compiled }
     }
 
     pub fn resources(&self) -> &[Arc<Resource>] {
@@ -59,5 +78,19 @@ impl Registry {
 
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         self.resources.iter().any(|r| r.group.as_ref() == group && r.version.as_ref() == version)
+    }
+}
+
+fn compile(object: &Object) -> Vec<Arc<Resource>> {
+    let crd = object.value();
+    if !crd::status::is_established(&crd) {
+        return Vec::new();
+    }
+    match crd::resources(&crd, builtin::types()) {
+        Ok(rows) => rows.into_iter().map(Arc::new).collect(),
+        Err(error) => {
+            tracing::error!(crd.name = %object.name, error, "cannot serve a CRD");
+            Vec::new()
+        }
     }
 }
