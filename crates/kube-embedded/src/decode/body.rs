@@ -30,21 +30,23 @@ impl Decoded<'_> {
         let below = |inner: &str, outer: &String| {
             inner.strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
         };
-        let repeated = self.duplicates.iter().filter(|text| {
-            let path = text.strip_prefix("duplicate field \"").unwrap_or(text);
-            !unknown.iter().any(|outer| below(path, outer))
-        });
+        let repeated =
+            self.duplicates.iter().filter(|text| !unknown.iter().any(|outer| below(quoted(text), outer)));
         let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
         let mut complaints: Vec<String> = repeated.cloned().chain(unknown).collect();
         if let (Some(text), true) = (self.json, complaints.len() > 1) {
-            let paths = json::paths(text);
-            complaints.sort_by_cached_key(|complaint| {
-                let path = complaint.split('"').nth(1).unwrap_or_default();
-                paths.iter().rposition(|other| other == path)
-            });
+            let paths: Vec<String> = complaints.iter().map(|text| quoted(text).to_owned()).collect();
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            let places = json::places(text, &paths);
+            complaints.sort_by_key(|complaint| places.get(quoted(complaint)).copied());
         }
         complaints
     }
+}
+
+/// The path in `unknown field "path"`.
+fn quoted(complaint: &str) -> &str {
+    complaint.split_once('"').and_then(|(_, rest)| rest.strip_suffix('"')).unwrap_or_default()
 }
 
 /// The media type without its parameters, in lower case; `None` if it is none.
@@ -162,8 +164,9 @@ fn summary(bytes: &[u8]) -> String {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => {
-            let hex: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hex}{more}")
+            let hex = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
+            let text: String = head.iter().flat_map(|byte| [hex(byte >> 4), hex(byte & 15)]).collect();
+            format!("{text}{more}")
         }
     }
 }
@@ -236,11 +239,12 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
 /// Nearly every applied body is JSON, which is read in a tenth of the time; only what is not, or repeats a
 /// key, needs the YAML reader.
 fn applied(bytes: &[u8]) -> Result<Decoded<'_>, String> {
-    if bytes.starts_with(b"{") && std::str::from_utf8(bytes).is_ok() {
-        if let Some(mut read) = json::read(bytes).ok().filter(|read| read.duplicates.is_empty()) {
-            json::write_whole_floats_short(&mut read.value);
-            return Ok(named(read));
-        }
+    if bytes.starts_with(b"{")
+        && std::str::from_utf8(bytes).is_ok()
+        && let Some(mut read) = json::read(bytes).ok().filter(|read| read.duplicates.is_empty())
+    {
+        json::write_whole_floats_short(&mut read.value);
+        return Ok(named(read));
     }
     yaml::read(bytes).map(plain)
 }

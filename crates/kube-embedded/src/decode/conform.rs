@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
                 let below = ty.follow(list.element);
                 for (at, element) in elements.iter_mut().enumerate() {
                     let outer = self.path.len();
-                    self.path.push_str(&format!("[{at}]"));
+                    self.path.extend(["[", &at.to_string(), "]"]);
                     self.present(below, element)?;
                     self.path.truncate(outer);
                 }
@@ -178,8 +178,7 @@ fn go_type(ty: TypeRef<'_>) -> String {
 pub(super) fn zero(ty: TypeRef<'_>) -> Value {
     match ty.shape() {
         Shape::String | Shape::Bytes => "".into(),
-        Shape::Int32 | Shape::Int64 | Shape::IntOrString => 0.into(),
-        Shape::Double => 0.into(),
+        Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Double => 0.into(),
         Shape::Bool => false.into(),
         Shape::Quantity => "0".into(),
         Shape::Duration => "0s".into(),

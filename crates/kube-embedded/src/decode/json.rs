@@ -5,6 +5,8 @@
 //!
 //! Always true: no input takes more than linear time, or more than [`super::MAX_DEPTH`] nested calls.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Number, Value};
 
 use super::{MAX_DEPTH, MOST_FINDINGS};
@@ -21,11 +23,20 @@ pub fn read(bytes: &[u8]) -> Result<Document, String> {
     read_noting(bytes, &mut |_| {})
 }
 
-/// The paths of all members, in the order of the text; nothing if it cannot be read.
-pub fn paths(bytes: &[u8]) -> Vec<String> {
-    let mut paths = Vec::new();
-    let read = read_noting(bytes, &mut |path| paths.push(path.to_owned()));
-    if read.is_ok() { paths } else { Vec::new() }
+/// Where in the text each of these members stands, by rank; of a repeated one, the last place. Paths longer
+/// than any that people write are left out: looking for them could take quadratic time.
+pub fn places<'p>(bytes: &[u8], paths: &[&'p str]) -> HashMap<&'p str, usize> {
+    const LONGEST: usize = 1_000;
+    let wanted: HashSet<&'p str> = paths.iter().copied().filter(|path| path.len() <= LONGEST).collect();
+    let mut places = HashMap::new();
+    let mut rank = 0;
+    let read = read_noting(bytes, &mut |path| {
+        rank += 1;
+        if let Some(path) = (path.len() <= LONGEST).then(|| wanted.get(path)).flatten() {
+            places.insert(*path, rank);
+        }
+    });
+    if read.is_ok() { places } else { HashMap::new() }
 }
 
 fn read_noting(bytes: &[u8], note: &mut dyn FnMut(&str)) -> Result<Document, String> {
@@ -95,6 +106,7 @@ impl Reader<'_> {
 
     fn object(&mut self) -> Result<Value, String> {
         let mut members = Map::new();
+        let mut repeated = HashSet::new();
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(Value::Object(members));
@@ -115,11 +127,8 @@ impl Reader<'_> {
             self.path.push_str(&key);
             (self.note)(&self.path);
             let value = self.value()?;
-            if members.contains_key(&key)
-                && self.duplicates.len() < MOST_FINDINGS
-                && !self.duplicates.contains(&self.path)
-            {
-                self.duplicates.push(self.path.clone());
+            if members.contains_key(&key) && repeated.insert(key.clone()) {
+                self.report_duplicate();
             }
             self.path.truncate(outer);
             insert(&mut members, key, value);
@@ -131,6 +140,12 @@ impl Reader<'_> {
                 }
                 _ => return Err(self.unexpected("after object key:value pair")),
             }
+        }
+    }
+
+    fn report_duplicate(&mut self) {
+        if self.duplicates.len() < MOST_FINDINGS && !self.duplicates.contains(&self.path) {
+            self.duplicates.push(self.path.clone());
         }
     }
 
@@ -332,7 +347,8 @@ mod tests {
         let read = read(text).unwrap();
         assert_eq!(read.duplicates, ["data.a", "l[1].x", "data"]);
         assert_eq!(read.value, json!({"data": {"a": "3", "c": "d"}, "l": [{"x": 1}, {"x": 2}]}));
-        assert_eq!(paths(br#"{"b":[{"c":1}],"a":2}"#), ["b", "b[0].c", "a"]);
+        let places = places(br#"{"b":[{"c":1}],"a":2,"b":3}"#, &["a", "b", "b[0].c", "d"]);
+        assert_eq!(places, HashMap::from([("b[0].c", 2), ("a", 3), ("b", 4)]));
     }
 
     #[test]

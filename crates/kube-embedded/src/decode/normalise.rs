@@ -28,10 +28,14 @@ pub fn normalise(ty: TypeRef<'_>, value: &mut Value) {
         (Shape::Bytes, Value::String(text)) => text.retain(|c| !matches!(c, '\r' | '\n')),
         (Shape::Struct(body), Value::Object(members)) => self::members(ty, body, members),
         (Shape::Map(map), Value::Object(entries)) => {
-            entries.values_mut().for_each(|entry| normalise(ty.follow(map.value), entry));
+            for entry in entries.values_mut() {
+                normalise(ty.follow(map.value), entry);
+            }
         }
         (Shape::List(list), Value::Array(elements)) => {
-            elements.iter_mut().for_each(|element| normalise(ty.follow(list.element), element));
+            for element in elements {
+                normalise(ty.follow(list.element), element);
+            }
         }
         _ => {}
     }

@@ -359,12 +359,15 @@ mod tests {
     fn what_would_explode_is_refused_quickly() {
         let mut laughs = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
         for (before, this) in ('a'..'i').zip('b'..'j') {
-            laughs.push_str(&format!("{this}: &{this} [{}]\n", vec![format!("*{before}"); 9].join(",")));
+            let nine = vec![format!("*{before}"); 9].join(",");
+            laughs = format!("{laughs}{this}: &{this} [{nine}]\n");
         }
         assert_eq!(read(laughs.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
         for deep in [MAX_DEPTH + 1, 500, 10_000, 3_000_000] {
             assert!(read("[".repeat(deep).as_bytes()).is_err());
         }
+        let wide = format!("{}{}", "[".repeat(990), "a,".repeat(10_000));
+        assert!(read(wide.as_bytes()).is_err());
         let deep = "- ".repeat(20_000);
         assert!(read(deep.as_bytes()).unwrap_err().contains("exceeded max depth"));
         assert_eq!(read(b"a: \xff").unwrap_err(), "yaml: invalid leading UTF-8 octet");

@@ -75,7 +75,7 @@ impl ContinueToken {
         }
         let key = start.strip_prefix('/').unwrap_or(start);
         let strange = |part: &str| matches!(part, "" | "." | "..");
-        if key != "" && key.split('/').any(strange) {
+        if !key.is_empty() && key.split('/').any(strange) {
             return Err(format!("{INVALID} {start}"));
         }
         let (namespace, name) =

@@ -26,7 +26,7 @@ enum Refusal {
 }
 
 /// A kind with selectable fields of its own.
-struct Kind {
+struct Row {
     group: &'static str,
     kind: &'static str,
     /// `metadata.namespace` can be asked for.
@@ -45,8 +45,8 @@ const fn same(name: &'static str, path: &'static [&'static str]) -> Selectable {
 
 /// Events of both groups are one stored kind, which keeps the names of the core group.
 #[rustfmt::skip]
-const KINDS: &[Kind] = &[
-    Kind { group: "", kind: "Pod", namespaced: true, refusal: Refusal::Plain, fields: &[
+const KINDS: &[Row] = &[
+    Row { group: "", kind: "Pod", namespaced: true, refusal: Refusal::Plain, fields: &[
         same("spec.nodeName", &["spec.nodeName"]), Selectable("spec.host", "spec.nodeName", &["spec.nodeName"], ""),
         same("spec.restartPolicy", &["spec.restartPolicy"]), same("spec.schedulerName", &["spec.schedulerName"]),
         same("spec.serviceAccountName", &["spec.serviceAccountName"]),
@@ -54,13 +54,13 @@ const KINDS: &[Kind] = &[
         same("status.phase", &["status.phase"]), same("status.podIP", &["status.podIPs.0.ip", "status.podIP"]),
         same("status.podIPs", &[]), same("status.nominatedNodeName", &["status.nominatedNodeName"]),
     ] },
-    Kind { group: "", kind: "Node", namespaced: false, refusal: Refusal::Plain, fields: &[
+    Row { group: "", kind: "Node", namespaced: false, refusal: Refusal::Plain, fields: &[
         Selectable("spec.unschedulable", "spec.unschedulable", &["spec.unschedulable"], "false"),
     ] },
-    Kind { group: "", kind: "ReplicationController", namespaced: true, refusal: Refusal::Plain, fields: &[
+    Row { group: "", kind: "ReplicationController", namespaced: true, refusal: Refusal::Plain, fields: &[
         Selectable("status.replicas", "status.replicas", &["status.replicas"], "0"),
     ] },
-    Kind { group: "", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
+    Row { group: "", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
         same("involvedObject.kind", &["involvedObject.kind", "regarding.kind"]),
         same("involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"]),
         same("involvedObject.name", &["involvedObject.name", "regarding.name"]),
@@ -72,7 +72,7 @@ const KINDS: &[Kind] = &[
         same("reportingComponent", &["reportingComponent", "reportingController"]),
         same("source", &["source.component", "deprecatedSource.component", "reportingComponent", "reportingController"]),
     ] },
-    Kind { group: "events.k8s.io", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
+    Row { group: "events.k8s.io", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
         Selectable("regarding.kind", "involvedObject.kind", &["involvedObject.kind", "regarding.kind"], ""),
         Selectable("regarding.namespace", "involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"], ""),
         Selectable("regarding.name", "involvedObject.name", &["involvedObject.name", "regarding.name"], ""),
@@ -83,25 +83,25 @@ const KINDS: &[Kind] = &[
         same("reason", &["reason"]), same("type", &["type"]),
         Selectable("reportingController", "reportingComponent", &["reportingComponent", "reportingController"], ""),
     ] },
-    Kind { group: "", kind: "Namespace", namespaced: false, refusal: Refusal::Plain, fields: &[
+    Row { group: "", kind: "Namespace", namespaced: false, refusal: Refusal::Plain, fields: &[
         same("status.phase", &["status.phase"]),
     ] },
-    Kind { group: "", kind: "Secret", namespaced: true, refusal: Refusal::Plain, fields: &[same("type", &["type"])] },
-    Kind { group: "", kind: "Service", namespaced: true, refusal: Refusal::Plain, fields: &[
+    Row { group: "", kind: "Secret", namespaced: true, refusal: Refusal::Plain, fields: &[same("type", &["type"])] },
+    Row { group: "", kind: "Service", namespaced: true, refusal: Refusal::Plain, fields: &[
         same("spec.clusterIP", &["spec.clusterIP"]), same("spec.type", &["spec.type"]),
     ] },
-    Kind { group: "batch", kind: "Job", namespaced: true, refusal: Refusal::Job, fields: &[
+    Row { group: "batch", kind: "Job", namespaced: true, refusal: Refusal::Job, fields: &[
         Selectable("status.successful", "status.successful", &["status.succeeded"], "0"),
     ] },
-    Kind { group: "certificates.k8s.io", kind: "CertificateSigningRequest", namespaced: false, refusal: Refusal::Plain, fields: &[
+    Row { group: "certificates.k8s.io", kind: "CertificateSigningRequest", namespaced: false, refusal: Refusal::Plain, fields: &[
         same("spec.signerName", &["spec.signerName"]),
     ] },
-    Kind { group: "resource.k8s.io", kind: "ResourceSlice", namespaced: false, refusal: Refusal::Slice, fields: &[
+    Row { group: "resource.k8s.io", kind: "ResourceSlice", namespaced: false, refusal: Refusal::Slice, fields: &[
         same("spec.nodeName", &["spec.nodeName"]), same("spec.driver", &["spec.driver"]),
     ] },
 ];
 
-fn kind_of(group: &str, kind: &str) -> Option<&'static Kind> {
+fn kind_of(group: &str, kind: &str) -> Option<&'static Row> {
     KINDS.iter().find(|row| (row.group, row.kind) == (group, kind))
 }
 

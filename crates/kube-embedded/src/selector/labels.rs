@@ -281,12 +281,11 @@ fn scan(text: &str) -> Vec<Token<'_>> {
         if rest.is_empty() {
             return tokens;
         }
-        let (token, length) = match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            Some(sign) => (Token::Sign(sign), sign.len()),
-            None => {
-                let end = rest.find(|c| is_space(c) || is_sign(c)).unwrap_or(rest.len());
-                (Token::Word(&rest[..end]), end)
-            }
+        let (token, length) = if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            (Token::Sign(sign), sign.len())
+        } else {
+            let end = rest.find(|c| is_space(c) || is_sign(c)).unwrap_or(rest.len());
+            (Token::Word(&rest[..end]), end)
         };
         tokens.push(token);
         rest = &rest[length..];

@@ -65,10 +65,10 @@ fn the_object_form_means_the_same() {
     );
 }
 
+type Naive = fn(&BTreeMap<String, String>, &str, &str) -> bool;
+
 /// One requirement as text, with a naive evaluation of it.
-fn term() -> impl Strategy<Value = (String, fn(&BTreeMap<String, String>, &str, &str) -> bool, String, String)>
-{
-    type Naive = fn(&BTreeMap<String, String>, &str, &str) -> bool;
+fn term() -> impl Strategy<Value = (String, Naive, String, String)> {
     let forms: Vec<(&str, Naive)> = vec![
         ("K=V", |l, k, v| l.get(k).is_some_and(|x| x == v)),
         ("K != V", |l, k, v| l.get(k).is_none_or(|x| x != v)),
