@@ -7,7 +7,7 @@ use super::update::{Changed, modify};
 use super::{Answer, Call, Deletion, delete, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
-use crate::selector::LabelSelector;
+use crate::selector::Labels;
 use crate::store::{Change, CommitError, Expect, Key, Object, Op};
 
 /// 501 for everything that needs a process.
@@ -136,7 +136,7 @@ async fn spend_budget(call: &Call, pod: &Object, dry_run: bool) -> Result<()> {
         let budgets = call.cluster.store().list(BUDGETS, Some(&call.namespace)).objects;
         let covers = |budget: &&std::sync::Arc<Object>| {
             let selector = &budget.value()["spec"]["selector"];
-            !selector.is_null() && LabelSelector::from_object(selector).is_ok_and(|s| s.matches(|key| pod.label(key)))
+            !selector.is_null() && Labels::from_object(selector).is_ok_and(|s| s.matches(|key| pod.label(key)))
         };
         let covering: Vec<_> = budgets.iter().filter(covers).collect();
         let budget = match covering.as_slice() {

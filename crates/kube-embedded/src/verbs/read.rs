@@ -7,7 +7,7 @@ use super::{Answer, Call, Page};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::http::query::{Query, refuse};
-use crate::selector::Continue;
+use crate::selector::ContinueToken;
 use crate::store::{Object, Snapshot, Store};
 
 pub fn get(call: &Call) -> Result<Answer> {
@@ -30,17 +30,21 @@ fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let storage = &call.resource.storage;
     let namespace = selection.namespace.as_deref();
     let asked = parse_version(&query.resource_version)?;
-    let mut after: Option<(String, String)> = None;
+    let mut begun: Option<ContinueToken> = None;
     let snapshot = if !query.continue_token.is_empty() {
         if asked.is_some_and(|version| version != 0) {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let token = Continue::decode(&query.continue_token).map_err(ApiError::bad_request)?;
-        after = Some(token.after(namespace));
-        match token.version {
-            Some(version) => store.list_at(storage, namespace, version).map_err(|_| expired_page(store, &token))?,
-            None => store.list(storage, namespace),
-        }
+        let all = call.resource.namespaced && namespace.is_none();
+        let token = ContinueToken::decode(&query.continue_token, all)
+            .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
+        let snapshot = match u64::try_from(token.version) {
+            Ok(version) => store.list_at(storage, namespace, version).map_err(|_| expired_page(&token))?,
+            // A token without a version goes on with whatever there is now.
+            Err(_) => store.list(storage, namespace),
+        };
+        begun = Some(token);
+        snapshot
     } else {
         match asked {
             Some(version) if version != 0 && query.resource_version_match == "Exact" => {
@@ -56,20 +60,20 @@ fn page(call: &Call, selection: &Selection) -> Result<Page> {
             None => store.list(storage, namespace),
         }
     };
-    Ok(cut(snapshot, selection, after, query, namespace))
+    Ok(cut(snapshot, selection, begun.as_ref(), query))
 }
 
 /// The part of a snapshot that comes after the last page, at most `limit` objects of it.
 fn cut(
     snapshot: Snapshot,
     selection: &Selection,
-    after: Option<(String, String)>,
+    begun: Option<&ContinueToken>,
     query: &Query,
-    namespace: Option<&str>,
 ) -> Page {
-    let behind = |object: &Arc<Object>| match &after {
-        None => true,
-        Some((ns, name)) => (object.namespace.as_ref(), object.name.as_ref()) > (ns.as_str(), name.as_str()),
+    let behind = |object: &Arc<Object>| {
+        // Within one namespace a token's key is the name alone.
+        let namespace = if selection.namespace.is_some() { "" } else { object.namespace.as_ref() };
+        !begun.is_some_and(|token| token.skips(namespace, &object.name))
     };
     let version = snapshot.version;
     let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0);
@@ -95,18 +99,22 @@ fn cut(
         (rest.any(|object| selection.matches(&object)), None)
     };
     let last = objects.last().filter(|_| more);
-    let continue_token =
-        last.map(|last| Continue::after_object(version, namespace, last).encode()).unwrap_or_default();
+    let continue_token = last.map(|last| goes_on_after(version, selection, last)).unwrap_or_default();
     Page { version, objects, continue_token, remaining }
 }
 
-fn expired_page(store: &Store, token: &Continue) -> ApiError {
+fn goes_on_after(version: u64, selection: &Selection, last: &Object) -> String {
+    let namespace = if selection.namespace.is_some() { "" } else { last.namespace.as_ref() };
+    ContinueToken::after(i64::try_from(version).unwrap_or(-1), namespace, &last.name).encode()
+}
+
+fn expired_page(token: &ContinueToken) -> ApiError {
     let text = "The provided continue parameter is too old to display a consistent list result. You can start a new \
         list without the continue parameter, or use the continue token in this response to retrieve the remainder of \
         the results. Continuing with the provided token results in an inconsistent list - objects that were created, \
         modified, or deleted between the time the first chunk was returned and now may show up in the list.";
     let mut error = ApiError::expired(text);
-    error.continue_token = Some(token.from_now(store.version()).encode());
+    error.continue_token = Some(ContinueToken { version: -1, ..token.clone() }.encode());
     error
 }
 

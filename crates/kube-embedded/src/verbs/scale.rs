@@ -9,8 +9,8 @@ use super::{Answer, Call, managed};
 use crate::decode::body::{self, PatchKind};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::print;
 use crate::schema::builtin;
-use crate::selector;
 
 /// Where a kind keeps its counts.
 struct Paths {
@@ -131,7 +131,7 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
     let selector = match &paths.selector {
         Some(path) if path.is_empty() => String::new(),
         Some(path) => find(parent, path).as_str().unwrap_or_default().to_owned(),
-        None => selector::print(&parent["spec"]["selector"]).map_err(ApiError::internal)?,
+        None => print::selector::text(&parent["spec"]["selector"]),
     };
     if !selector.is_empty() {
         status["selector"] = selector.into();
