@@ -85,7 +85,9 @@ fn shown(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::String(text) => go::quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
-        Value::Object(members) => members.iter().map(|(k, v)| format!("{k}={}", shown(v))).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(k, v)| format!("{k}={}", shown(v))).collect::<Vec<_>>().concat()
+        }
         other => go::plain(other),
     }
 }

@@ -103,6 +103,7 @@ impl FieldSet {
         }
     }
 
+    #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(a), Some(b)) => (a.member || b.member, a.below.union(&b.below)),
@@ -111,6 +112,7 @@ impl FieldSet {
         })
     }
 
+    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(a), Some(b)) => (a.member && b.member, a.below.intersection(&b.below)),
@@ -119,6 +121,7 @@ impl FieldSet {
     }
 
     /// What is here and not in `other`, path by path: a parent in `other` does not take its children along.
+    #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(a), Some(b)) => (a.member && !b.member, a.below.difference(&b.below)),
@@ -128,6 +131,7 @@ impl FieldSet {
     }
 
     /// What is here and neither in `other` nor below something that is.
+    #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(_), Some(b)) if b.member => (false, Self::default()),
@@ -271,7 +275,9 @@ mod tests {
 
     fn set(paths: &Paths) -> FieldSet {
         let mut set = FieldSet::default();
-        paths.iter().for_each(|path| set.insert(path));
+        for path in paths {
+            set.insert(path);
+        }
         set
     }
 

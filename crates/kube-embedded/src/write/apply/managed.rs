@@ -51,10 +51,10 @@ impl Entry {
         let mut text =
             format!("{{\"manager\":{},\"operation\":\"{}\"", json!(self.manager), self.operation.name());
         if self.operation == Operation::Update {
-            text += &format!(",\"apiVersion\":{}", json!(self.api_version));
+            text = format!("{text},\"apiVersion\":{}", json!(self.api_version));
         }
         if !self.subresource.is_empty() {
-            text += &format!(",\"subresource\":{}", json!(self.subresource));
+            text = format!("{text},\"subresource\":{}", json!(self.subresource));
         }
         text + "}"
     }

@@ -128,13 +128,10 @@ impl<'a> Node<'a> {
     }
 
     /// What a list is made of.
-    pub fn element(self) -> Option<Self> {
+    pub fn element(self) -> Self {
         match self {
-            Self::Typed { ty, .. } => match ty.element() {
-                Some(element) => Some(self.below(element)),
-                None => Some(Self::Opaque),
-            },
-            Self::Deduced | Self::Opaque => Some(Self::Opaque),
+            Self::Typed { ty, .. } => ty.element().map_or(Self::Opaque, |element| self.below(element)),
+            Self::Deduced | Self::Opaque => Self::Opaque,
         }
     }
 

@@ -14,19 +14,18 @@ use super::{
 
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Where the replicas are in each version of the parent. `None`: that version has no scale.
-pub type Paths<'a> = &'a [(&'a str, Option<&'a [&'a str]>)];
+/// Where the replicas are in each version of the parent; an empty path where that version has no scale.
+pub type Paths<'a> = &'a [(&'a str, &'a [&'a str])];
 
-fn path_in(paths: Paths<'_>, version: &str) -> Option<Option<Vec<Element>>> {
+fn path_in(paths: Paths<'_>, version: &str) -> Option<Vec<Element>> {
     let (_, path) = paths.iter().find(|(known, _)| *known == version)?;
-    Some(path.map(|path| path.iter().map(|name| Element::field(name)).collect()))
+    Some(path.iter().map(|name| Element::field(name)).collect())
 }
 
 /// `metadata.managedFields` of the Scale, out of its parent's. Null if nobody owns the replicas.
 pub fn to_scale(parent: &Value, paths: Paths<'_>) -> Value {
     let managed = Managed::decode(parent).unwrap_or_default();
-    let owns =
-        |entry: &Entry| path_in(paths, &entry.api_version).flatten().is_some_and(|path| entry.set.has(&path));
+    let owns = |entry: &Entry| path_in(paths, &entry.api_version).is_some_and(|path| entry.set.has(&path));
     let entries = managed.entries.into_iter().filter(owns).map(|entry| Entry {
         api_version: SCALE_VERSION.to_owned(),
         set: FieldSet::of(&[&["spec", "replicas"]]),
@@ -43,7 +42,7 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>)
     for mut entry in before.entries {
         // Whoever owned fields in a version that is gone is forgotten.
         let Some(path) = path_in(paths, &entry.api_version) else { continue };
-        if let Some(path) = path.filter(|path| entry.set.has(path)) {
+        if entry.set.has(&path) {
             // An update's entry differs by its version, so it always comes back as one of its own below.
             if let Some(at) = scaled.entries.iter().position(|other| other.is(&entry)) {
                 scaled.entries.remove(at);
@@ -58,7 +57,7 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>)
         }
     }
     let replicas = [Element::field("spec"), Element::field("replicas")];
-    if let Some(path) = path_in(paths, version).flatten() {
+    if let Some(path) = path_in(paths, version) {
         for entry in scaled.entries.into_iter().filter(|entry| entry.set.has(&replicas)) {
             let mut set = FieldSet::default();
             set.insert(&path);

@@ -165,7 +165,6 @@ impl Server {
 
 /// What decoding does: nulls go, and so does what may be left out when it is empty.
 fn tidy(object: &mut Value) {
-    super::super::json_patch::drop_nulls(object);
     fn drop_empty(value: &mut Value) {
         match value {
             Value::Object(members) => {
@@ -182,6 +181,7 @@ fn tidy(object: &mut Value) {
             _ => {}
         }
     }
+    super::super::json_patch::drop_nulls(object);
     let entries = object["metadata"]["managedFields"].take();
     drop_empty(object);
     object["metadata"].as_object_mut().unwrap().remove("managedFields");

@@ -92,8 +92,8 @@ pub fn apply(
         _ => merged,
     };
 
-    let changed = object != *live;
-    if changed && managed.entries.len() > 1 {
+    let differs = object != *live;
+    if differs && managed.entries.len() > 1 {
         let difference = difference(ctx, root, live, &object).map_err(fail("failed to compare objects"))?;
         let changes = Changes::new(ctx, live, &object, difference);
         let conflicts = changes.settle(&mut managed, Some(&me)).map_err(fail("failed to compare objects"))?;
@@ -106,7 +106,7 @@ pub fn apply(
     // An apply that changes nothing leaves no time.
     managed.take(&me);
     me.set = me.set.difference(&never_owned());
-    if changed {
+    if differs {
         me.time = Some(ctx.now);
     }
     if !me.set.is_empty() {
@@ -306,10 +306,10 @@ pub fn conflict(conflicts: &[Conflict]) -> ApiError {
 fn described(owner: &Entry) -> String {
     let mut text = go::quote(&owner.manager);
     if !owner.subresource.is_empty() {
-        text += &format!(" with subresource {}", go::quote(&owner.subresource));
+        text = format!("{text} with subresource {}", go::quote(&owner.subresource));
     }
     if owner.operation == Operation::Update {
-        text += &format!(" using {}", owner.api_version);
+        text = format!("{text} using {}", owner.api_version);
     }
     text
 }

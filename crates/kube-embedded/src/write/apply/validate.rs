@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::node::{Form, Node, Scalar};
+use super::{
+    element::Element,
+    node::{Form, Node, Scalar},
+};
 use crate::write::go;
 
 /// What is wrong, and where: `.spec.replicas`, `expected numeric (int or float), got string`.
@@ -67,10 +70,10 @@ fn check(node: Node<'_>, value: &Value, path: &mut String, found: &mut Vec<Misfi
 
 fn check_items(node: Node<'_>, items: &[Value], path: &mut String, found: &mut Vec<Misfit>) {
     let Form::List(list) = node.form(Some(&Value::Array(Vec::new()))) else {
-        let Some(element) = node.element() else { return };
+        let element = node.element();
         for (i, item) in items.iter().enumerate() {
             let parent = path.len();
-            path.push_str(&format!("[{i}]"));
+            path.push_str(&Element::Index(i64::try_from(i).unwrap_or(i64::MAX)).to_string());
             check(element, item, path, found);
             path.truncate(parent);
         }
