@@ -81,6 +81,17 @@ impl Quantity {
         self.0 / NANO + i128::from(self.0 % NANO > 0)
     }
 
+    /// In plain decimal words: `1500m`, `2`.
+    pub fn words(self) -> String {
+        if self.is_whole() { self.units().to_string() } else { format!("{}m", self.milli()) }
+    }
+
+    /// For ratios, where the last digit does not matter.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio of amounts needs no more than a float has")]
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
