@@ -3,6 +3,9 @@
 //! First everything that changes the object (`mutate`), then, after the kind's own validation, everything
 //! that can only refuse (`validate`). What must be counted exactly (quota) joins the write's transaction.
 
+pub mod defaults;
+pub mod services;
+
 use serde_json::Value;
 
 use crate::access::User;
