@@ -36,7 +36,11 @@ pub fn human(duration: SignedDuration) -> String {
 
 /// Two units, the second only if there is any of it.
 fn two(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
-    if small == 0 { format!("{large}{large_unit}") } else { format!("{large}{large_unit}{small}{small_unit}") }
+    if small == 0 {
+        format!("{large}{large_unit}")
+    } else {
+        format!("{large}{large_unit}{small}{small_unit}")
+    }
 }
 
 #[cfg(test)]

@@ -167,8 +167,7 @@ pub fn event(event: &Value, now: Timestamp) -> Cells {
     let target = filled(&about["name"]).map_or_else(|| kind.clone(), |name| format!("{kind}/{name}"));
     let component = filled(&core["source"]["component"]).unwrap_or_else(|| text(&core["reportingComponent"]));
     let instance = filled(&core["source"]["host"]).unwrap_or_else(|| text(&core["reportingInstance"]));
-    let source =
-        if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") };
+    let source = if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") };
     vec![
         last.into(),
         text(&core["type"]).into(),

@@ -138,9 +138,7 @@ mod tests {
     #[test]
     fn the_word_for_a_pod() {
         let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
-        let ended = |code: i64, reason: &str| {
-            json!({"name": "i", "state": {"terminated": {"exitCode": code, "reason": reason}}})
-        };
+        let ended = |code: i64, reason: &str| json!({"name": "i", "state": {"terminated": {"exitCode": code, "reason": reason}}});
         let up = json!({"ready": true, "state": {"running": {}}});
         let table = [
             ("Pending, 0/1", json!({"phase": "Pending"})),

@@ -17,7 +17,8 @@ pub fn selector(selector: &Value) -> String {
 
 /// A label selector as one would type it: `a=1,b in (x,y),!c`, ordered by key.
 pub fn requirements(selector: &Value) -> String {
-    let equal = entries(&selector["matchLabels"]).map(|(key, v)| (key.as_str(), format!("{key}={}", text(v))));
+    let equal =
+        entries(&selector["matchLabels"]).map(|(key, v)| (key.as_str(), format!("{key}={}", text(v))));
     let others = items(&selector["matchExpressions"]).iter().map(|expression| {
         let key = text(&expression["key"]);
         let mut values: Vec<_> = texts(&expression["values"]).collect();

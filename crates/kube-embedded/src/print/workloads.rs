@@ -27,11 +27,8 @@ pub fn pod(pod: &Value, now: Timestamp) -> Cells {
     };
     let gates = items(&spec["readinessGates"]);
     let open = gates.iter().filter(|gate| condition(status, text(&gate["conditionType"])) == Some("True"));
-    let gates = if gates.is_empty() {
-        "<none>".to_owned()
-    } else {
-        format!("{}/{}", open.count(), gates.len())
-    };
+    let gates =
+        if gates.is_empty() { "<none>".to_owned() } else { format!("{}/{}", open.count(), gates.len()) };
     vec![
         name(pod),
         format!("{}/{}", state.ready, state.total).into(),

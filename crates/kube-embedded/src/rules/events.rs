@@ -49,7 +49,11 @@ pub fn from_core(event: &mut Value) {
     rename(event, "events.k8s.io/v1", |(core, own)| (core, own));
 }
 
-fn rename(event: &mut Value, api_version: &str, order: fn((&'static str, &'static str)) -> (&'static str, &'static str)) {
+fn rename(
+    event: &mut Value,
+    api_version: &str,
+    order: fn((&'static str, &'static str)) -> (&'static str, &'static str),
+) {
     let Some(fields) = event.as_object_mut() else { return };
     fields.insert("apiVersion".to_owned(), api_version.into());
     let mut renamed = Map::new();
@@ -80,9 +84,12 @@ fn validate_common(event: &Value, reporter: &str) -> Vec<FieldError> {
         let component = root.get("reportingComponent").named(Path::new(reporter));
         check::required(&component, &mut errs);
         check::text(&component, check::qualified_name, &mut errs);
-        for (field, required, most) in
-            [("reportingInstance", true, 128), ("action", true, 128), ("reason", true, 128), ("message", false, 1024)]
-        {
+        for (field, required, most) in [
+            ("reportingInstance", true, 128),
+            ("action", true, 128),
+            ("reason", true, 128),
+            ("message", false, 1024),
+        ] {
             let at = root.get(field);
             if required {
                 check::required(&at, &mut errs);

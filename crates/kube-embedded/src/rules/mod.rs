@@ -87,6 +87,8 @@ const ALL: &[&[Rules]] = &[
     core::service::RULES,
     core::volume::RULES,
     events::RULES,
+    network::ingress::RULES,
+    network::traffic::RULES,
     workloads::RULES,
 ];
 

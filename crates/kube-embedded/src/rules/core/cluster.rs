@@ -207,7 +207,8 @@ fn amounts(root: &At, errs: &mut Vec<FieldError>) {
             let at = amount.named(list.path.field(name));
             quantity::not_negative(&at, errs);
             let counted = matches!(name, "pods") || name.contains('/') && !name.starts_with("kubernetes.io/");
-            let whole = amount.value.and_then(quantity::Quantity::of).is_none_or(quantity::Quantity::is_whole);
+            let whole =
+                amount.value.and_then(quantity::Quantity::of).is_none_or(quantity::Quantity::is_whole);
             if counted && !whole {
                 errs.push(FieldError::invalid(&at.path, at.json(), "must be an integer"));
             }
@@ -305,7 +306,8 @@ fn validate_subsets(subsets: &At) -> Vec<FieldError> {
 fn endpoints_warnings(endpoints: &Value) -> Vec<String> {
     let root = At::root(endpoints);
     let mut told = vec![ENDPOINTS_DEPRECATED.to_owned()];
-    if root.down("metadata.labels").key("endpoints.kubernetes.io/managed-by").text() == "endpoint-controller" {
+    if root.down("metadata.labels").key("endpoints.kubernetes.io/managed-by").text() == "endpoint-controller"
+    {
         return told;
     }
     for subset in root.get("subsets").items() {

@@ -57,7 +57,11 @@ fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
     }
     let unset = (!truth(&new["immutable"])).then_some("immutable");
     let changed = fields.iter().copied().filter(|field| new[*field] != old[*field]);
-    unset.into_iter().chain(changed).map(|field| FieldError::forbidden(&Path::new(field), IMMUTABLE)).collect()
+    unset
+        .into_iter()
+        .chain(changed)
+        .map(|field| FieldError::forbidden(&Path::new(field), IMMUTABLE))
+        .collect()
 }
 
 /// How many bytes a base64 text stands for.

@@ -190,7 +190,8 @@ fn topology_annotations(root: &At, errs: &mut Vec<FieldError>) {
     let old = annotations.key("service.kubernetes.io/topology-aware-hints");
     let mode = annotations.key("service.kubernetes.io/topology-mode");
     if old.exists() && mode.exists() && old.text() != mode.text() {
-        let words = "must match annotations[service.kubernetes.io/topology-aware-hints] when both are specified";
+        let words =
+            "must match annotations[service.kubernetes.io/topology-aware-hints] when both are specified";
         errs.push(FieldError::invalid(&mode.path, mode.text(), words));
     }
 }
@@ -254,7 +255,8 @@ fn affinity(spec: &At, errs: &mut Vec<FieldError>) {
     match spec.get("sessionAffinity").text() {
         "ClientIP" => {
             let timeout = config.down("clientIP.timeoutSeconds");
-            let missing = [&config, &config.get("clientIP"), &timeout].into_iter().find(|at| !at.exists()).cloned();
+            let missing =
+                [&config, &config.get("clientIP"), &timeout].into_iter().find(|at| !at.exists()).cloned();
             if let Some(at) = missing {
                 errs.push(FieldError::required(&at.path, "when session affinity type is ClientIP"));
             } else if !(1..=86_400).contains(&timeout.int()) {
@@ -359,7 +361,8 @@ fn traffic(service: &Value, spec: &At, errs: &mut Vec<FieldError>) {
     match (needs_health_check(service), port.int()) {
         (false, 0) => {}
         (false, number) => {
-            let words = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            let words =
+                "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
             errs.push(FieldError::invalid(&port.path, number, words));
         }
         (true, 0) => errs.push(FieldError::required(&port.path, "")),
@@ -429,7 +432,10 @@ fn warnings(service: &Value) -> Vec<String> {
         "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead",
     );
     let outside = !spec.get("externalIPs").is_empty();
-    tell(headless && !spec.get("loadBalancerIP").is_empty(), "spec.loadBalancerIP is ignored for headless services");
+    tell(
+        headless && !spec.get("loadBalancerIP").is_empty(),
+        "spec.loadBalancerIP is ignored for headless services",
+    );
     tell(headless && outside, "spec.externalIPs is ignored for headless services");
     tell(
         headless && spec.get("sessionAffinity").text() != "None",

@@ -217,8 +217,16 @@ fn sources(spec: &At, errs: &mut Vec<FieldError>) {
         _ => {}
     }
     if *source == "hostPath" && at.has("type") && !path.is_empty() {
-        const TYPES: &[&str] =
-            &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+        const TYPES: &[&str] = &[
+            "",
+            "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
+        ];
         check::one_of(&at.get("type"), TYPES, errs);
     }
     if *source == "local" && !spec.has("nodeAffinity") {
@@ -226,7 +234,8 @@ fn sources(spec: &At, errs: &mut Vec<FieldError>) {
         errs.push(FieldError::required(&spec.path.field("nodeAffinity"), words));
     }
     let policy = spec.get("persistentVolumeReclaimPolicy");
-    let root = *source == "hostPath" && path.text().starts_with('/') && path.text().trim_matches('/').is_empty();
+    let root =
+        *source == "hostPath" && path.text().starts_with('/') && path.text().trim_matches('/').is_empty();
     if root && policy.text() == "Recycle" {
         let words = "may not be 'recycle' for a hostPath mount of '/'";
         errs.push(FieldError::forbidden(&policy.path, words));
@@ -347,7 +356,8 @@ pub fn validate_claim(spec: &At) -> Vec<FieldError> {
         data_source(at, &mut errs);
     }
     if source.exists() && reference.exists() {
-        let same = ["apiGroup", "kind", "name"].iter().all(|f| source.get(f).text() == reference.get(f).text());
+        let same =
+            ["apiGroup", "kind", "name"].iter().all(|f| source.get(f).text() == reference.get(f).text());
         let words = if !reference.get("namespace").is_empty() {
             Some("may not be specified when dataSourceRef.namespace is specified")
         } else {
@@ -411,8 +421,7 @@ fn validate_claim_change(new: &Value, old: &Value) -> Vec<FieldError> {
     without_nulls(&mut now);
     without_nulls(&mut was);
     if now != was {
-        let words =
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errs.push(FieldError::forbidden(&Path::new("spec"), words));
     }
     shrunk(new, old, &mut errs);
@@ -441,7 +450,10 @@ fn claim_warnings(claim: &Value) -> Vec<String> {
     let mut told = Vec::new();
     let class = root.down("metadata.annotations").key(CLASS_ANNOTATION);
     if class.exists() {
-        told.push(format!("{}: deprecated since v1.8; use \"storageClassName\" attribute instead", class.path));
+        told.push(format!(
+            "{}: deprecated since v1.8; use \"storageClassName\" attribute instead",
+            class.path
+        ));
     }
     for field in ["requests", "limits"] {
         let amount = root.down("spec.resources").get(field).key("storage");
