@@ -79,6 +79,7 @@ struct Inner {
     refreshing: Mutex<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
+    tls: Arc<rustls::ServerConfig>,
     authenticator: Authenticator,
     authorizer: Authorizer,
     impersonation: Impersonation,
@@ -112,6 +113,7 @@ impl Cluster {
                 control: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
                 stopping: watch::Sender::new(false),
+                tls: Arc::new(pki.server_config()?),
                 clock: config.clock,
                 pki,
                 store,
@@ -212,7 +214,7 @@ impl Cluster {
 
     /// Serves the API with TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
-        let tls = self.inner.pki.server_config();
+        let tls = self.inner.tls.clone();
         serve::serve(listener, tls, self.service(), self.stopping()).await;
     }
 

@@ -178,6 +178,11 @@ impl CustomKind {
         self.deprecation.as_deref()
     }
 
+    /// Whether reading an object may add to it.
+    pub fn has_defaults(&self) -> bool {
+        self.schema.has_defaults()
+    }
+
     pub fn schema(&self) -> &Schema {
         &self.schema
     }

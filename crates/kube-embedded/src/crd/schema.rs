@@ -172,6 +172,15 @@ impl Schema {
     }
 
     /// Whether a rule stands here or anywhere below.
+    /// Whether this or anything below it has a default.
+    pub fn has_defaults(&self) -> bool {
+        let additional = matches!(&self.additional, Additional::Schema(schema) if schema.has_defaults());
+        self.default.is_some()
+            || additional
+            || self.items.as_ref().is_some_and(|items| items.has_defaults())
+            || self.properties.values().any(Self::has_defaults)
+    }
+
     pub fn has_rules(&self) -> bool {
         let below = match &self.additional {
             Additional::Schema(schema) => schema.has_rules(),

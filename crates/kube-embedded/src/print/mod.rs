@@ -9,7 +9,7 @@ mod cluster;
 mod json_path;
 mod network;
 mod pod;
-mod selector;
+pub mod selector;
 mod workloads;
 
 use jiff::Timestamp;
@@ -183,6 +183,14 @@ pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timest
     table(resource, [object], list_meta, form, now)
 }
 
+/// An object's metadata alone, as caches of controllers ask for it.
+pub fn partial(object: &Value, version: &str) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": object["metadata"],
+    })
+}
+
 fn definition(column: &Column) -> Value {
     json!({
         "name": column.name, "type": column.ty, "format": column.format,
@@ -193,10 +201,7 @@ fn definition(column: &Column) -> Value {
 fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
     let carried = match form.include {
         Include::None => Value::Null,
-        Include::Metadata => json!({
-            "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{}", form.version),
-            "metadata": object["metadata"],
-        }),
+        Include::Metadata => partial(object, form.version),
         Include::Object => {
             let mut whole = object.as_object().cloned().unwrap_or_default();
             whole.entry("kind").or_insert_with(|| resource.kind.as_ref().into());

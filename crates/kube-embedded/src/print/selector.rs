@@ -6,8 +6,13 @@ use crate::rules::read::{entries, items, text, texts};
 
 /// `a=1,b=2`, or `<none>`.
 pub fn labels(labels: &Value) -> String {
+    or_none(pairs(labels))
+}
+
+/// `a=1,b=2`
+pub fn pairs(labels: &Value) -> String {
     let pairs: Vec<_> = entries(labels).map(|(key, value)| format!("{key}={}", text(value))).collect();
-    or_none(pairs.join(","))
+    pairs.join(",")
 }
 
 /// A label selector as one would type it, or `<none>`.

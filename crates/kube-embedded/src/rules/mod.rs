@@ -4,6 +4,7 @@
 //! the default StorageClass, quota) is admission. Kinds without a row follow [`PLAIN`].
 
 pub mod check;
+pub mod conduct;
 pub mod meta;
 pub mod read;
 
@@ -90,7 +91,11 @@ const ALL: &[&[Rules]] = &[
     network::ingress::RULES,
     network::traffic::RULES,
     workloads::RULES,
+    crate::crd::RULES,
 ];
+
+/// Custom resources: every one counts its generations.
+pub const CUSTOM: Rules = Rules { generation: Generation::Content, ..PLAIN };
 
 /// The rules of a built-in kind.
 pub fn of(group: &str, kind: &str) -> &'static Rules {

@@ -30,6 +30,8 @@ pub struct Object {
     pub bytes: Bytes,
     /// Where in `bytes` the digits of the version begin.
     gap: usize,
+    /// How much of `bytes` is the type that stands first; 0 for an object without one.
+    typed: usize,
     fields: OnceLock<Fields>,
 }
 
@@ -58,6 +60,7 @@ impl Object {
             deleting: self.deleting,
             bytes: splice(&self.bytes[..self.gap], version, &self.bytes[after..]),
             gap: self.gap,
+            typed: self.typed,
             fields: self.fields.clone(),
         }
     }
@@ -66,6 +69,14 @@ impl Object {
     pub(super) fn without_version(&self) -> (Vec<u8>, usize) {
         let after = self.gap + digits(self.version).len();
         ([&self.bytes[..self.gap], &self.bytes[after..]].concat(), self.gap)
+    }
+
+    /// The document without `kind` and `apiVersion`, as built-in lists show their items, in parts.
+    pub fn untyped(&self) -> [Bytes; 2] {
+        if self.typed == 0 {
+            return [Bytes::new(), self.bytes.clone()];
+        }
+        [Bytes::from_static(b"{"), self.bytes.slice(self.typed..)]
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -107,6 +118,10 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "apiVersion")]
+    api_version: String,
+    #[serde(default)]
     metadata: Seen,
 }
 
@@ -129,6 +144,17 @@ pub(super) struct Draft {
     pub text: Vec<u8>,
     /// Where those quotes close.
     pub gap: usize,
+    typed: usize,
+}
+
+/// How a document begins: its type first, so that lists can leave it out without parsing.
+fn head(kind: &str, api_version: &str) -> Vec<u8> {
+    let mut text = b"{\"kind\":".to_vec();
+    write_json(&mut text, kind);
+    text.extend_from_slice(b",\"apiVersion\":");
+    write_json(&mut text, api_version);
+    text.push(b',');
+    text
 }
 
 impl Draft {
@@ -141,29 +167,39 @@ impl Draft {
         root.insert("metadata".to_owned(), Value::Object(metadata));
 
         let mut text = Vec::with_capacity(1024);
+        let mut typed = 0;
+        if let (Some(Value::String(kind)), Some(Value::String(api_version))) = (root.get("kind"), root.get("apiVersion")) {
+            text.extend(head(kind, api_version));
+            typed = text.len();
+            root.remove("kind");
+            root.remove("apiVersion");
+        }
         let mut gap = 0;
-        write_map(&mut text, &root, |text, key, value| {
+        write_map(&mut text, typed > 0, &root, |text, key, value| {
             let Value::Object(metadata) = value else { return write_json(text, value) };
             if key != "metadata" {
                 return write_json(text, value);
             }
-            write_map(text, metadata, |text, key, value| {
+            write_map(text, false, metadata, |text, key, value| {
                 write_json(text, value);
                 if key == "resourceVersion" {
                     gap = text.len() - 1;
                 }
             });
         });
-        Self { metadata: known, text, gap }
+        Self { metadata: known, text, gap, typed }
     }
 
     /// From a file. `Err` says what is wrong with it.
     pub fn from_text(text: Vec<u8>, gap: usize) -> Result<Self, String> {
-        let Document { metadata: seen } = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let Document { metadata: seen, kind, api_version } =
+            serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let head = head(&kind, &api_version);
+        let typed = if text.starts_with(&head) { head.len() } else { 0 };
         if !text.get(..gap).is_some_and(|before| before.ends_with(br#""resourceVersion":""#)) {
             return Err("the place of its version is lost".to_owned());
         }
-        Ok(Self { metadata: seen.metadata(), text, gap })
+        Ok(Self { metadata: seen.metadata(), text, gap, typed })
     }
 
     pub fn finish(self, version: u64) -> Object {
@@ -178,6 +214,7 @@ impl Draft {
             deleting,
             bytes: splice(&self.text[..self.gap], version, &self.text[self.gap..]),
             gap: self.gap,
+            typed: self.typed,
             fields: OnceLock::new(),
         }
     }
@@ -222,13 +259,17 @@ fn write_json(text: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
     serde_json::to_writer(text, value).expect("a JSON value serialises into memory");
 }
 
+/// Writes the members; `begun` if the map's opening has been written.
 fn write_map(
     text: &mut Vec<u8>,
+    begun: bool,
     map: &Map<String, Value>,
     mut write_value: impl FnMut(&mut Vec<u8>, &str, &Value),
 ) {
     for (at, (key, value)) in map.iter().enumerate() {
-        text.push(if at == 0 { b'{' } else { b',' });
+        if at > 0 || !begun {
+            text.push(if at == 0 { b'{' } else { b',' });
+        }
         write_json(text, key.as_str());
         text.push(b':');
         write_value(text, key, value);
@@ -257,7 +298,9 @@ mod tests {
         for version in [9, 10, 123_456] {
             expected["metadata"]["resourceVersion"] = version.to_string().into();
             let object = Object::new(value.clone(), version);
-            assert_eq!(object.bytes, serde_json::to_vec(&expected).unwrap());
+            assert_eq!(object.value(), expected);
+            let untyped: Value = serde_json::from_slice(&object.untyped().concat()).unwrap();
+            assert_eq!((untyped.get("kind"), untyped.get("apiVersion")), (None, None));
             assert_eq!(object.at_version(7).bytes, Object::new(value.clone(), 7).bytes);
             assert_eq!((object.label("b"), object.label("c")), (Some("2"), None));
             assert_eq!((object.owners[0].as_ref(), object.deleting), ("o", true));

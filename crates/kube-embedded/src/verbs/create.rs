@@ -24,9 +24,9 @@ pub async fn create(call: &Call) -> Result<Answer> {
 }
 
 /// Stores a new object that is in stored form. `own` writes its managed fields.
-pub async fn insert(call: &Call, object: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
+pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
     for attempt in 1.. {
-        let mut object = object.clone();
+        let mut object = given.clone();
         meta::stamp_new(call, &mut object)?;
         own(call, &mut object);
         let prepared = prepare(call, object).await?;
@@ -40,7 +40,7 @@ pub async fn insert(call: &Call, object: Value, own: impl Fn(&Call, &mut Value))
         match call.cluster.commit(change, prepared.also).await {
             Ok(stored) => return Ok(Answer::Stored(201, stored)),
             Err(CommitError::Exists(key)) if key.name.as_ref() == name && key.storage == call.resource.storage => {
-                let generated = object["metadata"]["name"].as_str().unwrap_or_default().is_empty();
+                let generated = given["metadata"]["name"].as_str().unwrap_or_default().is_empty();
                 if !generated || attempt == NAME_TRIES {
                     return Err(exists(call, &name));
                 }
@@ -91,12 +91,19 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
 /// What is wrong with a new object: the kind's own complaints first, as Kubernetes has them.
 fn complaints(call: &Call, object: &Value) -> Vec<FieldError> {
     let rules = rules_of(&call.resource);
-    let mut errors = rules::meta::validate_create(&object["metadata"], call.resource.namespaced, rules.naming);
+    let (metadata, namespaced) = (&object["metadata"], call.resource.namespaced);
     match &call.resource.custom {
-        Some(custom) => errors.extend(custom.validate(object, None)),
-        None => errors.extend((rules.validate)(object)),
+        Some(custom) => {
+            let mut errors = rules::meta::validate_custom_create(metadata, namespaced);
+            errors.extend(custom.validate(object, None));
+            errors
+        }
+        None => {
+            let mut errors = rules::meta::validate_create(metadata, namespaced, rules.naming);
+            errors.extend((rules.validate)(object));
+            errors
+        }
     }
-    errors
 }
 
 fn dry_run(call: &Call, name: &str, mut value: Value) -> Result<Answer> {

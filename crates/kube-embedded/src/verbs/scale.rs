@@ -131,7 +131,7 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
     let selector = match &paths.selector {
         Some(path) if path.is_empty() => String::new(),
         Some(path) => find(parent, path).as_str().unwrap_or_default().to_owned(),
-        None if call.resource.group.is_empty() => print::selector::labels_or_nothing(&parent["spec"]["selector"]),
+        None if call.resource.group.is_empty() => print::selector::pairs(&parent["spec"]["selector"]),
         None => print::selector::requirements(&parent["spec"]["selector"]),
     };
     if !selector.is_empty() {

@@ -71,5 +71,5 @@ impl Selection {
 /// `selectableFields` of a custom resource, without the first dot.
 fn custom_paths(resource: &Resource) -> Option<Vec<&str>> {
     let custom = resource.custom.as_ref()?;
-    Some(custom.selectable().iter().map(|path| path.trim_start_matches('.')).collect())
+    Some(custom.selectable_fields().map(|path| path.trim_start_matches('.')).collect())
 }

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::body::{self, rules_of};
-use from_storage;
+use super::convert::from_storage;
 use super::{Answer, Call, create, managed, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
@@ -210,15 +210,14 @@ fn generation_rule(call: &Call) -> Generation {
     rules_of(&call.resource).generation
 }
 
-/// Complaints about metadata stand twice in Kubernetes' answers to an update, once from the part that all kinds
-/// share and once from the kind's own validation.
 fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
     let rules = rules_of(&call.resource);
+    let namespaced = call.resource.namespaced;
     let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
-    let mut errors = rules::meta::validate_update(new_meta, old_meta);
-    let shape = rules::meta::validate_create(new_meta, call.resource.namespaced, rules::Naming::PathSegment);
-    errors.extend(shape);
-    errors.extend(errors.clone());
+    let mut errors = match call.resource.is_custom() {
+        true => rules::meta::validate_custom_update(new_meta, old_meta, namespaced),
+        false => rules::meta::validate_update(new_meta, old_meta, namespaced),
+    };
     match (&call.resource.custom, call.subresource.as_str()) {
         (Some(custom), "status") => errors.extend(custom.validate_status(object, old)),
         (Some(custom), _) => errors.extend(custom.validate(object, Some(old))),

@@ -65,7 +65,7 @@ pub fn open(call: &Call) -> Result<WatchStream> {
     let (cursor, too_old) = match store.watch(&call.resource.storage, from) {
         Ok(cursor) => (cursor, None),
         // The stream still opens: the refusal is its only event.
-        Err(old) => (store.watch_newest(&call.resource.storage), Some(old)),
+        Err(old) => (store.follow(&call.resource.storage, Some("")).1, Some(old)),
     };
     let mut stream = WatchStream {
         cluster: call.cluster.clone(),
