@@ -77,7 +77,9 @@ pub fn hash<R: Borrow<Resource>>(
     context.update(PROGRAM.as_ref());
     for row in rows {
         let schema = if row.is_custom() { custom(row) } else { Value::Null };
-        let identity = json!([group, version, row.name, row.kind, row.list_kind, row.namespaced, schema]);
+        let subresources: Vec<_> = row.subresources.iter().map(|sub| &sub.name).collect();
+        let names = json!([group, version, row.name, row.kind, row.list_kind]);
+        let identity = json!([names, row.namespaced, subresources, row.verbs, schema]);
         context.update(identity.to_string().as_bytes());
     }
     let mut hash = String::new();
