@@ -13,11 +13,24 @@ type openAPI struct {
 	Properties    map[string]*openAPI
 	Required      []string
 	Default       json.RawMessage
+	Enum          []string
+	Items         *openAPI
+	Values        *openAPI `json:"additionalProperties"`
 	ListType      string   `json:"x-kubernetes-list-type"`
 	ListMapKeys   []string `json:"x-kubernetes-list-map-keys"`
 	MapType       string   `json:"x-kubernetes-map-type"`
 	PatchStrategy string   `json:"x-kubernetes-patch-strategy"`
 	PatchMergeKey string   `json:"x-kubernetes-patch-merge-key"`
+}
+
+// values are the only ones that a field, or an element of it, may have.
+func (o *openAPI) values() []string {
+	for _, inner := range []*openAPI{o.Items, o.Values} {
+		if inner != nil {
+			return inner.values()
+		}
+	}
+	return o.Enum
 }
 
 type publishedTypes struct {

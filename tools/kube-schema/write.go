@@ -89,16 +89,17 @@ func zero(value json.RawMessage) bool {
 }
 
 const descriptionsHeader = `# What Kubernetes says about its types and fields, for kubectl explain. Written by tools/kube-schema; do not edit.
-# A type's whole name and its text, then each field and its text, as JSON strings. =: the same text as the
-# field of that name before it.
+#
+# TYPE TEXT
+#  FIELD TEXT [VALUES]    as JSON; =: as at the field of that name before; VALUES: the only ones that there are
 `
 
-// writeDescriptions keeps a text that a field of the same name has had before (apiVersion, kind,
-// metadata, conditions) as a reference to it: they are a fifth of the whole.
+// writeDescriptions keeps what a field of the same name has had before (apiVersion, kind, metadata,
+// conditions) as a reference to it.
 func writeDescriptions(types map[string]*goType) string {
 	var out strings.Builder
 	out.WriteString(descriptionsHeader)
-	last := map[string]string{}
+	before := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		published := types[name].published
 		if published == nil {
@@ -106,22 +107,26 @@ func writeDescriptions(types map[string]*goType) string {
 		}
 		fmt.Fprintf(&out, "%s %s\n", name, quoted(published.Description))
 		for _, field := range slices.Sorted(maps.Keys(published.Properties)) {
-			text := published.Properties[field].Description
-			if before, ok := last[field]; ok && before == text {
-				fmt.Fprintf(&out, " %s =\n", field)
-			} else {
-				fmt.Fprintf(&out, " %s %s\n", field, quoted(text))
+			property := published.Properties[field]
+			text := quoted(property.Description)
+			if values := property.values(); values != nil {
+				text += " " + quoted(values)
 			}
-			last[field] = text
+			if before[field] == text {
+				text = "="
+			} else {
+				before[field] = text
+			}
+			fmt.Fprintf(&out, " %s %s\n", field, text)
 		}
 	}
 	return out.String()
 }
 
-func quoted(text string) string {
+func quoted(value any) string {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // strings always encode
+	_ = encoder.Encode(value) // strings always encode
 	return strings.TrimSpace(out.String())
 }

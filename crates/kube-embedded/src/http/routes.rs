@@ -42,7 +42,10 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
         "/version" => Ok(respond::json(200, &version())),
         "/api" => discovery_root(cluster, parts, accept, true),
         "/apis" => discovery_root(cluster, parts, accept, false),
-        "/openapi/v3" => Ok(cached(parts, "application/json", &openapi::index(&cluster.registry()))),
+        "/openapi/v3" => {
+            let registry = cluster.registry();
+            Ok(cached(parts, "application/json", &openapi::index(registry.resources(), &custom_schema)))
+        }
         "/openapi/v2" => Ok(openapi_v2(accept)),
         "/.well-known/openid-configuration" => Ok(respond::json(200, &tokens::discovery("https://kubernetes.default.svc"))),
         "/openid/v1/jwks" => Ok(response(200, "application/jwk-set+json", full(cluster.pki().signing_key().key_set().to_string()))),
@@ -115,9 +118,11 @@ fn discovery_root(cluster: &Cluster, parts: &Parts, accept: Option<&str>, core: 
     let registry = cluster.registry();
     if let View::Discovery(_) = representation.view {
         let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        return Ok(cached(parts, kind, &discovery::aggregated(&registry, core)));
+        let served = registry.resources();
+        let document = if core { discovery::aggregated_core(served) } else { discovery::aggregated_groups(served) };
+        return Ok(cached(parts, kind, &document));
     }
-    let document = if core { discovery::core_versions() } else { discovery::groups(&registry) };
+    let document = if core { discovery::core_versions("127.0.0.1:6443") } else { discovery::group_list(registry.resources()) };
     Ok(respond::document(200, &document, representation.format))
 }
 
@@ -125,30 +130,35 @@ fn discovery_root(cluster: &Cluster, parts: &Parts, accept: Option<&str>, core: 
 fn group(cluster: &Cluster, path: &str) -> Result<Response<Body>> {
     let registry = cluster.registry();
     if let Some(found) = target::resource_path(path) {
-        if registry.has_version(&found.group, &found.version) {
-            return Ok(respond::json(200, &discovery::resources(&registry, &found.group, &found.version)));
+        if let Some(document) = discovery::resource_list(registry.resources(), &found.group, &found.version) {
+            return Ok(respond::json(200, &document));
         }
         if registry.has_group(&found.group) {
             return Err(ApiError::no_such_resource());
         }
     } else if let Some(name) = path.strip_prefix("/apis/").filter(|name| !name.contains('/'))
-        && let Some(document) = discovery::group(&registry, name)
+        && let Some(document) = discovery::group(registry.resources(), name)
     {
         return Ok(respond::json(200, &document));
     }
     Ok(text(404, "404 page not found\n"))
 }
 
+/// What a CRD says about its kind, for OpenAPI.
+pub fn custom_schema(resource: &Resource) -> Value {
+    resource.custom.as_ref().map(|custom| custom.openapi()).unwrap_or_default()
+}
+
 fn openapi_v2(accept: Option<&str>) -> Response<Body> {
     if accept.is_some_and(|accept| accept.contains("protobuf")) {
         let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-        return response(200, kind, full(openapi::v2_protobuf()));
+        return response(200, kind, full(openapi::V2_PROTOBUF));
     }
     respond::json(200, &openapi::v2())
 }
 
 fn openapi_v3(cluster: &Cluster, parts: &Parts, query: &Query, group_version: &str) -> Response<Body> {
-    let Some((document, hash)) = openapi::document(&cluster.registry(), group_version) else {
+    let Some((document, hash)) = cluster.openapi(group_version) else {
         return text(404, "404 page not found\n");
     };
     if let Some(asked) = query.get("hash") {

@@ -42,9 +42,35 @@ pub fn type_of(group: &str, version: &str, kind: &str) -> Option<TypeRef<'static
     Some(BUILTIN.types.at(*id))
 }
 
+/// The group versions in which a type is a kind: `apps/v1`, or `*` where it is one in all of them.
+pub fn versions_of(ty: TypeRef<'_>) -> &'static [Box<str>] {
+    static VERSIONS: LazyLock<HashMap<TypeId, Vec<Box<str>>>> = LazyLock::new(|| {
+        let mut versions: HashMap<_, Vec<Box<str>>> = HashMap::new();
+        for (key, &id) in &BUILTIN.kinds {
+            let (version, _) = key.rsplit_once('/').expect("a key is a version and a kind");
+            versions.entry(id).or_default().push(version.into());
+        }
+        for list in versions.values_mut() {
+            list.sort();
+        }
+        versions
+    });
+    VERSIONS.get(&ty.id()).map_or(&[], Vec::as_slice)
+}
+
 /// All that a server of this version serves by itself, in the order of its discovery.
 pub fn resources() -> Vec<Resource> {
     RESOURCES.clone()
+}
+
+/// The built-in groups in the order in which a server tells them.
+pub fn group_order() -> &'static [Box<str>] {
+    static GROUPS: LazyLock<Vec<Box<str>>> = LazyLock::new(|| {
+        let mut groups: Vec<_> = RESOURCES.iter().map(|row| row.group.clone()).collect();
+        groups.dedup();
+        groups
+    });
+    &GROUPS
 }
 
 fn read_resources(text: &str) -> Vec<Resource> {

@@ -53,7 +53,7 @@ pub enum Shape {
 #[derive(Debug, Clone, Default)]
 pub struct Struct {
     pub fields: Box<[Field]>,
-    /// Server-side apply and strategic merge treat it as one value.
+    /// Server-side apply treats it as one value. Strategic merge does not: it goes by [`Patch`] alone.
     pub atomic: bool,
     /// Fields that are not listed are kept (custom resources only).
     pub preserve_unknown: bool,

@@ -1,3 +1,5 @@
+//! Bodies that Go wrote, and bodies that nobody would write.
+
 use proptest::{
     arbitrary::any,
     prelude::{prop, proptest},
