@@ -87,9 +87,15 @@ impl Walk<'_> {
             Value::String(text) => self.text(text, schema, name, &mut outcome),
             Value::Number(_) => {
                 if let Some(number) = Number::of(value) {
-                    let mut complain = |text: Result<String, String>| match text {
-                        Ok(text) => outcome.add(FieldError::invalid(&self.path(name), value.clone(), text)),
-                        Err(text) => outcome.add(self.general(text)),
+                    let path = self.path(name);
+                    let mut complain = |complaint: numbers::Complaint| {
+                        outcome.add(match complaint {
+                            numbers::Complaint::Field(text) => {
+                                FieldError::invalid(&path, value.clone(), text)
+                            }
+                            numbers::Complaint::General(text) => self.general(text),
+                            numbers::Complaint::Value(value, text) => FieldError::invalid(&path, value, text),
+                        });
                     };
                     numbers::check(number, schema, name, &mut complain);
                     outcome.matched += 2;
@@ -129,7 +135,8 @@ impl Walk<'_> {
             Value::Number(_) => ("integer", "int64"),
             _ => ("object", ""),
         };
-        let whole = value.as_f64().is_some_and(|float| float.fract() == 0.0);
+        let whole =
+            value.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0);
         let fits = wanted.contains(&found)
             || (found == "number" && whole && wanted.contains(&"integer"))
             || (found == "integer" && wanted.contains(&"number"));
