@@ -126,7 +126,9 @@ impl Authenticator {
         let also = |why: String| format!("[invalid bearer token, {why}]");
         match self.key.verify(token) {
             Ok(claims) => return self.account(token, &claims, audiences).map_err(also),
-            Err(Bad::Forged) => return Err(also("go-jose/go-jose: error in cryptographic primitive".to_owned())),
+            Err(Bad::Forged) => {
+                return Err(also("go-jose/go-jose: error in cryptographic primitive".to_owned()));
+            }
             Err(Bad::Foreign) => {}
         }
         // Tokens of other makes are for this server.
@@ -250,7 +252,8 @@ impl Authenticator {
         let fits = !found.deleting
             && object["type"] == "bootstrap.kubernetes.io/token"
             && data(&object, "token-id") == id.as_bytes()
-            && constant_time::verify_slices_are_equal(&data(&object, "token-secret"), secret.as_bytes()).is_ok()
+            && constant_time::verify_slices_are_equal(&data(&object, "token-secret"), secret.as_bytes())
+                .is_ok()
             && data(&object, "usage-bootstrap-authentication") == b"true";
         let expiration = data(&object, "expiration");
         let lasting = expiration.is_empty()

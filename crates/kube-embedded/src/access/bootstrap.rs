@@ -179,16 +179,18 @@ mod tests {
             let allowed: Vec<&str> = ["viewer", "editor", "boss"].into_iter().filter(may).collect();
             assert_eq!(allowed.join(" "), who, "{verb} {resource}");
         }
-        let path = |path: &str| Attributes { verb: "get".to_owned(), path: path.to_owned(), ..Attributes::default() };
+        let path = |path: &str| Attributes {
+            verb: "get".to_owned(),
+            path: path.to_owned(),
+            ..Attributes::default()
+        };
         assert!(authorizer.decide(&User::anonymous(), &path("/version")).allowed);
         assert!(!authorizer.decide(&User::anonymous(), &path("/api")).allowed);
     }
 
     #[test]
     fn aggregation_gathers_by_label_and_rests_when_done() {
-        let role = |name: &str, labels: Value, verb: &str| {
-            json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]}]})
-        };
+        let role = |name: &str, labels: Value, verb: &str| json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]}]});
         let all = [
             role("b", json!({"to": "x"}), "get"),
             role("a", json!({"to": "x"}), "list"),

@@ -87,7 +87,10 @@ impl Guard<'_> {
             "Role" => ("roles", ROLES, self.request.namespace),
             "ClusterRole" => ("clusterroles", CLUSTER_ROLES, ""),
             other => {
-                return Err(ApiError::internal(format!("unsupported role reference kind: {}", quoted(other))));
+                return Err(ApiError::internal(format!(
+                    "unsupported role reference kind: {}",
+                    quoted(other)
+                )));
             }
         };
         if self.may("bind", resource, name) {
@@ -105,7 +108,11 @@ impl Guard<'_> {
         let Some(lines) = missing(&held, wanted) else { return Ok(()) };
         let mut why = attempt(user, &lines);
         if !errors.is_empty() {
-            let list = if let [only] = errors.as_slice() { only.clone() } else { format!("[{}]", errors.join(", ")) };
+            let list = if let [only] = errors.as_slice() {
+                only.clone()
+            } else {
+                format!("[{}]", errors.join(", "))
+            };
             why.push_str("; resolution errors: [");
             why.push_str(&list);
             why.push(']');
@@ -116,7 +123,9 @@ impl Guard<'_> {
 
 fn attempt(user: &User, lines: &str) -> String {
     let (name, groups) = (quoted(&user.name), quoted_list(&user.groups));
-    format!("user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}")
+    format!(
+        "user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}"
+    )
 }
 
 /// Owner references and finalizers may be changed without holding the rights: the garbage collector and
@@ -141,8 +150,8 @@ mod tests {
     use serde_json::json;
 
     use super::super::rbac::tests::{binding, put};
-    use super::*;
     use super::super::testing::resource;
+    use super::*;
 
     async fn verdict(
         authorizer: &Authorizer,
@@ -174,9 +183,7 @@ mod tests {
     async fn one_gives_only_what_one_has() {
         let store = Store::in_memory();
         let rules = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
-        let role = |name: &str, verbs: &[&str]| {
-            json!({"kind": "Role", "metadata": {"name": name, "namespace": "a"}, "rules": rules(verbs)})
-        };
+        let role = |name: &str, verbs: &[&str]| json!({"kind": "Role", "metadata": {"name": name, "namespace": "a"}, "rules": rules(verbs)});
         put(&store, role("half", &["get", "list"])).await;
         put(&store, role("full", &["*"])).await;
         put(&store, role("bindable", &["*"])).await;
@@ -192,14 +199,27 @@ mod tests {
         let bind = |role: &str| binding("a", "x", ("Role", role), ("User", "tom"));
         let table = [
             ("roles", role("x", &["get"]), "ok".to_owned()),
-            ("roles", role("x", &["get", "delete", "watch"]), format!(
-                "403 roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"delete\" \"watch\"]}}")),
+            (
+                "roles",
+                role("x", &["get", "delete", "watch"]),
+                format!(
+                    "403 roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"delete\" \"watch\"]}}"
+                ),
+            ),
             ("rolebindings", bind("half"), "ok".to_owned()),
             ("rolebindings", bind("bindable"), "ok".to_owned()),
-            ("rolebindings", bind("full"), format!(
-                "403 rolebindings.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"*\"]}}")),
-            ("rolebindings", bind("none"),
-                "404 rolebindings.rbac.authorization.k8s.io \"none\" not found".to_owned()),
+            (
+                "rolebindings",
+                bind("full"),
+                format!(
+                    "403 rolebindings.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"*\"]}}"
+                ),
+            ),
+            (
+                "rolebindings",
+                bind("none"),
+                "404 rolebindings.rbac.authorization.k8s.io \"none\" not found".to_owned(),
+            ),
         ];
         for (resource, new, expected) in table {
             assert_eq!(verdict(&authorizer, &store, resource, "a", new, None).await, expected);

@@ -107,7 +107,13 @@ impl Pki {
         let signing_key = read_key(&signing_file)?;
         let signing = SigningKey::from_pkcs8(signing_key.serialized_der())
             .ok_or_else(|| damaged(&signing_file, "not a P-256 key"))?;
-        Ok(Self { ca_pem, issuer, server: leaf("server")?, admin: leaf("admin")?, signing: Arc::new(signing) })
+        Ok(Self {
+            ca_pem,
+            issuer,
+            server: leaf("server")?,
+            admin: leaf("admin")?,
+            signing: Arc::new(signing),
+        })
     }
 
     /// The authority's certificate, as PEM: `ca.crt` wherever Kubernetes wants one.
@@ -393,7 +399,10 @@ mod tests {
 
         let admin = certificate_of(&first.admin.certificate).unwrap();
         let peer = PeerCertificate::read(&admin).unwrap();
-        assert_eq!((peer.user.name.as_str(), peer.user.groups.as_slice()), ("kubernetes-admin", &[MASTERS.to_owned()][..]));
+        assert_eq!(
+            (peer.user.name.as_str(), peer.user.groups.as_slice()),
+            ("kubernetes-admin", &[MASTERS.to_owned()][..])
+        );
         let config: serde_json::Value = serde_norway::from_str(&first.kubeconfig(url)).unwrap();
         assert_eq!(config["clusters"][0]["cluster"]["server"], url);
     }

@@ -247,8 +247,10 @@ mod tests {
 
     async fn authorizer() -> Authorizer {
         let store = Store::in_memory();
-        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["get"]}]);
-        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": rules})).await;
+        let rules =
+            json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["get"]}]);
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": rules}))
+            .await;
         put(&store, binding("a", "b", ("Role", "r"), ("User", "ann"))).await;
         Authorizer::new(store)
     }
@@ -280,14 +282,26 @@ mod tests {
             assert_eq!(answer["status"], status, "{spec}");
         }
         let bad = [
-            (Scope::Own, json!({}), ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"),
-            (Scope::Any, json!({"resourceAttributes": pod}), ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified"),
+            (
+                Scope::Own,
+                json!({}),
+                ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            ),
+            (
+                Scope::Any,
+                json!({"resourceAttributes": pod}),
+                ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified",
+            ),
             (
                 Scope::Any,
                 json!({"user": "a", "resourceAttributes": pod, "nonResourceAttributes": {"path": "/a", "verb": "get"}}),
                 ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: {\"Path\":\"/a\",\"Verb\":\"get\"}: cannot be specified in combination with resourceAttributes",
             ),
-            (Scope::Local("b"), json!({"user": "a", "resourceAttributes": pod}), ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"a\": must match metadata.namespace"),
+            (
+                Scope::Local("b"),
+                json!({"user": "a", "resourceAttributes": pod}),
+                ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"a\": must match metadata.namespace",
+            ),
             (
                 Scope::Any,
                 json!({"user": "a", "resourceAttributes": {"fieldSelector": {}}}),
@@ -303,8 +317,10 @@ mod tests {
     #[tokio::test]
     async fn the_rules_of_the_caller_are_listed() {
         let authorizer = authorizer().await;
-        let answer = rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}})).unwrap();
-        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]});
+        let answer =
+            rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}})).unwrap();
+        let rule =
+            json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]});
         assert_eq!(
             answer["status"],
             json!({"resourceRules": [rule], "nonResourceRules": [], "incomplete": false})

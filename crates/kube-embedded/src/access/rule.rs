@@ -172,9 +172,7 @@ fn resource_matches(rule: &str, asked: &Attributes) -> bool {
     match rule.split_once('/') {
         None => asked.subresource.is_empty() && rule == asked.resource,
         Some((resource, sub)) => {
-            sub == asked.subresource
-                && !sub.is_empty()
-                && (resource == "*" || resource == asked.resource)
+            sub == asked.subresource && !sub.is_empty() && (resource == "*" || resource == asked.resource)
         }
     }
 }
@@ -281,7 +279,8 @@ mod tests {
 
     #[test]
     fn what_is_not_held_is_listed_by_object_and_sorted() {
-        let held = [rule("get,list - configmaps"), rule("get - secrets a"), rule("get /api/*"), rule("* x */scale")];
+        let held =
+            [rule("get,list - configmaps"), rule("get - secrets a"), rule("get /api/*"), rule("* x */scale")];
         let table = [
             ("get - configmaps", None),
             ("get - configmaps a", None),

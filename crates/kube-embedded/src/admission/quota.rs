@@ -25,11 +25,17 @@ const STORAGE: &str = "resourcequotas";
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
 /// Computing resources that each container must name where a quota counts them.
-const DEMANDED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+const DEMANDED: [&str; 6] =
+    ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// The changes of quotas that must be committed together with this write, or its refusal. `new` is the object as
 /// it will stand; `None` if the write removes it.
-pub fn charge(store: &Store, request: &Request<'_>, new: Option<&Value>, now: Timestamp) -> Result<Vec<Change>> {
+pub fn charge(
+    store: &Store,
+    request: &Request<'_>,
+    new: Option<&Value>,
+    now: Timestamp,
+) -> Result<Vec<Change>> {
     let storage = request.resource.storage.as_ref();
     let counted = matches!(request.subresource, "" | "status" | "resize") && storage != "events";
     if request.namespace.is_empty() || !counted {
@@ -114,7 +120,9 @@ fn charge_one(
 /// Whether the status speaks about the spec as it now is.
 fn is_counted(quota: &Value) -> bool {
     let (hard, status) = (&quota["spec"]["hard"], &quota["status"]);
-    status["hard"].is_object() && status["used"].is_object() && amounts::read(hard) == amounts::read(&status["hard"])
+    status["hard"].is_object()
+        && status["used"].is_object()
+        && amounts::read(hard) == amounts::read(&status["hard"])
 }
 
 /// Which writes can be refused; others only move the count.
@@ -139,8 +147,11 @@ fn undeclared(hard: &Amounts, pod: &Value) -> Option<String> {
     let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
         let resources = &container["resources"];
-        let declared = computing(&amounts::read(&resources["requests"]), &amounts::read(&resources["limits"]));
-        for name in DEMANDED.into_iter().filter(|name| hard.contains_key(*name) && !declared.contains_key(*name)) {
+        let declared =
+            computing(&amounts::read(&resources["requests"]), &amounts::read(&resources["limits"]));
+        for name in
+            DEMANDED.into_iter().filter(|name| hard.contains_key(*name) && !declared.contains_key(*name))
+        {
             lacking.entry(name).or_default().insert(text(container, "name"));
         }
     }
@@ -222,7 +233,8 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
 fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::new();
     for (name, amount) in requests {
-        let native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+        let native =
+            matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
         let extended = name.contains('/') && !name.contains("kubernetes.io/");
         if native {
             usage.insert(name.clone(), amount.clone());
@@ -339,9 +351,9 @@ fn crosses_namespaces(affinity: &Value) -> bool {
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
         let required = items(&affinity[kind], "requiredDuringSchedulingIgnoredDuringExecution").iter();
         let preferred = items(&affinity[kind], "preferredDuringSchedulingIgnoredDuringExecution").iter();
-        required.chain(preferred.map(|weighted| &weighted["podAffinityTerm"])).any(|term| {
-            !items(term, "namespaces").is_empty() || !term["namespaceSelector"].is_null()
-        })
+        required
+            .chain(preferred.map(|weighted| &weighted["podAffinityTerm"]))
+            .any(|term| !items(term, "namespaces").is_empty() || !term["namespaceSelector"].is_null())
     })
 }
 
