@@ -185,6 +185,17 @@ impl ApiError {
         Self::new(501, "NotImplemented", message)
     }
 
+    /// The store cannot be written right now; nothing happened.
+    pub fn unavailable(why: &str) -> Self {
+        Self::new(503, "ServiceUnavailable", format!("the store cannot be written, nothing was changed: {why}")).retry_after(1)
+    }
+
+    /// Without a reason, as errors that Kubernetes' own code did not classify.
+    pub fn bare(mut self) -> Self {
+        self.reason = "";
+        self
+    }
+
     /// The answer's body.
     pub fn status(&self) -> Value {
         let mut metadata = Map::new();

@@ -92,6 +92,19 @@ impl Pki {
         Self::assemble(dir, issuer, ca_pem)
     }
 
+    /// Without a folder: gone with the process.
+    pub fn in_memory(extra_names: &[String], now: Timestamp) -> Result<Self> {
+        let files = pems(extra_names, now)?;
+        let text = |name: &str| files.iter().find(|(file, _)| file == name).map(|(_, text)| text.clone()).unwrap_or_default();
+        let key = |name: &str| KeyPair::from_pem(&text(name)).map_err(PkiError::Make);
+        let leaf = |name: &str| Leaf { certificate: text(&format!("{name}.crt")), key: text(&format!("{name}.key")) };
+        let signing = SigningKey::from_pkcs8(key("sa.key")?.serialized_der())
+            .ok_or_else(|| damaged(Path::new("sa.key"), "not a P-256 key"))?;
+        let ca_pem = text("ca.crt");
+        let issuer = Issuer::from_ca_cert_pem(&ca_pem, key("ca.key")?).map_err(PkiError::Make)?;
+        Ok(Self { ca_pem, issuer, server: leaf("server"), admin: leaf("admin"), signing: Arc::new(signing) })
+    }
+
     /// Reads what an earlier start has made, and writes nothing.
     pub fn read(dir: &Path) -> Result<Self> {
         let (issuer, ca_pem) = read_issuer(dir)?;
@@ -150,6 +163,15 @@ impl Pki {
             .map_err(PkiError::Tls)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
+    }
+
+    /// A kubeconfig that knows the authority and nobody's credentials, for whoever is about to join.
+    pub fn public_kubeconfig(&self, url: &str) -> String {
+        let (url, ca) = (serde_json::Value::from(url), STANDARD.encode(&self.ca_pem));
+        format!(
+            "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {ca}\n    server: {url}\n  name: \"\"\n\
+             contexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n"
+        )
     }
 
     /// The administrator's kubeconfig for a server at `url`.
@@ -248,6 +270,16 @@ fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
     }
     DirBuilder::new().recursive(true).mode(0o700).create(&unfinished).map_err(failed(&unfinished))?;
 
+    for (name, text) in pems(extra_names, now)? {
+        write(&unfinished.join(name), &text)?;
+    }
+    fs::rename(&unfinished, dir).map_err(failed(dir))?;
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed(parent))
+}
+
+/// Everything that the folder holds, by file name.
+fn pems(extra_names: &[String], now: Timestamp) -> Result<Vec<(String, String)>> {
     let new_key = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(PkiError::Make);
     let ca_key = new_key()?;
     let mut params = CertificateParams::default();
@@ -257,19 +289,19 @@ fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, now, Duration::from_secs(CA_DAYS * DAY));
     let ca = params.self_signed(&ca_key).map_err(PkiError::Make)?;
-    write(&unfinished.join("ca.crt"), &ca.pem())?;
-    write(&unfinished.join("ca.key"), &ca_key.serialize_pem())?;
-    write(&unfinished.join("sa.key"), &new_key()?.serialize_pem())?;
+    let mut files = vec![
+        ("ca.crt".to_owned(), ca.pem()),
+        ("ca.key".to_owned(), ca_key.serialize_pem()),
+        ("sa.key".to_owned(), new_key()?.serialize_pem()),
+    ];
     let issuer = Issuer::new(params, ca_key);
     let leaves = [("server", server_params(extra_names).map_err(PkiError::Make)?), ("admin", admin_params())];
     for (name, params) in leaves {
         let key = new_key()?;
-        write(&unfinished.join(format!("{name}.crt")), &signed(params, &key, &issuer, now)?)?;
-        write(&unfinished.join(format!("{name}.key")), &key.serialize_pem())?;
+        files.push((format!("{name}.crt"), signed(params, &key, &issuer, now)?));
+        files.push((format!("{name}.key"), key.serialize_pem()));
     }
-    fs::rename(&unfinished, dir).map_err(failed(dir))?;
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed(parent))
+    Ok(files)
 }
 
 fn signed(

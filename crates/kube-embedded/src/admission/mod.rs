@@ -1,18 +1,29 @@
 //! What is checked and filled in between the request and the store.
 //!
-//! First everything that changes the object (`mutate`), then, after the kind's own validation, everything
-//! that can only refuse (`validate`). What must be counted exactly (quota) joins the write's transaction.
+//! First everything that changes the object ([`mutate`]), then what only the server can give out ([`reserve`]),
+//! then, after the kind's own validation, everything that can only refuse ([`validate`]). What must be counted
+//! exactly (quota) joins the write's transaction.
 
 pub(crate) mod amounts;
+pub mod defaults;
 pub mod limits;
+pub mod namespace;
 pub mod pod_security;
 pub mod quota;
 pub(crate) mod refusal;
+pub mod services;
 
 use serde_json::Value;
 
-use crate::access::User;
+use crate::access::{User, escalation};
+use crate::cluster::Cluster;
+use crate::crd;
+use crate::error::Result;
+use crate::policy;
 use crate::schema::resources::Resource;
+use crate::store::Change;
+
+const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -33,4 +44,104 @@ pub struct Request<'a> {
     pub user: &'a User,
     pub old: Option<&'a Value>,
     pub dry_run: bool,
+}
+
+impl Request<'_> {
+    /// The main resource of a built-in kind.
+    fn is(&self, group: &str, kind: &str) -> bool {
+        !self.resource.is_custom()
+            && self.subresource.is_empty()
+            && self.resource.group.as_ref() == group
+            && self.resource.kind.as_ref() == kind
+    }
+}
+
+/// Fills in what depends on other objects of the cluster.
+pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<()> {
+    let store = cluster.store();
+    namespace::check(store, request)?;
+    match (request.operation, request.old) {
+        (Operation::Create, _) => {
+            if request.is("", "Pod") {
+                defaults::priority(store, object)?;
+                defaults::service_account(object);
+                limits::mutate(store, request, object);
+                defaults::tolerations(object);
+            } else if request.is("", "PersistentVolumeClaim") {
+                defaults::storage_class(store, object);
+            } else if request.is("networking.k8s.io", "Ingress") {
+                defaults::ingress_class(store, object);
+            } else if request.is("", "Node") {
+                defaults::node_taint(object);
+            }
+            if !request.resource.is_custom() && request.subresource.is_empty() {
+                defaults::protect_storage(&request.resource.kind, object);
+            }
+        }
+        (Operation::Update, Some(old)) if request.is("", "Pod") => {
+            defaults::keep_priority(object, old);
+            defaults::tolerations(object);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What a write was given and others must not get before it is over.
+#[must_use = "what is not held is free for others"]
+pub struct Reserved {
+    _services: Option<services::Reservation>,
+}
+
+/// Gives out what only the server has: addresses and ports of Services, the names of a CRD.
+pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<Reserved> {
+    let mut reserved = Reserved { _services: None };
+    if request.is("", "Service") {
+        let (store, allocator) = (cluster.store(), cluster.services());
+        reserved._services = Some(match request.old {
+            Some(old) => allocator.update(store, object, old, request.dry_run)?,
+            None => allocator.create(store, object, request.dry_run)?,
+        });
+    }
+    if request.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        let stored = cluster.store().list(CRDS, None).objects;
+        let others: Vec<Value> =
+            stored.iter().filter(|other| other.name.as_ref() != request.name).map(|other| other.value()).collect();
+        crd::status::establish(object, &others, cluster.clock().now());
+    }
+    Ok(reserved)
+}
+
+/// Refuses what must not be; answers the changes that must be committed with the write.
+pub fn validate(
+    cluster: &Cluster,
+    request: &Request<'_>,
+    object: Option<&Value>,
+    warn: &mut dyn FnMut(String),
+) -> Result<Vec<Change>> {
+    let store = cluster.store();
+    namespace::check(store, request)?;
+    if let Some(object) = object {
+        if matches!(&*request.resource.group, "rbac.authorization.k8s.io") {
+            escalation::check(cluster.authorizer(), store, request, object)?;
+        }
+        limits::validate(store, request, object)?;
+        pod_security::validate(store, request, object, warn)?;
+        if request.is("scheduling.k8s.io", "PriorityClass") {
+            defaults::one_default_priority(store, object, request.old)?;
+        }
+        if let (true, Some(old)) = (request.is("", "PersistentVolumeClaim"), request.old) {
+            defaults::resize(store, object, old)?;
+        }
+    }
+    policy::evaluate(cluster, request, object)?.into_iter().for_each(&mut *warn);
+    match object {
+        Some(object) => quota::charge(store, request, Some(object), cluster.clock().now()),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What must be committed with the removal of an object.
+pub fn on_delete(cluster: &Cluster, request: &Request<'_>) -> Vec<Change> {
+    quota::charge(cluster.store(), request, None, cluster.clock().now()).unwrap_or_default()
 }

@@ -1,1 +1,261 @@
-//! Objects as rows of a Table.
+//! Objects as rows of a Table, as `kubectl get` asks for them.
+//!
+//! The columns stand in the resource table; here are the cells, in the same order, for every kind that has
+//! columns of its own ([`ROWS`]). Custom resources bring paths with their columns. Lists, single objects and
+//! watches all come through [`table`].
+
+mod age;
+mod cluster;
+mod json_path;
+mod network;
+mod pod;
+pub mod selector;
+mod workloads;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+pub use self::json_path::JsonPath;
+use crate::rules::read::{filled, items, text};
+use crate::schema::resources::{Column, Resource};
+
+/// The cells of one row.
+pub type Cells = Vec<Value>;
+
+type Row = fn(&Value, Timestamp) -> Cells;
+
+/// How each kind fills its row. What is not here shows its name and when it was made.
+#[rustfmt::skip]
+const ROWS: &[(&str, &str, Row)] = &[
+    ("", "ConfigMap", cluster::config_map),
+    ("", "Endpoints", network::endpoints),
+    ("", "Event", cluster::event),
+    ("", "Namespace", cluster::namespace),
+    ("", "Node", cluster::node),
+    ("", "PersistentVolume", cluster::persistent_volume),
+    ("", "PersistentVolumeClaim", cluster::claim),
+    ("", "Pod", workloads::pod),
+    ("", "PodTemplate", workloads::pod_template),
+    ("", "ReplicationController", workloads::replication_controller),
+    ("", "ResourceQuota", workloads::quota),
+    ("", "Secret", cluster::secret),
+    ("", "Service", network::service),
+    ("", "ServiceAccount", cluster::name_and_age),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", cluster::admission_policy),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", cluster::policy_binding),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", cluster::webhooks),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", cluster::admission_policy),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", cluster::policy_binding),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", cluster::webhooks),
+    ("apiregistration.k8s.io", "APIService", cluster::api_service),
+    ("apps", "ControllerRevision", workloads::controller_revision),
+    ("apps", "DaemonSet", workloads::daemon_set),
+    ("apps", "Deployment", workloads::deployment),
+    ("apps", "ReplicaSet", workloads::replica_set),
+    ("apps", "StatefulSet", workloads::stateful_set),
+    ("autoscaling", "HorizontalPodAutoscaler", workloads::autoscaler),
+    ("autoscaling", "Scale", workloads::scale),
+    ("batch", "CronJob", workloads::cron_job),
+    ("batch", "Job", workloads::job),
+    ("certificates.k8s.io", "CertificateSigningRequest", cluster::signing_request),
+    ("coordination.k8s.io", "Lease", cluster::lease),
+    ("discovery.k8s.io", "EndpointSlice", network::endpoint_slice),
+    ("events.k8s.io", "Event", cluster::event),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", cluster::flow_schema),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", cluster::priority_level),
+    ("networking.k8s.io", "IPAddress", network::ip_address),
+    ("networking.k8s.io", "Ingress", network::ingress),
+    ("networking.k8s.io", "IngressClass", network::ingress_class),
+    ("networking.k8s.io", "NetworkPolicy", network::network_policy),
+    ("networking.k8s.io", "ServiceCIDR", network::service_cidr),
+    ("node.k8s.io", "RuntimeClass", cluster::runtime_class),
+    ("policy", "PodDisruptionBudget", workloads::disruption_budget),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", cluster::binding),
+    ("rbac.authorization.k8s.io", "RoleBinding", cluster::binding),
+    ("resource.k8s.io", "DeviceClass", cluster::name_and_age),
+    ("resource.k8s.io", "ResourceClaim", cluster::resource_claim),
+    ("resource.k8s.io", "ResourceClaimTemplate", cluster::name_and_age),
+    ("resource.k8s.io", "ResourceSlice", cluster::resource_slice),
+    ("scheduling.k8s.io", "PriorityClass", workloads::priority_class),
+    ("storage.k8s.io", "CSIDriver", cluster::csi_driver),
+    ("storage.k8s.io", "CSINode", cluster::csi_node),
+    ("storage.k8s.io", "CSIStorageCapacity", cluster::csi_capacity),
+    ("storage.k8s.io", "StorageClass", cluster::storage_class_row),
+    ("storage.k8s.io", "VolumeAttachment", cluster::volume_attachment),
+    ("storage.k8s.io", "VolumeAttributesClass", cluster::volume_attributes_class),
+];
+
+/// The cells of `object` in the order of the resource's columns. The object may stand in any version
+/// that is served.
+pub fn row(resource: &Resource, object: &Value, now: Timestamp) -> Cells {
+    if resource.is_custom() {
+        return custom_row(&resource.columns, object, now);
+    }
+    row_of(&resource.group, &resource.kind)(object, now)
+}
+
+fn row_of(group: &str, kind: &str) -> Row {
+    let found = ROWS.iter().find(|(g, k, _)| *g == group && *k == kind);
+    found.map_or(cluster::name_and_time, |(_, _, row)| *row)
+}
+
+/// The name, then what each column's path finds.
+fn custom_row(columns: &[Column], object: &Value, now: Timestamp) -> Cells {
+    let cell = |column: &Column| {
+        let path = JsonPath::parse(&column.json_path);
+        path.and_then(|path| path.first(object).map(|found| custom_cell(&column.ty, found, now)))
+    };
+    let own = columns.iter().skip(1).map(|column| cell(column).unwrap_or_default());
+    std::iter::once(name(object)).chain(own).collect()
+}
+
+/// A value of the wrong type for its column shows as nothing; a text column shows anything.
+fn custom_cell(ty: &str, found: &Value, now: Timestamp) -> Value {
+    match (ty, found) {
+        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => found.clone(),
+        ("string", Value::Null) => "<no value>".into(),
+        ("string", _) => found.to_string().into(),
+        #[expect(clippy::cast_possible_truncation, reason = "an integer column cuts fractions off")]
+        ("integer", Value::Number(n)) => n.as_i64().or(n.as_f64().map(|n| n as i64)).into(),
+        ("number", Value::Number(_)) => found.clone(),
+        ("date", Value::String(at)) if at.is_empty() => "<unknown>".into(),
+        ("date", Value::String(_)) => {
+            age::moment(found).map_or_else(|| "<invalid>".to_owned(), |_| age::since(found, now)).into()
+        }
+        _ => Value::Null,
+    }
+}
+
+/// What a row carries besides its cells (`includeObject`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Include {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl Include {
+    /// The query parameter; `None` for a word that is none of the three.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "" | "Metadata" => Some(Self::Metadata),
+            "None" => Some(Self::None),
+            "Object" => Some(Self::Object),
+            _ => None,
+        }
+    }
+}
+
+/// How a Table is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    pub include: Include,
+    /// `v1` or `v1beta1`, as the client accepts it.
+    pub version: &'a str,
+    /// Whether the columns are described; in a watch only the first event does.
+    pub headers: bool,
+}
+
+/// A whole Table of `objects`. `list_meta` is the list's `metadata`; a single object, alone or in a watch
+/// event, gives `{"resourceVersion": ...}` of its own.
+pub fn table<'a>(
+    resource: &Resource,
+    objects: impl IntoIterator<Item = &'a Value>,
+    list_meta: Value,
+    form: Form<'_>,
+    now: Timestamp,
+) -> Value {
+    let rows: Vec<_> = objects.into_iter().map(|object| table_row(resource, object, form, now)).collect();
+    let columns = form.headers.then(|| resource.columns.iter().map(definition).collect::<Vec<_>>());
+    // Where no kind's own printer is at work, an empty table is null in Go.
+    let plain = !resource.is_custom() && resource.columns.iter().any(|c| c.name.as_ref() == "Created At");
+    let rows = if rows.is_empty() && plain { Value::Null } else { rows.into() };
+    json!({
+        "kind": "Table", "apiVersion": format!("meta.k8s.io/{}", form.version), "metadata": list_meta,
+        "columnDefinitions": columns, "rows": rows,
+    })
+}
+
+/// The Table of a single object.
+pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
+    let list_meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+    table(resource, [object], list_meta, form, now)
+}
+
+/// An object's metadata alone, as caches of controllers ask for it.
+pub fn partial(object: &Value, version: &str) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": object["metadata"],
+    })
+}
+
+fn definition(column: &Column) -> Value {
+    json!({
+        "name": column.name, "type": column.ty, "format": column.format,
+        "description": column.description, "priority": column.priority,
+    })
+}
+
+fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
+    let carried = match form.include {
+        Include::None => Value::Null,
+        Include::Metadata => partial(object, form.version),
+        Include::Object => {
+            let mut whole = object.as_object().cloned().unwrap_or_default();
+            whole.entry("kind").or_insert_with(|| resource.kind.as_ref().into());
+            whole.entry("apiVersion").or_insert_with(|| resource.api_version().into());
+            Value::Object(whole)
+        }
+    };
+    let mut row = Map::new();
+    row.insert("cells".to_owned(), self::row(resource, object, now).into());
+    row.insert("object".to_owned(), carried);
+    if let Some(ended) = ended_pod(resource, object) {
+        row.insert("conditions".to_owned(), json!([ended]));
+    }
+    Value::Object(row)
+}
+
+/// A pod that has ended says so beside its cells, so that clients can hide it.
+fn ended_pod(resource: &Resource, object: &Value) -> Option<Value> {
+    if resource.kind.as_ref() != "Pod" || !resource.group.is_empty() {
+        return None;
+    }
+    let (reason, message) = match text(&object["status"]["phase"]) {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(json!({"type": "Completed", "status": "True", "reason": reason, "message": message}))
+}
+
+fn name(object: &Value) -> Value {
+    text(&object["metadata"]["name"]).into()
+}
+
+fn age(object: &Value, now: Timestamp) -> Value {
+    age::since(&object["metadata"]["creationTimestamp"], now).into()
+}
+
+/// The text, or `otherwise` where there is none.
+fn or(value: &Value, otherwise: &str) -> Value {
+    filled(value).unwrap_or(otherwise).into()
+}
+
+/// The status of the condition `kind`, if the object has it.
+fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
+    let found = items(&status["conditions"]).iter().find(|condition| text(&condition["type"]) == kind);
+    found.map(|condition| text(&condition["status"]))
+}
+
+/// The name, marked if one of these annotations makes the object the default of its kind.
+fn is_default(object: &Value, annotations: &[&str]) -> Value {
+    let set = |key: &&str| text(&object["metadata"]["annotations"][*key]) == "true";
+    let mark = if annotations.iter().any(|key| set(key)) { " (default)" } else { "" };
+    format!("{}{mark}", text(&object["metadata"]["name"])).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,16 @@
 //! Everything here is pure: no store, no clock, no randomness. What needs those (addresses of Services,
 //! the default StorageClass, quota) is admission. Kinds without a row follow [`PLAIN`].
 
+pub mod check;
+pub mod conduct;
+pub mod meta;
+pub mod read;
+
+pub mod core;
+pub mod events;
+pub mod network;
+pub mod workloads;
+
 use serde_json::Value;
 
 use crate::field::FieldError;
@@ -70,3 +80,24 @@ pub const PLAIN: Rules = Rules {
     validate_status: |_, _| Vec::new(),
     warnings: |_, _| Vec::new(),
 };
+
+/// Every kind that has rules of its own.
+const ALL: &[&[Rules]] = &[
+    core::cluster::RULES,
+    core::config::RULES,
+    core::service::RULES,
+    core::volume::RULES,
+    events::RULES,
+    network::ingress::RULES,
+    network::traffic::RULES,
+    workloads::RULES,
+    crate::crd::RULES,
+];
+
+/// Custom resources: every one counts its generations.
+pub const CUSTOM: Rules = Rules { generation: Generation::Content, ..PLAIN };
+
+/// The rules of a built-in kind.
+pub fn of(group: &str, kind: &str) -> &'static Rules {
+    ALL.iter().copied().flatten().find(|rules| rules.group == group && rules.kind == kind).unwrap_or(&PLAIN)
+}

@@ -76,6 +76,11 @@ impl Resource {
         self.verbs.iter().any(|v| v.as_ref() == verb)
     }
 
+    /// Its objects are stored in another form than it shows: another version, or another group's events.
+    pub fn is_view(&self) -> bool {
+        self.version != self.storage_version || (self.name.as_ref() == "events" && !self.group.is_empty())
+    }
+
     pub fn is_custom(&self) -> bool {
         self.custom.is_some()
     }

@@ -22,7 +22,8 @@ pub struct Types {
 /// One type: what Go calls it, and its shape.
 #[derive(Debug, Clone)]
 pub struct Type {
-    /// The published name, `io.k8s.api.core.v1.PodSpec`; empty for lists, maps and scalars.
+    /// The published name: `io.k8s.api.core.v1.PodSpec`, also `io.k8s.apimachinery.pkg.api.resource.Quantity`;
+    /// empty for plain scalars, lists and maps. A list with a name is a message of its own in protobuf.
     pub name: Box<str>,
     pub shape: Shape,
 }
@@ -42,7 +43,7 @@ pub enum Shape {
     Duration,
     Quantity,
     IntOrString,
-    /// Anything at all: RawExtension, JSON, and what a CRD leaves open.
+    /// Anything at all: `RawExtension`, JSON, and what a CRD leaves open.
     Any,
     Struct(Struct),
     Map(Mapping),
@@ -52,7 +53,7 @@ pub enum Shape {
 #[derive(Debug, Clone, Default)]
 pub struct Struct {
     pub fields: Box<[Field]>,
-    /// Server-side apply and strategic merge treat it as one value.
+    /// Server-side apply treats it as one value. Strategic merge does not: it goes by [`Patch`] alone.
     pub atomic: bool,
     /// Fields that are not listed are kept (custom resources only).
     pub preserve_unknown: bool,
@@ -111,10 +112,18 @@ pub struct Patch {
 
 impl Types {
     pub fn add(&mut self, ty: Type) -> TypeId {
-        let id = TypeId::try_from(self.types.len()).expect("an arena holds fewer than 2^32 types");
-        if !ty.name.is_empty() {
-            self.names.insert(ty.name.clone(), id);
+        let name = ty.name.clone();
+        let id = self.add_variant(ty);
+        if !name.is_empty() {
+            self.names.insert(name, id);
         }
+        id
+    }
+
+    /// Adds a type that has the name of another one, which keeps it: the same struct, merged in another
+    /// way where one field says so.
+    pub fn add_variant(&mut self, ty: Type) -> TypeId {
+        let id = TypeId::try_from(self.types.len()).expect("an arena holds fewer than 2^32 types");
         self.types.push(ty);
         id
     }
@@ -169,8 +178,15 @@ impl<'a> TypeRef<'a> {
     }
 
     /// Another type of the same arena.
+    #[must_use]
     pub fn follow(self, id: TypeId) -> Self {
         Self { types: self.types, id }
+    }
+
+    /// The named type of the same arena that stands beside this one, in the same package.
+    pub fn sibling(self, short_name: &str) -> Option<Self> {
+        let (package, _) = self.name().rsplit_once('.')?;
+        self.types.named(&format!("{package}.{short_name}"))
     }
 
     /// The member `name`, if this is a struct that has it.

@@ -1,18 +1,38 @@
 //! Where objects are kept, in which order they changed, and how one follows the changes.
 //!
 //! One sequence of versions for the whole server. A transaction of one or more changes is visible to
-//! nobody before it is durable, and then all of it at once. Readers take `Arc`s and never wait for writers.
+//! nobody before it is durable, and then all of it at once. Readers take `Arc`s and never wait for the disk.
+//!
+//! Inside: `sequencer` orders and groups, `file` makes durable, `memory` is what readers see.
 
+mod file;
+mod memory;
 mod object;
+mod sequencer;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::clock::{Clock, SystemClock};
+use file::{Contents, Disk, Record};
+use memory::State;
+use object::Draft;
+use sequencer::{Answer, Prepared, Request, Sequencer};
+
+pub use file::OpenError;
 pub use object::{Fields, Object};
+
+/// How many transactions may wait; further writers wait to be let in.
+const QUEUE: usize = 4096;
 
 /// Which object: `storage` is [`crate::schema::resources::Resource::storage`]; cluster-scoped objects
 /// have an empty namespace.
@@ -94,121 +114,274 @@ pub struct Snapshot {
     pub objects: Vec<Arc<Object>>,
 }
 
-#[derive(Default)]
-struct Inner {
-    version: u64,
-    buckets: HashMap<Arc<str>, Bucket>,
+/// When an answered write is safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is answered.
+    #[default]
+    Immediate,
+    /// Soon after, or when the store is closed: for tests.
+    Relaxed,
 }
 
-#[derive(Default)]
-struct Bucket {
-    objects: BTreeMap<(Box<str>, Box<str>), Arc<Object>>,
-    ring: VecDeque<Event>,
+/// How a store is opened.
+pub struct Options {
+    pub durability: Durability,
+    pub clock: Arc<dyn Clock>,
 }
 
-/// PLACEHOLDER in memory; the real one has the same interface.
-#[derive(Default)]
-pub struct Store {
-    inner: Mutex<Inner>,
+impl Default for Options {
+    fn default() -> Self {
+        Self { durability: Durability::default(), clock: Arc::new(SystemClock) }
+    }
+}
+
+/// What readers, watches and the sequencer have in common.
+struct Shared {
+    state: RwLock<State>,
+    clock: Arc<dyn Clock>,
+    writable: AtomicBool,
+    groups: AtomicU64,
+    /// Woken after each group, whatever it changed.
     changed: Notify,
 }
 
+impl Shared {
+    fn get(&self, key: &Key) -> Option<Arc<Object>> {
+        self.state.read().get(&key.storage, &key.namespace, &key.name).cloned()
+    }
+}
+
+/// The objects of one cluster. See the module.
+pub struct Store {
+    shared: Arc<Shared>,
+    /// `None` only while the store is being dropped.
+    queue: Option<mpsc::Sender<Request>>,
+    sequencer: Option<JoinHandle<()>>,
+    durable: bool,
+}
+
 impl Store {
+    /// Opens the store in a data folder, or makes one. The folder is this process's own until the
+    /// store is dropped.
+    pub fn open(folder: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
+        let (disk, contents) = Disk::open(folder)?;
+        Ok(Self::start(Some(disk), contents, options))
+    }
+
     /// A store without a file, for tests.
     pub fn in_memory() -> Arc<Self> {
-        Arc::new(Self::default())
+        Self::in_memory_with(Options::default())
+    }
+
+    /// The same with a clock of one's own.
+    pub fn in_memory_with(options: Options) -> Arc<Self> {
+        Self::start(None, Contents::default(), options)
+    }
+
+    fn start(disk: Option<Disk>, contents: Contents, options: Options) -> Arc<Self> {
+        let shared = Arc::new(Shared {
+            state: RwLock::new(State::of(contents)),
+            clock: options.clock,
+            writable: AtomicBool::new(true),
+            groups: AtomicU64::new(0),
+            changed: Notify::new(),
+        });
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let durable = disk.is_some();
+        let durability = options.durability;
+        let sequencer = Sequencer { shared: shared.clone(), disk, durability, queue, synced: Instant::now() };
+        let thread = std::thread::Builder::new().name("store".to_owned());
+        let sequencer = thread.spawn(move || sequencer.run()).expect("a process can start a thread");
+        Arc::new(Self { shared, queue: Some(sender), sequencer: Some(sequencer), durable })
     }
 
     /// The newest version.
     pub fn version(&self) -> u64 {
-        self.inner.lock().version
+        self.shared.state.read().version
+    }
+
+    /// Whether the last write reached the disk.
+    pub fn writable(&self) -> bool {
+        self.shared.writable.load(Ordering::Relaxed)
+    }
+
+    /// How many groups of transactions have been written since the store was opened.
+    pub fn groups(&self) -> u64 {
+        self.shared.groups.load(Ordering::Relaxed)
     }
 
     pub fn get(&self, storage: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        let inner = self.inner.lock();
-        inner.buckets.get(storage)?.objects.get(&(namespace.into(), name.into())).cloned()
+        self.shared.state.read().get(storage, namespace, name).cloned()
     }
 
     /// The newest state, of one namespace or of all.
     pub fn list(&self, storage: &str, namespace: Option<&str>) -> Snapshot {
-        let inner = self.inner.lock();
-        let all = inner.buckets.get(storage).into_iter().flat_map(|b| b.objects.values());
-        let objects =
-            all.filter(|o| namespace.is_none_or(|ns| ns == o.namespace.as_ref())).cloned().collect();
-        Snapshot { version: inner.version, objects }
+        self.shared.state.read().list(storage, namespace)
     }
 
-    /// The state at an earlier version, from history.
+    /// The state at an earlier version, from history. A version that is still to come gives the newest.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
-        let _ = (storage, namespace, version);
-        Err(TooOld { oldest: self.version() })
+        self.shared.state.read().list_at(storage, namespace, version)
+    }
+
+    /// The objects that name `owner` among their owner references, with the storage of each.
+    pub fn dependents(&self, owner: &str) -> Vec<(Arc<str>, Arc<Object>)> {
+        self.shared.state.read().dependents(owner)
+    }
+
+    /// The storages that hold an object, sorted.
+    pub fn storages(&self) -> Vec<Arc<str>> {
+        self.shared.state.read().storages()
     }
 
     /// All changes or none, each with a version of its own; answers the objects as they now stand
     /// (for a delete: the last state, carrying the deletion's version).
+    ///
+    /// Who stops waiting for the answer does not know whether the changes happened.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, CommitError> {
-        let mut inner = self.inner.lock();
-        for change in &changes {
-            let at = (change.key.namespace.clone(), change.key.name.clone());
-            let found = inner.buckets.get(&change.key.storage).and_then(|b| b.objects.get(&at)).cloned();
-            match (change.expect, found) {
-                (Expect::Absent, None) => {}
-                (Expect::Absent, Some(_)) => return Err(CommitError::Exists(change.key.clone())),
-                (Expect::Version(v), Some(found)) if found.version == v => {}
-                (Expect::Version(_), found) => return Err(CommitError::Moved(change.key.clone(), found)),
-            }
-        }
-        let mut done = Vec::new();
-        for change in changes {
-            inner.version += 1;
-            let version = inner.version;
-            let bucket = inner.buckets.entry(change.key.storage).or_default();
-            let at = (change.key.namespace, change.key.name);
-            let previous = bucket.objects.get(&at).cloned();
-            let (kind, object) = match change.op {
-                Op::Put(value) => {
-                    let object = Arc::new(Object::new(value, version));
-                    bucket.objects.insert(at, object.clone());
-                    (if previous.is_some() { EventKind::Modified } else { EventKind::Added }, object)
-                }
-                Op::Delete => {
-                    bucket.objects.remove(&at);
-                    let last = previous.as_ref().expect("a delete expects a version");
-                    (EventKind::Deleted, Arc::new(last.at_version(version)))
-                }
-            };
-            bucket.ring.push_back(Event { version, kind, object: object.clone(), previous });
-            done.push(object);
-        }
-        drop(inner);
-        self.changed.notify_waiters();
-        Ok(done)
+        let changes = changes.into_iter().map(|change| self.prepare(change)).collect();
+        self.ask(|answer| Request::Commit { changes, answer }).await
     }
 
-    /// Follows the changes of one storage after `after`.
+    /// A small fact about the store itself.
+    pub fn get_meta(&self, key: &str) -> Option<Box<[u8]>> {
+        self.shared.state.read().meta.get(key).cloned()
+    }
+
+    /// Keeps a small fact; `format` and `version` are the store's own.
+    pub async fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), CommitError> {
+        let (key, value) = (key.to_owned(), value.into());
+        self.ask(|answer| Request::Meta { key, value, answer }).await
+    }
+
+    /// Follows the changes of one storage after `after`. One that is still to come is waited for.
     pub fn watch(self: &Arc<Self>, storage: &str, after: u64) -> Result<Watch, TooOld> {
-        Ok(Watch { store: self.clone(), storage: storage.into(), after })
+        let changed = self.changed(storage);
+        let oldest = self.shared.state.read().oldest(storage);
+        if after < oldest {
+            return Err(TooOld { oldest });
+        }
+        Ok(Watch { shared: self.shared.clone(), storage: storage.into(), after, changed })
+    }
+
+    /// The newest state, and the watch that continues it without a gap.
+    pub fn follow(self: &Arc<Self>, storage: &str, namespace: Option<&str>) -> (Snapshot, Watch) {
+        let changed = self.changed(storage);
+        let snapshot = self.list(storage, namespace);
+        let after = snapshot.version;
+        (snapshot, Watch { shared: self.shared.clone(), storage: storage.into(), after, changed })
+    }
+
+    /// Follows the changes of all storages from now on.
+    pub fn follow_all(&self) -> Feed {
+        Feed { shared: self.shared.clone(), after: self.version() }
+    }
+
+    /// How many objects there are.
+    pub fn count(&self, storage: &str, namespace: Option<&str>) -> usize {
+        self.shared.state.read().count(storage, namespace)
+    }
+
+    fn changed(&self, storage: &str) -> Arc<Notify> {
+        if let Some(changed) = self.shared.state.read().changed(storage) {
+            return changed;
+        }
+        let mut state = self.shared.state.write();
+        state.expect_storage(storage);
+        state.changed(storage).expect("a storage that is expected has one")
+    }
+
+    /// Forgets the past: every watch that has not caught up, and every exact list, is now too old.
+    pub fn compact(&self) {
+        self.shared.state.write().forget(None);
+    }
+
+    /// Forgets the past of a storage whose kind is no longer served.
+    pub fn remove_storage(&self, storage: &str) {
+        self.shared.state.write().forget(Some(storage));
+    }
+
+    /// Everything that costs time is done here, by who asks.
+    fn prepare(&self, change: Change) -> Prepared {
+        let Change { key, expect, op } = change;
+        let put = match op {
+            Op::Delete => None,
+            Op::Put(value) => {
+                let draft = Draft::new(value);
+                let record = self.durable.then(|| Record::of(&draft.text, draft.gap));
+                Some((draft, record))
+            }
+        };
+        Prepared { key, expect, put }
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, CommitError> {
+        let closed = || CommitError::Unavailable("the store is closed".to_owned());
+        let (answer, told) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        queue.send(request(answer)).await.map_err(|_| closed())?;
+        told.await.map_err(|_| closed())?
     }
 }
 
-/// A place in history from which one goes on.
+impl Drop for Store {
+    /// What waits is still written, and the folder is free afterwards.
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(sequencer) = self.sequencer.take() {
+            let _ = sequencer.join();
+        }
+    }
+}
+
+/// A place in history from which one goes on. It holds no events: a watch that sleeps costs nothing,
+/// and one that sleeps too long has lost its place.
 pub struct Watch {
-    store: Arc<Store>,
+    shared: Arc<Shared>,
     storage: Arc<str>,
     after: u64,
+    changed: Arc<Notify>,
 }
 
 impl Watch {
     /// The next changes, at least one; waits for them. Falling out of history ends the watch.
     pub async fn next(&mut self) -> Result<Vec<Event>, TooOld> {
         loop {
-            let changed = self.store.changed.notified();
-            let events: Vec<Event> = {
-                let inner = self.store.inner.lock();
-                let ring = inner.buckets.get(&self.storage).into_iter().flat_map(|b| b.ring.iter());
-                ring.filter(|e| e.version > self.after).cloned().collect()
-            };
+            // Made before looking, so that a change in between wakes it.
+            let changed = self.changed.notified();
+            let events = self.shared.state.read().events(&self.storage, self.after)?;
             if let Some(last) = events.last() {
+                self.after = last.version;
+                return Ok(events);
+            }
+            changed.await;
+        }
+    }
+    /// The version up to which this watch has seen everything: what a bookmark may say.
+    pub fn position(&self) -> u64 {
+        let state = self.shared.state.read();
+        match state.events(&self.storage, self.after) {
+            Ok(events) if events.is_empty() => state.version.max(self.after),
+            _ => self.after,
+        }
+    }
+}
+
+/// A [`Watch`] over all storages.
+pub struct Feed {
+    shared: Arc<Shared>,
+    after: u64,
+}
+
+impl Feed {
+    /// The next changes with the storage of each, at least one; waits for them. May be dropped while it
+    /// waits and asked again.
+    pub async fn next(&mut self) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
+        loop {
+            let changed = self.shared.changed.notified();
+            let events = self.shared.state.read().all_events(self.after)?;
+            if let Some((_, last)) = events.last() {
                 self.after = last.version;
                 return Ok(events);
             }

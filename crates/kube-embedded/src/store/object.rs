@@ -1,12 +1,15 @@
 //! One stored object: its bytes, and what must be known of it without parsing them.
 //!
-//! The bytes are the truth and go out to clients as they are. Always true: `metadata.resourceVersion`
-//! inside the bytes equals [`Object::version`].
+//! The bytes are the truth and go out to clients as they are. A [`Draft`] is the same document before
+//! it has a version: whoever writes serialises it, the sequencer only splices the digits in.
+//!
+//! Always true: `metadata.resourceVersion` inside the bytes equals [`Object::version`].
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// Values that a field selector can ask for, by path.
 pub type Fields = Box<[(Box<str>, Box<str>)]>;
@@ -25,28 +28,17 @@ pub struct Object {
     pub deleting: bool,
     /// The whole JSON document.
     pub bytes: Bytes,
+    /// Where in `bytes` the digits of the version begin.
+    gap: usize,
+    /// How much of `bytes` is the type that stands first; 0 for an object without one.
+    typed: usize,
     fields: OnceLock<Fields>,
 }
 
 impl Object {
     /// `value` with `version` written into its metadata.
-    pub fn new(mut value: Value, version: u64) -> Self {
-        let metadata = &mut value["metadata"];
-        metadata["resourceVersion"] = version.to_string().into();
-        let text = |key: &str| metadata[key].as_str().unwrap_or_default().into();
-        let labels = metadata["labels"].as_object().into_iter().flatten();
-        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-        Self {
-            namespace: text("namespace"),
-            name: text("name"),
-            uid: text("uid"),
-            version,
-            labels: labels.map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or_default().into())).collect(),
-            owners: owners.filter_map(|owner| owner["uid"].as_str().map(Into::into)).collect(),
-            deleting: !metadata["deletionTimestamp"].is_null(),
-            bytes: serde_json::to_vec(&value).expect("a JSON value serialises").into(),
-            fields: OnceLock::new(),
-        }
+    pub fn new(value: Value, version: u64) -> Self {
+        Draft::new(value).finish(version)
     }
 
     /// The parsed document.
@@ -55,8 +47,36 @@ impl Object {
     }
 
     /// The same content under another version, as a watcher sees what has left its selection.
+    #[must_use]
     pub fn at_version(&self, version: u64) -> Self {
-        Self::new(self.value(), version)
+        let after = self.gap + digits(self.version).len();
+        Self {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            version,
+            uid: self.uid.clone(),
+            labels: self.labels.clone(),
+            owners: self.owners.clone(),
+            deleting: self.deleting,
+            bytes: splice(&self.bytes[..self.gap], version, &self.bytes[after..]),
+            gap: self.gap,
+            typed: self.typed,
+            fields: self.fields.clone(),
+        }
+    }
+
+    /// The document with nothing in the place of its version, and that place.
+    pub(super) fn without_version(&self) -> (Vec<u8>, usize) {
+        let after = self.gap + digits(self.version).len();
+        ([&self.bytes[..self.gap], &self.bytes[after..]].concat(), self.gap)
+    }
+
+    /// The document without `kind` and `apiVersion`, as built-in lists show their items, in parts.
+    pub fn untyped(&self) -> [Bytes; 2] {
+        if self.typed == 0 {
+            return [Bytes::new(), self.bytes.clone()];
+        }
+        [Bytes::from_static(b"{"), self.bytes.slice(self.typed..)]
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -67,5 +87,229 @@ impl Object {
     /// Selectable fields, computed once.
     pub fn fields(&self, compute: impl FnOnce(&Value) -> Fields) -> &Fields {
         self.fields.get_or_init(|| compute(&self.value()))
+    }
+}
+
+fn digits(version: u64) -> String {
+    version.to_string()
+}
+
+fn splice(before: &[u8], version: u64, after: &[u8]) -> Bytes {
+    let digits = digits(version);
+    let mut bytes = Vec::with_capacity(before.len() + digits.len() + after.len());
+    bytes.extend_from_slice(before);
+    bytes.extend_from_slice(digits.as_bytes());
+    bytes.extend_from_slice(after);
+    bytes.into()
+}
+
+/// What an object says about itself in `metadata`, as far as the store asks.
+#[derive(Debug)]
+struct Metadata {
+    namespace: Box<str>,
+    name: Box<str>,
+    uid: Box<str>,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    owners: Box<[Box<str>]>,
+    deleting: bool,
+}
+
+/// The part of a document that is looked at when a file is opened.
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "apiVersion")]
+    api_version: String,
+    #[serde(default)]
+    metadata: Seen,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Seen {
+    namespace: Value,
+    name: Value,
+    uid: Value,
+    labels: Value,
+    owner_references: Value,
+    deletion_timestamp: Value,
+}
+
+/// A document that only lacks its version.
+#[derive(Debug)]
+pub(super) struct Draft {
+    metadata: Metadata,
+    /// The JSON with nothing between the quotes of `metadata.resourceVersion`.
+    pub text: Vec<u8>,
+    /// Where those quotes close.
+    pub gap: usize,
+    typed: usize,
+}
+
+/// How a document begins: its type first, so that lists can leave it out without parsing.
+fn head(kind: &str, api_version: &str) -> Vec<u8> {
+    let mut text = b"{\"kind\":".to_vec();
+    write_json(&mut text, kind);
+    text.extend_from_slice(b",\"apiVersion\":");
+    write_json(&mut text, api_version);
+    text.push(b',');
+    text
+}
+
+impl Draft {
+    /// A document is an object with an object `metadata`; where it is not, that part counts as empty.
+    pub fn new(value: Value) -> Self {
+        let mut root = into_map(value);
+        let mut metadata = into_map(root.remove("metadata").unwrap_or_default());
+        metadata.insert("resourceVersion".to_owned(), Value::String(String::new()));
+        let known = Seen::of(&metadata).metadata();
+        root.insert("metadata".to_owned(), Value::Object(metadata));
+
+        let mut text = Vec::with_capacity(1024);
+        let mut typed = 0;
+        if let (Some(Value::String(kind)), Some(Value::String(api_version))) = (root.get("kind"), root.get("apiVersion")) {
+            text.extend(head(kind, api_version));
+            typed = text.len();
+            root.remove("kind");
+            root.remove("apiVersion");
+        }
+        let mut gap = 0;
+        write_map(&mut text, typed > 0, &root, |text, key, value| {
+            let Value::Object(metadata) = value else { return write_json(text, value) };
+            if key != "metadata" {
+                return write_json(text, value);
+            }
+            write_map(text, false, metadata, |text, key, value| {
+                write_json(text, value);
+                if key == "resourceVersion" {
+                    gap = text.len() - 1;
+                }
+            });
+        });
+        Self { metadata: known, text, gap, typed }
+    }
+
+    /// From a file. `Err` says what is wrong with it.
+    pub fn from_text(text: Vec<u8>, gap: usize) -> Result<Self, String> {
+        let Document { metadata: seen, kind, api_version } =
+            serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let head = head(&kind, &api_version);
+        let typed = if text.starts_with(&head) { head.len() } else { 0 };
+        if !text.get(..gap).is_some_and(|before| before.ends_with(br#""resourceVersion":""#)) {
+            return Err("the place of its version is lost".to_owned());
+        }
+        Ok(Self { metadata: seen.metadata(), text, gap, typed })
+    }
+
+    pub fn finish(self, version: u64) -> Object {
+        let Metadata { namespace, name, uid, labels, owners, deleting } = self.metadata;
+        Object {
+            namespace,
+            name,
+            version,
+            uid,
+            labels,
+            owners,
+            deleting,
+            bytes: splice(&self.text[..self.gap], version, &self.text[self.gap..]),
+            gap: self.gap,
+            typed: self.typed,
+            fields: OnceLock::new(),
+        }
+    }
+}
+
+impl Seen {
+    fn of(metadata: &Map<String, Value>) -> Self {
+        let field = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+        Self {
+            namespace: field("namespace"),
+            name: field("name"),
+            uid: field("uid"),
+            labels: field("labels"),
+            owner_references: field("ownerReferences"),
+            deletion_timestamp: field("deletionTimestamp"),
+        }
+    }
+
+    fn metadata(&self) -> Metadata {
+        let text = |value: &Value| value.as_str().unwrap_or_default().into();
+        let labels = self.labels.as_object().into_iter().flatten();
+        let owners = self.owner_references.as_array().into_iter().flatten();
+        Metadata {
+            namespace: text(&self.namespace),
+            name: text(&self.name),
+            uid: text(&self.uid),
+            labels: labels.map(|(key, value)| (key.as_str().into(), text(value))).collect(),
+            owners: owners.filter_map(|owner| owner["uid"].as_str().map(Into::into)).collect(),
+            deleting: !self.deletion_timestamp.is_null(),
+        }
+    }
+}
+
+fn into_map(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+fn write_json(text: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
+    serde_json::to_writer(text, value).expect("a JSON value serialises into memory");
+}
+
+/// Writes the members; `begun` if the map's opening has been written.
+fn write_map(
+    text: &mut Vec<u8>,
+    begun: bool,
+    map: &Map<String, Value>,
+    mut write_value: impl FnMut(&mut Vec<u8>, &str, &Value),
+) {
+    for (at, (key, value)) in map.iter().enumerate() {
+        if at > 0 || !begun {
+            text.push(if at == 0 { b'{' } else { b',' });
+        }
+        write_json(text, key.as_str());
+        text.push(b':');
+        write_value(text, key, value);
+    }
+    text.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_version_is_spliced_in_where_serialising_would_have_put_it() {
+        let value = json!({
+            "apiVersion": "v1", "kind": "Tricky\"resourceVersion\":\"",
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "77",
+                "labels": {"b": "2", "a": "1"}, "annotations": {"resourceVersion": ""},
+                "ownerReferences": [{"uid": "o"}], "deletionTimestamp": "2026-01-02T03:04:05Z",
+            },
+            "spec": {"metadata": {"resourceVersion": ""}},
+        });
+        let mut expected = value.clone();
+        for version in [9, 10, 123_456] {
+            expected["metadata"]["resourceVersion"] = version.to_string().into();
+            let object = Object::new(value.clone(), version);
+            assert_eq!(object.value(), expected);
+            let untyped: Value = serde_json::from_slice(&object.untyped().concat()).unwrap();
+            assert_eq!((untyped.get("kind"), untyped.get("apiVersion")), (None, None));
+            assert_eq!(object.at_version(7).bytes, Object::new(value.clone(), 7).bytes);
+            assert_eq!((object.label("b"), object.label("c")), (Some("2"), None));
+            assert_eq!((object.owners[0].as_ref(), object.deleting), ("o", true));
+        }
+        let draft = Draft::new(value.clone());
+        let again = Draft::from_text(draft.text.clone(), draft.gap).unwrap().finish(5);
+        assert_eq!(again.bytes, draft.finish(5).bytes);
+        assert_eq!(again.label("a"), Some("1"));
+        assert!(Draft::from_text(again.bytes.to_vec(), 4).is_err());
+        assert_eq!(Object::new(json!([]), 3).bytes.as_ref(), br#"{"metadata":{"resourceVersion":"3"}}"#);
     }
 }

@@ -1,1 +1,189 @@
-//! What each request does.
+//! What each request does, once it is known who asks and that they may.
+//!
+//! `http` takes a request apart into a [`Call`], a verb answers it, `http` dresses the [`Answer`]. Reads
+//! never wait for writes; a write prepares outside any lock and repeats itself when it lost a race.
+
+mod actor;
+mod body;
+mod collection;
+mod convert;
+mod create;
+mod delete;
+mod managed;
+mod meta;
+mod patch;
+mod pods;
+mod read;
+mod scale;
+mod select;
+mod special;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::access::User;
+use crate::admission::{self, Operation};
+use crate::cluster::Cluster;
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::http::negotiate::Representation;
+use crate::http::query::Query;
+use crate::print;
+use crate::schema::resources::Resource;
+use crate::store::{Key, Object};
+
+pub use actor::ControllerManager;
+pub use convert::{Shown, show, shown};
+pub use delete::Deletion;
+pub use watch::WatchStream;
+
+/// One request about a resource.
+pub struct Call {
+    pub cluster: Cluster,
+    pub verb: &'static str,
+    pub resource: Arc<Resource>,
+    /// Empty for the main resource.
+    pub subresource: String,
+    /// The subresource through which a change of the main object came (`scale`), for managed fields.
+    pub door: &'static str,
+    /// Empty for cluster-scoped resources, and for a list of all namespaces.
+    pub namespace: String,
+    /// Empty for a collection.
+    pub name: String,
+    pub user: User,
+    pub query: Query,
+    pub representation: Representation,
+    pub user_agent: String,
+    pub content_type: Option<String>,
+    pub body: Bytes,
+    pub warnings: Mutex<Vec<String>>,
+}
+
+/// What a verb has to say.
+pub enum Answer {
+    /// A stored object, not yet converted to the request's version.
+    Stored(u16, Arc<Object>),
+    /// A document as it is to be shown, of the resource's kind.
+    Document(u16, Value),
+    /// A document of another kind (`Status`, `Scale`, a review): never shown as a Table row.
+    Other(u16, Value),
+    List(Page),
+    Watch(Box<WatchStream>),
+    Text(String),
+}
+
+/// A list, or a part of it.
+pub struct Page {
+    pub version: u64,
+    pub objects: Vec<Arc<Object>>,
+    pub continue_token: String,
+    pub remaining: Option<usize>,
+}
+
+impl Call {
+    pub fn key(&self, name: &str) -> Key {
+        Key::new(&self.resource.storage, &self.namespace, name)
+    }
+
+    pub fn warn(&self, text: impl Into<String>) {
+        let mut warnings = self.warnings.lock();
+        let text = text.into();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    pub fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
+    }
+
+    /// What the rows of a Table carry besides their cells.
+    pub fn include(&self) -> Result<print::Include> {
+        print::Include::parse(&self.query.include_object).ok_or_else(|| {
+            let path = Path::new("includeObject");
+            let error = FieldError::invalid(&path, self.query.include_object.as_str(), "must be 'Metadata', 'Object', 'None', or empty");
+            ApiError::invalid("meta.k8s.io", "TableOptions", "", &[error])
+        })
+    }
+
+    fn live(&self) -> Result<Arc<Object>> {
+        let found = self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name);
+        found.ok_or_else(|| self.not_found())
+    }
+
+    /// The same request about another object of its kind.
+    fn about(&self, namespace: &str, name: &str) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            verb: self.verb,
+            resource: self.resource.clone(),
+            subresource: self.subresource.clone(),
+            door: self.door,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            user: self.user.clone(),
+            query: self.query.clone(),
+            representation: self.representation,
+            user_agent: self.user_agent.clone(),
+            content_type: self.content_type.clone(),
+            body: self.body.clone(),
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// A change of the main object that came through the subresource `door`.
+    fn main(&self, door: &'static str) -> Self {
+        Self { subresource: String::new(), door, ..self.about(&self.namespace, &self.name) }
+    }
+
+    fn admission<'a>(&'a self, operation: Operation, name: &'a str, old: Option<&'a Value>) -> admission::Request<'a> {
+        admission::Request {
+            operation,
+            resource: &self.resource,
+            subresource: if self.door.is_empty() { &self.subresource } else { self.door },
+            namespace: &self.namespace,
+            name,
+            user: &self.user,
+            old,
+            dry_run: self.query.is_dry_run(),
+        }
+    }
+
+    /// Who writes, for managed fields: the parameter, else the first word of the user agent.
+    fn manager(&self) -> String {
+        if !self.query.field_manager.is_empty() {
+            return self.query.field_manager.clone();
+        }
+        let agent = self.user_agent.split('/').next().unwrap_or_default();
+        let printable: String = agent.chars().filter(|c| !c.is_control()).take(128).collect();
+        if printable.is_empty() { "unknown".to_owned() } else { printable }
+    }
+}
+
+/// Answers a call.
+pub async fn answer(call: &Call) -> Result<Answer> {
+    if !call.subresource.is_empty() {
+        return special::answer(call).await;
+    }
+    if !call.resource.has_verb(call.verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    match call.verb {
+        "get" => read::get(call),
+        "list" => read::list(call),
+        "watch" => watch::open(call).map(|stream| Answer::Watch(Box::new(stream))),
+        "create" if special::is_review(&call.resource) => special::review(call),
+        "create" if call.resource.name.as_ref() == "bindings" => pods::bind(call).await,
+        "create" => create::create(call).await,
+        "update" => update::replace(call).await,
+        "patch" => patch::patch(call).await,
+        "delete" => delete::delete(call).await,
+        "deletecollection" => collection::delete(call).await,
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}

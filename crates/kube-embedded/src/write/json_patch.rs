@@ -1,1 +1,422 @@
-//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
+//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the leniencies of the library that
+//! Kubernetes uses: `replace` of an absent member adds it, `copy` of an absent member copies null, indices
+//! may count from the end, and a merge patch drops nulls also inside of lists.
+
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Result};
+
+const MAX_OPERATIONS: usize = 10_000;
+/// How many bytes all `copy` operations of one patch may add together.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+
+/// What does not apply. Kubernetes keeps the reason to itself.
+struct Refused;
+
+impl From<Refused> for ApiError {
+    fn from(_: Refused) -> Self {
+        Self::new(422, "Invalid", "the server rejected our request due to an error in our request")
+            .with_details(&[])
+    }
+}
+
+/// The document after all operations of `patch`.
+pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
+    let operations = decode(patch)?;
+    if operations.len() > MAX_OPERATIONS {
+        return Err(ApiError::new(
+            413,
+            "RequestEntityTooLarge",
+            format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                operations.len()
+            ),
+        ));
+    }
+    let mut doc = doc.clone();
+    let mut copied = 0;
+    for operation in &operations {
+        step(&mut doc, operation, &mut copied)?;
+    }
+    Ok(doc)
+}
+
+/// What a strict reading has to say about the patch itself, for warnings or a refusal: members that an
+/// operation does not have.
+pub fn complaints(patch: &[u8]) -> Vec<String> {
+    let Ok(Value::Array(operations)) = serde_json::from_slice(patch) else { return Vec::new() };
+    let mut complaints = Vec::new();
+    for (i, operation) in operations.iter().enumerate() {
+        let names = operation.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        for name in names.filter(|name| !["op", "path", "from", "value"].contains(name)) {
+            complaints.push(format!("json patch unknown field \"[{i}].{name}\""));
+        }
+    }
+    complaints
+}
+
+fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>> {
+    let bad = |why: String| ApiError::bad_request(format!("error decoding patch: {why}"));
+    let operations = match serde_json::from_slice(patch).map_err(|error| bad(error.to_string()))? {
+        Value::Array(operations) => operations,
+        Value::Null => Vec::new(),
+        other => {
+            let why = format!(
+                "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                json_kind(&other)
+            );
+            return Err(bad(why));
+        }
+    };
+    let mut decoded = Vec::with_capacity(operations.len());
+    for operation in operations {
+        match operation {
+            Value::Object(members) => {
+                for name in ["op", "path", "from"] {
+                    if let Some(other) = members.get(name).filter(|v| !v.is_string() && !v.is_null()) {
+                        return Err(bad(format!(
+                            "json: cannot unmarshal {} into Go struct field jsonPatchOp.{name} of type string",
+                            json_kind(other)
+                        )));
+                    }
+                }
+                decoded.push(members);
+            }
+            Value::Null => decoded.push(Map::new()),
+            other => {
+                let why = format!(
+                    "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
+                    json_kind(&other)
+                );
+                return Err(bad(why));
+            }
+        }
+    }
+    Ok(decoded)
+}
+
+fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn step(doc: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Result<(), Refused> {
+    let member = |name: &str| operation.get(name).and_then(Value::as_str).ok_or(Refused);
+    let value = || operation.get("value").cloned().unwrap_or_default();
+    match member("op")? {
+        "add" => Place::find(doc, member("path")?)?.add(value()),
+        "remove" => Place::find(doc, member("path")?)?.remove().map(drop),
+        "replace" if member("path")?.is_empty() => {
+            let value = value();
+            if !value.is_object() && !value.is_array() {
+                return Err(Refused);
+            }
+            *doc = value;
+            Ok(())
+        }
+        "replace" => Place::find(doc, member("path")?)?.replace(value()),
+        "move" => {
+            let value = Place::find(doc, member("from")?)?.remove()?;
+            Place::find(doc, member("path")?)?.add(value)
+        }
+        "copy" => {
+            let value = Place::find(doc, member("from")?)?.get()?;
+            let mut to = Place::find(doc, member("path")?)?;
+            *copied += value.to_string().len();
+            if *copied > MAX_COPIED {
+                return Err(Refused);
+            }
+            to.add(value)
+        }
+        "test" => {
+            let path = member("path")?;
+            let found = if path.is_empty() { doc.clone() } else { Place::find(doc, path)?.get()? };
+            if found == value() { Ok(()) } else { Err(Refused) }
+        }
+        _ => Err(Refused),
+    }
+}
+
+/// The last step of a pointer: a container that exists, and what is meant in it.
+struct Place<'a> {
+    container: &'a mut Value,
+    key: String,
+}
+
+impl<'a> Place<'a> {
+    fn find(doc: &'a mut Value, pointer: &str) -> Result<Self, Refused> {
+        // What stands before the first slash is ignored.
+        let (_, rest) = pointer.split_once('/').ok_or(Refused)?;
+        let mut steps = rest.split('/').map(unescape).peekable();
+        let mut container = doc;
+        while let Some(key) = steps.next() {
+            if steps.peek().is_none() {
+                return Ok(Self { container, key });
+            }
+            container = match container {
+                Value::Object(members) => members.get_mut(&key).ok_or(Refused)?,
+                Value::Array(items) => {
+                    let at = index(&key, items.len())?;
+                    items.get_mut(at).ok_or(Refused)?
+                }
+                _ => return Err(Refused),
+            };
+        }
+        Err(Refused)
+    }
+
+    fn get(&self) -> Result<Value, Refused> {
+        match &*self.container {
+            Value::Object(members) => Ok(members.get(&self.key).cloned().unwrap_or_default()),
+            Value::Array(items) => items.get(index(&self.key, items.len())?).cloned().ok_or(Refused),
+            _ => Err(Refused),
+        }
+    }
+
+    fn add(&mut self, value: Value) -> Result<(), Refused> {
+        match &mut *self.container {
+            Value::Object(members) => {
+                members.insert(std::mem::take(&mut self.key), value);
+            }
+            Value::Array(items) if self.key == "-" => items.push(value),
+            Value::Array(items) => {
+                let at = index(&self.key, items.len() + 1)?;
+                if at > items.len() {
+                    return Err(Refused);
+                }
+                items.insert(at, value);
+            }
+            _ => return Err(Refused),
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, value: Value) -> Result<(), Refused> {
+        match &mut *self.container {
+            Value::Array(items) => {
+                let at = index(&self.key, items.len())?;
+                *items.get_mut(at).ok_or(Refused)? = value;
+                Ok(())
+            }
+            _ => self.add(value),
+        }
+    }
+
+    fn remove(&mut self) -> Result<Value, Refused> {
+        match &mut *self.container {
+            Value::Object(members) => members.remove(&self.key).ok_or(Refused),
+            Value::Array(items) => {
+                let at = index(&self.key, items.len())?;
+                if at < items.len() { Ok(items.remove(at)) } else { Err(Refused) }
+            }
+            _ => Err(Refused),
+        }
+    }
+}
+
+/// An index into `length` places; negative ones count from the end. It may lie beyond the end.
+fn index(key: &str, length: usize) -> Result<usize, Refused> {
+    let index: i64 = key.parse().map_err(|_| Refused)?;
+    let length = i64::try_from(length).map_err(|_| Refused)?;
+    let index = if index < 0 { index + length } else { index };
+    usize::try_from(index).map_err(|_| Refused)
+}
+
+fn unescape(step: &str) -> String {
+    if !step.contains('~') {
+        return step.to_owned();
+    }
+    let mut out = String::with_capacity(step.len());
+    let mut rest = step;
+    while let Some(at) = rest.find('~') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let (plain, skip) = match rest.as_bytes().first() {
+            Some(b'1') => ('/', 1),
+            Some(b'0') => ('~', 1),
+            _ => ('~', 0),
+        };
+        out.push(plain);
+        rest = &rest[skip..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The document after a merge patch: null removes, objects merge, all else replaces.
+pub fn merge(doc: &Value, patch: &Value) -> Result<Value> {
+    match patch {
+        Value::Object(_) => {
+            let mut merged = doc.clone();
+            merge_into(&mut merged, patch);
+            Ok(merged)
+        }
+        Value::Null => Err(ApiError::bad_request("Invalid JSON Patch")),
+        other => Err(ApiError::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            json_kind(other)
+        ))),
+    }
+}
+
+fn merge_into(current: &mut Value, patch: &Value) {
+    let (Value::Object(members), Value::Object(changes)) = (&mut *current, patch) else {
+        // A list that replaces an object keeps its nulls; anything else loses them at every depth.
+        let keep = current.is_object();
+        *current = patch.clone();
+        if !keep {
+            drop_nulls(current);
+        }
+        return;
+    };
+    for (name, change) in changes {
+        match members.get_mut(name).filter(|old| !old.is_null()) {
+            _ if change.is_null() => {
+                members.remove(name);
+            }
+            Some(old) => merge_into(old, change),
+            None => {
+                let mut new = change.clone();
+                drop_nulls(&mut new);
+                members.insert(name.clone(), new);
+            }
+        }
+    }
+}
+
+/// Removes members that are null, at every depth; null elements of lists stay.
+pub(super) fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn patched(doc: &Value, operations: &Value) -> Result<Value, u16> {
+        apply(doc, operations.to_string().as_bytes()).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn operations_do_what_kubernetes_makes_of_them() {
+        let doc = json!({"data": {"k": "v", "n": null}, "list": ["a", "b"]});
+        let rows = [
+            (
+                json!([{"op": "add", "path": "/data/x", "value": 1}]),
+                Ok(json!({"data": {"k": "v", "n": null, "x": 1}, "list": ["a", "b"]})),
+            ),
+            (
+                json!([{"op": "add", "path": "/list/-", "value": "c"}, {"op": "remove", "path": "/list/0"}]),
+                Ok(json!({"data": {"k": "v", "n": null}, "list": ["b", "c"]})),
+            ),
+            (
+                json!([{"op": "add", "path": "/list/-1", "value": "c"}]),
+                Ok(json!({"data": {"k": "v", "n": null}, "list": ["a", "b", "c"]})),
+            ),
+            (
+                json!([{"op": "replace", "path": "/data/none", "value": "x"}, {"op": "remove", "path": "/list"}]),
+                Ok(json!({"data": {"k": "v", "n": null, "none": "x"}})),
+            ),
+            (
+                json!([{"op": "copy", "from": "/data/none", "path": "/data/c"}, {"op": "remove", "path": "/list"}]),
+                Ok(json!({"data": {"k": "v", "n": null, "c": null}})),
+            ),
+            (
+                json!([{"op": "move", "from": "/data", "path": "/a~1b~01"}, {"op": "remove", "path": "/list"}]),
+                Ok(json!({"a/b~1": {"k": "v", "n": null}})),
+            ),
+            (
+                json!([{"op": "test", "path": "/data/none", "value": null}, {"op": "test", "path": "", "value": doc}]),
+                Ok(doc.clone()),
+            ),
+            (json!([]), Ok(doc.clone())),
+            (json!([{"op": "replace", "path": "", "value": {}}]), Ok(json!({}))),
+            (json!([{"op": "test", "path": "/data/k", "value": "w"}]), Err(422)),
+            (json!([{"op": "remove", "path": "/data/none"}]), Err(422)),
+            (json!([{"op": "add", "path": "/none/deep", "value": 1}]), Err(422)),
+            (json!([{"op": "add", "path": "", "value": {}}]), Err(422)),
+            (json!([{"op": "add", "path": "/list/3", "value": 1}]), Err(422)),
+            (json!([{"op": "replace", "path": "/list/2", "value": 1}]), Err(422)),
+            (json!([{"op": "move", "from": "/data", "path": "/data/x"}]), Err(422)),
+            (json!([{"op": "turn", "path": "/data"}]), Err(422)),
+            (json!([null]), Err(422)),
+            (json!({"op": "remove"}), Err(400)),
+            (json!([{"op": "remove", "path": 5}]), Err(400)),
+            (json!(vec![json!({"op": "test", "path": "/data/k", "value": "v"}); 10_001]), Err(413)),
+        ];
+        for (operations, expected) in rows {
+            assert_eq!(patched(&doc, &operations), expected, "{operations}");
+        }
+    }
+
+    #[test]
+    fn copies_cannot_blow_up_the_document() {
+        let doc = json!({"a": ["x".repeat(1024)]});
+        let operations: Vec<_> =
+            (0..40).map(|_| json!({"op": "copy", "from": "/a", "path": "/a/-"})).collect();
+        assert_eq!(patched(&doc, &json!(operations)), Err(422));
+    }
+
+    #[test]
+    fn a_merge_patch_drops_nulls_as_kubernetes_does() {
+        let doc = json!({"a": {"b": 1, "c": 2}, "l": [1], "o": {"x": 1}});
+        let patch = json!({"a": {"b": null, "n": {"z": null}}, "l": [{"p": null}, null], "o": [{"q": null}], "none": null});
+        let expected = json!({"a": {"c": 2, "n": {}}, "l": [{}, null], "o": [{"q": null}]});
+        assert_eq!(merge(&doc, &patch).unwrap(), expected);
+        assert_eq!(merge(&doc, &json!([])).unwrap_err().code, 400);
+        assert_eq!(merge(&doc, &Value::Null).unwrap_err().message, "Invalid JSON Patch");
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![Just(Value::Null), any::<i8>().prop_map(Value::from), "[a-c]".prop_map(Value::from)];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..4)
+                    .prop_map(|m| Value::Object(m.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn merging_twice_is_merging_once(doc in any_json(), patch in any_json()) {
+            prop_assume!(doc.is_object() && patch.is_object());
+            // Nulls inside a list that replaces an object survive the first time only.
+            let mut patch = patch;
+            if let Value::Object(members) = &mut patch {
+                members.retain(|_, member| !member.is_array());
+            }
+            let once = merge(&doc, &patch).unwrap();
+            let patch_without_lists = patch;
+            let twice = merge(&once, &patch_without_lists).unwrap();
+            let mut settled = once.clone();
+            drop_nulls(&mut settled);
+            let mut twice_settled = twice;
+            drop_nulls(&mut twice_settled);
+            prop_assert_eq!(settled, twice_settled);
+        }
+
+        #[test]
+        fn no_patch_panics(doc in any_json(), op in "add|remove|replace|move|copy|test", path in "(/([a-c]|-|-?[0-3]|~[01]?)){0,3}", from in "(/([a-c]|[0-3])){0,2}", value in any_json()) {
+            let _ = patched(&doc, &json!([{"op": op, "path": path, "from": from, "value": value}]));
+        }
+    }
+}

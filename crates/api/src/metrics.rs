@@ -1,0 +1,66 @@
+//! What the process counts, for Prometheus.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::Api;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    code: u16,
+}
+
+/// Counters of the HTTP port, and the registry that further parts add theirs to.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    duration: Histogram,
+}
+
+impl Metrics {
+    /// `add` registers what other parts count.
+    pub fn new(version: &'static str, add: impl FnOnce(&mut Registry)) -> Self {
+        let mut registry = Registry::with_prefix("longshore");
+        registry.register("build", "The running version", Info::new(vec![("version", version)]));
+        let requests = Family::<RequestLabels, Counter>::default();
+        registry.register("http_requests", "Requests answered, by method and status", requests.clone());
+        let duration = Histogram::new(exponential_buckets(0.000_5, 4.0, 9));
+        registry.register("http_request_duration_seconds", "Time from request to answer", duration.clone());
+        add(&mut registry);
+        Self { registry: Arc::new(registry), requests, duration }
+    }
+
+    pub fn observe(&self, method: &Method, code: StatusCode, took: Duration) {
+        let labels = RequestLabels { method: method.as_str().to_owned(), code: code.as_u16() };
+        self.requests.get_or_create(&labels).inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+}
+
+/// `GET /metrics`
+pub async fn show(State(api): State<Api>) -> impl IntoResponse {
+    let mut text = String::new();
+    match encode(&mut text, &api.metrics.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
+        }
+        Err(error) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], format!("cannot encode: {error}"))
+        }
+    }
+}

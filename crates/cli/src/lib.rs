@@ -1,0 +1,101 @@
+//! The command line: what can be typed, and the commands that need no server in this process.
+//!
+//! Output for people and programs goes to standard output, complaints to standard error.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// One platform for the whole life of an application.
+#[derive(Debug, Parser)]
+#[command(name = "longshore", version, about, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the platform, on its own embedded cluster or on a real one
+    Serve(ServeArgs),
+    /// Print the effective configuration
+    Config(ServeArgs),
+    /// Print an administrator's kubeconfig for the embedded cluster
+    Kubeconfig(KubeconfigArgs),
+    /// Print the version
+    Version,
+    /// Print a completion script
+    Completion {
+        /// The shell to complete for
+        shell: Shell,
+    },
+}
+
+/// Flags override the environment, the environment overrides the file.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// TOML file with the configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Data folder of the embedded cluster [default: $XDG_DATA_HOME/longshore]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the platform; port 0 picks a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Address of the embedded Kubernetes API [default: 127.0.0.1:6443]
+    #[arg(long, value_name = "ADDRESS")]
+    pub kube_listen: Option<String>,
+    /// Run on the cluster that this kubeconfig names
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which of the kubeconfig's contexts
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct KubeconfigArgs {
+    /// Data folder of the embedded cluster [default: $XDG_DATA_HOME/longshore]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+/// `longshore version`
+pub fn version() -> String {
+    format!("longshore {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// `longshore completion SHELL`
+pub fn completion(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// Writes a command's result; a reader that has gone away (`| head`) is no error.
+pub fn print(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_shell_gets_a_script() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell] {
+            assert!(completion(shell).contains("longshore"));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The life of namespaces, as it bears on what is in them.
+
+use super::{Operation, Request};
+use crate::error::{ApiError, Result};
+use crate::store::Store;
+
+/// Namespaces without which a cluster is none.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Nothing is created in a namespace that is absent or going; some namespaces stay.
+pub fn check(store: &Store, request: &Request<'_>) -> Result<()> {
+    let resource = request.resource;
+    let is_namespace = resource.group.is_empty() && resource.name.as_ref() == "namespaces";
+    if is_namespace && request.operation == Operation::Delete && PROTECTED.contains(&request.name) {
+        return Err(ApiError::forbidden("", "namespaces", request.name, "this namespace may not be deleted"));
+    }
+    if request.namespace.is_empty() || request.operation != Operation::Create || !request.subresource.is_empty() {
+        return Ok(());
+    }
+    let Some(namespace) = store.get("namespaces", "", request.namespace) else {
+        return Err(ApiError::not_found("", "namespaces", request.namespace));
+    };
+    if namespace.deleting {
+        let name = request.namespace;
+        let why = format!("unable to create new content in namespace {name} because it is being terminated");
+        let cause = format!("namespace {name} is being terminated");
+        return Err(ApiError::forbidden(&resource.group, &resource.name, request.name, why)
+            .with_cause("NamespaceTerminating", &cause, "metadata.namespace"));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! The address families of a Service on a cluster that has only IPv4.
+
+use serde_json::{Value, json};
+
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::rules::core::service::needs_cluster_ip;
+use crate::rules::core::service_addresses as addresses;
+use crate::rules::network::ip;
+use crate::rules::read::{empty, items, list_mut, members, text, texts};
+
+/// The one family that addresses are handed out for.
+const OURS: &str = "IPv4";
+
+/// Fills in `ipFamilyPolicy` and `ipFamilies`, or says why they cannot be had here.
+pub fn complete(service: &mut Value, old: Option<&Value>) -> Result<()> {
+    if !needs_cluster_ip(service) || old.is_some_and(|old| prefers_as_before(service, old)) {
+        return Ok(());
+    }
+    let no_selector = empty(&service["spec"]["selector"]);
+    let headless = text(&service["spec"]["clusterIP"]) == "None";
+    if empty(&service["spec"]["ipFamilyPolicy"]) {
+        let before = old.map(|old| text(&old["spec"]["ipFamilyPolicy"])).filter(|policy| !policy.is_empty());
+        // Without a selector nobody knows which families the endpoints will have.
+        let policy =
+            before.unwrap_or(if headless && no_selector { "RequireDualStack" } else { "SingleStack" });
+        members(service, "spec").insert("ipFamilyPolicy".to_owned(), policy.into());
+    }
+    refuse(service, addresses::validate(service, old))?;
+    let mut errs = contradictions(service, old);
+    infer(service, &mut errs);
+    refuse(service, errs)?;
+    if headless && no_selector {
+        both_for_headless(service);
+        return Ok(());
+    }
+    refuse(service, unavailable(service))?;
+    if empty(&service["spec"]["ipFamilies"]) {
+        members(service, "spec").insert("ipFamilies".to_owned(), json!([OURS]));
+    }
+    Ok(())
+}
+
+fn refuse(service: &Value, errs: Vec<FieldError>) -> Result<()> {
+    if errs.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid("", "Service", text(&service["metadata"]["name"]), &errs))
+}
+
+/// An unchanged preference is not looked at again.
+fn prefers_as_before(new: &Value, old: &Value) -> bool {
+    let same = |field: &str| items(&new["spec"][field]) == items(&old["spec"][field]);
+    let prefers = |service: &Value, absent: bool| match &service["spec"]["ipFamilyPolicy"] {
+        Value::Null => absent,
+        policy => text(policy) == "PreferDualStack",
+    };
+    new["spec"]["type"] == old["spec"]["type"]
+        && prefers(new, false)
+        && prefers(old, true)
+        && same("clusterIPs")
+        && same("ipFamilies")
+}
+
+/// Where the policy and the lists do not fit; with `SingleStack`, an unchanged second entry is let go.
+fn contradictions(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
+    const LISTS: &[(&str, &str, &str)] =
+        &[("clusterIPs", "cluster IP", "cluster IPs"), ("ipFamilies", "IP family", "IP families")];
+    let path = Path::new("spec.ipFamilyPolicy");
+    let policy = service["spec"]["ipFamilyPolicy"].clone();
+    let single = text(&policy) == "SingleStack";
+    let mut errs = Vec::new();
+    for (field, one, many) in LISTS {
+        let length = items(&service["spec"][*field]).len();
+        if let Some(old) = old {
+            let was = items(&old["spec"][*field]);
+            if single && items(&service["spec"][*field]) == was && length > 1 {
+                list_mut(&mut service["spec"], field).into_iter().for_each(|list| list.truncate(1));
+            } else if !single && length != 0 && length < was.len() {
+                let words = format!("must be 'SingleStack' to release the secondary {one}");
+                errs.push(FieldError::invalid(&path, policy.clone(), words));
+            }
+        }
+        if single && items(&service["spec"][*field]).len() == 2 {
+            let words =
+                format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified");
+            errs.push(FieldError::invalid(&path, policy.clone(), words));
+        }
+    }
+    errs
+}
+
+/// Families that follow from the addresses.
+fn infer(service: &mut Value, errs: &mut Vec<FieldError>) {
+    let addresses = service["spec"]["clusterIPs"].clone();
+    let mut families: Vec<Value> = items(&service["spec"]["ipFamilies"]).to_vec();
+    let given = families.len();
+    for (at, address) in texts(&addresses).enumerate() {
+        if address == "None" {
+            break;
+        }
+        if at < families.len() || at < given {
+            continue;
+        }
+        if ip::is_v6(address) {
+            let path = Path::new("spec.clusterIPs").index(at);
+            errs.push(FieldError::invalid(
+                &path,
+                addresses.clone(),
+                "IPv6 is not configured on this cluster",
+            ));
+        } else {
+            families.push(OURS.into());
+        }
+    }
+    if families.len() > given {
+        members(service, "spec").insert("ipFamilies".to_owned(), families.into());
+    }
+}
+
+/// A headless Service without selector may have both families anywhere.
+fn both_for_headless(service: &mut Value) {
+    let single = text(&service["spec"]["ipFamilyPolicy"]) == "SingleStack";
+    let first = items(&service["spec"]["ipFamilies"]).first().map_or(OURS, text).to_owned();
+    let other = if first == "IPv4" { "IPv6" } else { "IPv4" };
+    let families = match items(&service["spec"]["ipFamilies"]).len() {
+        0 | 1 if single => json!([first]),
+        0 | 1 => json!([first, other]),
+        _ => return,
+    };
+    members(service, "spec").insert("ipFamilies".to_owned(), families);
+}
+
+fn unavailable(service: &Value) -> Vec<FieldError> {
+    let spec = &service["spec"];
+    let mut errs = Vec::new();
+    if text(&spec["ipFamilyPolicy"]) == "RequireDualStack" {
+        let words = "this cluster is not configured for dual-stack services";
+        errs.push(FieldError::invalid(&Path::new("spec.ipFamilyPolicy"), "RequireDualStack", words));
+    }
+    for (at, family) in texts(&spec["ipFamilies"]).enumerate().filter(|(_, family)| *family != OURS) {
+        let path = Path::new("spec.ipFamilies").index(at);
+        errs.push(FieldError::invalid(&path, family, "not configured on this cluster"));
+    }
+    errs
+}

@@ -1,0 +1,77 @@
+//! The objects that every cluster has from its first start, written in one transaction.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::access::bootstrap as roles;
+use crate::access::pki::Pki;
+use crate::clock::{Clock, rfc3339};
+use crate::store::{Change, CommitError, Expect, Key, Op, Store};
+
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Writes what is missing. A second start finds everything and writes nothing.
+pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), CommitError> {
+    let mut objects: Vec<(&'static str, Value)> = Vec::new();
+    for name in NAMESPACES {
+        objects.push(("namespaces", namespace(name)));
+    }
+    objects.push(("services", kubernetes_service()));
+    objects.push(("configmaps", cluster_info(pki)));
+    objects.extend(roles::missing_objects(store));
+    let now = rfc3339(clock.now());
+    let changes: Vec<Change> = objects
+        .into_iter()
+        .filter_map(|(storage, mut object)| {
+            let metadata = &mut object["metadata"];
+            metadata["uid"] = Uuid::new_v4().to_string().into();
+            metadata["creationTimestamp"] = now.as_str().into();
+            let namespace = metadata["namespace"].as_str().unwrap_or_default();
+            let name = metadata["name"].as_str().unwrap_or_default();
+            if store.get(storage, namespace, name).is_some() {
+                return None;
+            }
+            let key = Key::new(&storage.into(), namespace, name);
+            Some(Change { key, expect: Expect::Absent, op: Op::Put(object) })
+        })
+        .collect();
+    if !changes.is_empty() {
+        store.commit(changes).await?;
+    }
+    Ok(())
+}
+
+fn namespace(name: &str) -> Value {
+    json!({
+        "kind": "Namespace", "apiVersion": "v1",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+    })
+}
+
+/// The API itself, as workloads would find it.
+fn kubernetes_service() -> Value {
+    json!({
+        "kind": "Service", "apiVersion": "v1",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "type": "ClusterIP", "sessionAffinity": "None",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+        },
+        "status": {"loadBalancer": {}},
+    })
+}
+
+/// What a node needs to know before it can trust the cluster; readable by everybody.
+fn cluster_info(pki: &Pki) -> Value {
+    let kubeconfig = pki.public_kubeconfig("https://127.0.0.1:6443");
+    json!({
+        "kind": "ConfigMap", "apiVersion": "v1",
+        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+        "data": {"kubeconfig": kubeconfig},
+    })
+}

@@ -1,0 +1,258 @@
+//! A running cluster: the store, what is served from it, who may use it, and what goes on by itself.
+//!
+//! Cheap to clone; all clones are the same cluster. It stops when [`Cluster::stop`] is called.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+use crate::access::User;
+use crate::access::authn::Authenticator;
+use crate::access::impersonate::Impersonation;
+use crate::access::pki::Pki;
+use crate::access::rbac::Authorizer;
+use crate::admission::services::Allocator;
+use crate::clock::{Clock, SystemClock};
+use crate::control::{self, Control};
+use crate::error::{ApiError, Result};
+use crate::http::serve;
+use crate::http::service::ApiService;
+use crate::registry::Registry;
+use crate::verbs::ControllerManager;
+use crate::store::{Change, CommitError, Object, Options, Store};
+use crate::{access, bootstrap};
+
+/// Requests under way at once, watches not counted.
+const MAX_IN_FLIGHT: usize = 400;
+
+const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// How to open a cluster.
+pub struct Config {
+    /// The data folder; without one everything is in memory and gone at the end.
+    pub data: Option<PathBuf>,
+    /// Further names and addresses that the server's certificate covers.
+    pub names: Vec<String>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { data: None, names: Vec::new(), clock: Arc::new(SystemClock) }
+    }
+}
+
+/// Why a cluster cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Store(#[from] crate::store::OpenError),
+    #[error(transparent)]
+    Pki(#[from] access::pki::PkiError),
+    #[error("cannot write the objects that every cluster has")]
+    Bootstrap(#[source] CommitError),
+}
+
+/// A cluster that may have been closed.
+#[derive(Clone)]
+pub struct WeakCluster(Weak<Inner>);
+
+impl WeakCluster {
+    pub fn upgrade(&self) -> Option<Cluster> {
+        self.0.upgrade().map(|inner| Cluster { inner })
+    }
+}
+
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<Store>,
+    registry: ArcSwap<Registry>,
+    /// Held while a new registry is made, so that an older one never replaces a newer one.
+    refreshing: Mutex<()>,
+    clock: Arc<dyn Clock>,
+    pki: Arc<Pki>,
+    tls: Arc<rustls::ServerConfig>,
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    impersonation: Impersonation,
+    services: Arc<Allocator>,
+    control: Mutex<Option<Control>>,
+    places: Semaphore,
+    stopping: watch::Sender<bool>,
+}
+
+impl Cluster {
+    /// Opens the data folder, or makes it, and starts what goes on by itself.
+    pub async fn open(config: Config) -> Result<Self, OpenError> {
+        let options = Options { clock: config.clock.clone(), ..Options::default() };
+        let (store, pki) = match &config.data {
+            Some(folder) => {
+                let store = Store::open(folder, options)?;
+                (store, Pki::open(&folder.join("pki"), &config.names, config.clock.now())?)
+            }
+            None => (Store::in_memory_with(options), Pki::in_memory(&config.names, config.clock.now())?),
+        };
+        let pki = Arc::new(pki);
+        bootstrap::run(&store, &pki, config.clock.as_ref()).await.map_err(OpenError::Bootstrap)?;
+        let cluster = Self {
+            inner: Arc::new(Inner {
+                registry: ArcSwap::from_pointee(Registry::builtin()),
+                refreshing: Mutex::default(),
+                authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
+                authorizer: Authorizer::new(store.clone()),
+                impersonation: Impersonation::default(),
+                services: Allocator::new(),
+                control: Mutex::default(),
+                places: Semaphore::new(MAX_IN_FLIGHT),
+                stopping: watch::Sender::new(false),
+                tls: Arc::new(pki.server_config()?),
+                clock: config.clock,
+                pki,
+                store,
+            }),
+        };
+        cluster.refresh_registry();
+        tokio::spawn(follow_crds(WeakCluster(Arc::downgrade(&cluster.inner))));
+        let control = control::start(control::Context {
+            store: cluster.inner.store.clone(),
+            actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
+            clock: cluster.inner.clock.clone(),
+            ca_pem: cluster.inner.pki.ca_pem().to_owned(),
+            kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
+        });
+        *cluster.inner.control.lock() = Some(control);
+        Ok(cluster)
+    }
+
+    /// A cluster in memory, for tests.
+    pub async fn in_memory() -> Self {
+        Self::open(Config::default()).await.expect("a cluster in memory has nothing that could fail")
+    }
+
+    pub fn store(&self) -> &Arc<Store> {
+        &self.inner.store
+    }
+
+    pub fn registry(&self) -> Arc<Registry> {
+        self.inner.registry.load_full()
+    }
+
+    pub fn clock(&self) -> &dyn Clock {
+        self.inner.clock.as_ref()
+    }
+
+    pub fn pki(&self) -> &Pki {
+        &self.inner.pki
+    }
+
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.inner.authenticator
+    }
+
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.inner.authorizer
+    }
+
+    pub fn impersonation(&self) -> &Impersonation {
+        &self.inner.impersonation
+    }
+
+    pub fn services(&self) -> &Arc<Allocator> {
+        &self.inner.services
+    }
+
+    /// Stores `change` and what belongs to it, all or nothing; answers the changed object.
+    pub async fn commit(&self, change: Change, also: Vec<Change>) -> Result<Arc<Object>, CommitError> {
+        let defines = change.key.storage.as_ref() == CRDS;
+        let mut changes = vec![change];
+        changes.extend(also);
+        let done = self.inner.store.commit(changes).await?;
+        if defines {
+            // Discovery and the new kind's own paths change before the client hears of its success.
+            self.refresh_registry();
+        }
+        Ok(done.into_iter().next().expect("a commit answers every change"))
+    }
+
+    fn refresh_registry(&self) {
+        let _one_at_a_time = self.inner.refreshing.lock();
+        let crds = self.inner.store.list(CRDS, None).objects;
+        let now = self.inner.registry.load();
+        if !now.knows(&crds) {
+            self.inner.registry.store(Arc::new(now.with(&crds)));
+        }
+    }
+
+    /// Takes a place among the requests under way.
+    pub fn enter(&self) -> Result<SemaphorePermit<'_>> {
+        let busy = "The request has been refused: too many requests are under way, please try again later.";
+        self.inner.places.try_acquire().map_err(|_| ApiError::too_many_requests(busy, 1))
+    }
+
+    /// The API for callers that prove who they are.
+    pub fn service(&self) -> ApiService {
+        ApiService::new(self.clone())
+    }
+
+    /// The API for one caller in this process, who needs no proof.
+    pub fn service_as(&self, user: User) -> ApiService {
+        ApiService::acting_as(self.clone(), user)
+    }
+
+    /// A client for one caller in this process: no socket, no TLS, the same rules.
+    pub fn client(&self, user: User) -> kube::Client {
+        kube::Client::new(self.service_as(user), "default")
+    }
+
+    /// Serves the API with TLS until the cluster is stopped.
+    pub async fn serve(&self, listener: TcpListener) {
+        let tls = self.inner.tls.clone();
+        serve::serve(listener, tls, self.service(), self.stopping()).await;
+    }
+
+    /// Ends watches, controllers and listeners.
+    pub fn stop(&self) {
+        self.inner.stopping.send_replace(true);
+        drop(self.inner.control.lock().take());
+    }
+
+    /// Resolves when the cluster is stopped.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = self.inner.stopping.subscribe();
+        async move {
+            // An error means that the cluster itself is gone.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        }
+    }
+}
+
+/// Where the objects of an apiVersion and kind are kept, for the controllers.
+fn kinds(cluster: WeakCluster) -> control::Kinds {
+    Arc::new(move |api_version, kind| {
+        let registry = cluster.upgrade()?.registry();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = registry.of_kind(group, version, kind)?;
+        Some((resource.storage.clone(), resource.namespaced))
+    })
+}
+
+/// Keeps the registry what the stored CRDs say, also where a controller changed them.
+async fn follow_crds(cluster: WeakCluster) {
+    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else { return };
+    loop {
+        let changed = changes.next().await;
+        let Some(cluster) = cluster.upgrade() else { return };
+        if changed.is_err() {
+            changes = cluster.store().follow(CRDS, None).1;
+        }
+        cluster.refresh_registry();
+    }
+}

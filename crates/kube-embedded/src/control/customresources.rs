@@ -1,0 +1,174 @@
+//! The instances of a custom resource definition that is being deleted.
+//!
+//! A definition carries [`FINALIZER`] from its creation (`crate::crd`). When it is deleted its instances
+//! go first, the condition `Terminating` says how far that is, and then the finalizer goes.
+//!
+//! Always true: a definition is removed only after a look that found no instance of it.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::queue::{Controller, Next};
+use super::{
+    Context, Failure, Preconditions, Propagation, drop_from, has_finalizer, replace, set_condition, settled,
+};
+use crate::clock::rfc3339;
+use crate::error::ApiError;
+use crate::store::{Event, Key};
+
+pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Status, reason and message of the condition `Terminating`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Terminating(&'static str, &'static str, String);
+
+impl Terminating {
+    fn in_progress() -> Self {
+        Self("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress".to_owned())
+    }
+    fn failed(why: &str) -> Self {
+        Self("True", "InstanceDeletionFailed", format!("could not issue all deletes: {why}"))
+    }
+    fn completed() -> Self {
+        Self("False", "InstanceDeletionCompleted", "removed all instances".to_owned())
+    }
+    fn never_established() -> Self {
+        Self("False", "NeverEstablished", "resource was never established".to_owned())
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Rest,
+    /// Say that it has begun.
+    Announce,
+    DeleteInstances,
+    /// Remove the finalizer with this as the last word.
+    Finish(Terminating),
+}
+
+/// Chooses the next step. Pure.
+fn decide(definition: &Value, instances: usize) -> Step {
+    let deleting = !definition["metadata"]["deletionTimestamp"].is_null();
+    if !deleting || !has_finalizer(definition, FINALIZER) {
+        return Step::Rest;
+    }
+    let condition = |kind: &str| {
+        let mut all = definition["status"]["conditions"].as_array().into_iter().flatten();
+        all.find(|condition| condition["type"] == kind).is_some_and(|condition| condition["status"] == "True")
+    };
+    match (condition("Established"), instances) {
+        // Instances of one that was never established cannot be; but if there are, they go.
+        (false, 0) => Step::Finish(Terminating::never_established()),
+        _ if !condition("Terminating") => Step::Announce,
+        (_, 0) => Step::Finish(Terminating::completed()),
+        _ => Step::DeleteInstances,
+    }
+}
+
+/// Sets the condition `Terminating`; answers whether that changed anything.
+fn describe(definition: &mut Value, Terminating(status, reason, message): &Terminating, now: &str) -> bool {
+    set_condition(definition, "Terminating", (status, reason, message), now)
+}
+
+pub(super) struct CustomResources;
+
+impl Controller for CustomResources {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let storage: Arc<str> = DEFINITIONS.into();
+        let all = context.store.list(DEFINITIONS, None).objects;
+        all.iter().filter(|d| d.deleting).map(|d| Key::new(&storage, "", &d.name)).collect()
+    }
+
+    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == DEFINITIONS {
+            if event.object.deleting {
+                keys.push(Key::new(storage, "", &event.object.name));
+            }
+        } else if storage.contains('.')
+            // A definition has the name of the storage of its instances.
+            && context.store.get(DEFINITIONS, "", storage).is_some_and(|definition| definition.deleting)
+        {
+            keys.push(Key::new(&DEFINITIONS.into(), "", storage));
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(definition) = context.store.get(DEFINITIONS, "", &key.name) else { return Ok(Next::Rest) };
+        let mut value = definition.value();
+        let now = rfc3339(context.clock.now());
+        match decide(&value, context.store.count(&key.name, None)) {
+            Step::Rest => {}
+            Step::Announce => {
+                describe(&mut value, &Terminating::in_progress(), &now);
+                replace(context, key, &definition, value).await?;
+            }
+            Step::DeleteInstances => {
+                if let Err(error) = delete_instances(context, &key.name.as_ref().into()).await {
+                    if describe(&mut value, &Terminating::failed(&error.message), &now) {
+                        replace(context, key, &definition, value).await?;
+                    }
+                    return Err(error.into());
+                }
+            }
+            Step::Finish(terminating) => {
+                describe(&mut value, &terminating, &now);
+                drop_from(&mut value["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
+                replace(context, key, &definition, value).await?;
+                context.store.remove_storage(&key.name);
+            }
+        }
+        Ok(Next::Rest)
+    }
+}
+
+async fn delete_instances(context: &Context, storage: &Arc<str>) -> Result<(), ApiError> {
+    let instances = context.store.list(storage, None).objects;
+    let deletes = instances.iter().filter(|instance| !instance.deleting).map(|instance| async {
+        let key = Key::new(storage, &instance.namespace, &instance.name);
+        let preconditions = Preconditions { uid: &instance.uid, version: None };
+        settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
+    });
+    join_all(deletes).await.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_announces_then_loses_its_instances_then_its_finalizer() {
+        let definition = |deleting: bool, established: &str, terminating: &str| {
+            json!({
+                "metadata": {
+                    "finalizers": [FINALIZER],
+                    "deletionTimestamp": deleting.then_some("2026-01-02T03:04:05Z"),
+                },
+                "status": {"conditions": [
+                    {"type": "Established", "status": established},
+                    {"type": "Terminating", "status": terminating},
+                ]},
+            })
+        };
+        let table = [
+            (definition(false, "True", "False"), 3, Step::Rest),
+            (definition(true, "True", "False"), 3, Step::Announce),
+            (definition(true, "True", "True"), 3, Step::DeleteInstances),
+            (definition(true, "True", "True"), 0, Step::Finish(Terminating::completed())),
+            (definition(true, "False", "False"), 0, Step::Finish(Terminating::never_established())),
+            (json!({"metadata": {"deletionTimestamp": "t", "finalizers": ["other"]}}), 3, Step::Rest),
+        ];
+        for (definition, instances, expected) in table {
+            assert_eq!(decide(&definition, instances), expected, "{definition}");
+        }
+        let mut value = definition(true, "True", "False");
+        assert!(describe(&mut value, &Terminating::in_progress(), "t1"));
+        assert!(!describe(&mut value, &Terminating::in_progress(), "t2"));
+        assert_eq!(value["status"]["conditions"][1]["lastTransitionTime"], "t1");
+    }
+}

@@ -1,0 +1,287 @@
+//! The end of a namespace, and what each living one holds.
+//!
+//! A namespace that is being deleted loses its content, pods before the rest; its conditions say what
+//! remains and why; when nothing does, the finalizer `kubernetes` goes, and with it the namespace. An
+//! active one has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`, again if need be.
+//!
+//! Always true: a namespace is removed only after a look that found it empty. Elsewhere: refusing new
+//! content of a terminating namespace (`crate::admission`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::queue::{Controller, Next};
+use super::{
+    Context, Failure, Preconditions, Propagation, drop_from, is_finished, replace, set_condition, settled,
+};
+use crate::clock::rfc3339;
+use crate::store::{Event, Key, Object};
+
+const NAMESPACES: &str = "namespaces";
+const PODS: &str = "pods";
+const ACCOUNTS: &str = "serviceaccounts";
+const ACCOUNT: &str = "default";
+const CONFIG_MAPS: &str = "configmaps";
+const CA: &str = "kube-root-ca.crt";
+const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
+    internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+    guaranteed across distributions of Kubernetes clusters.";
+/// The entry of `spec.finalizers` that stands for this controller.
+const FINALIZER: &str = "kubernetes";
+
+/// The conditions of a terminating namespace: type, then reason and message when all is well.
+#[rustfmt::skip]
+const CONDITIONS: [(&str, &str, &str); 5] = [
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    (CONTENT_FAILURE, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    (CONTENT_REMAINING, "ContentRemoved", "All content successfully removed"),
+    (FINALIZERS_REMAINING, "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+];
+const CONTENT_FAILURE: &str = "NamespaceDeletionContentFailure";
+const CONTENT_REMAINING: &str = "NamespaceContentRemaining";
+const FINALIZERS_REMAINING: &str = "NamespaceFinalizersRemaining";
+
+/// What is left of a namespace's content.
+#[derive(Debug, Default)]
+struct Remains {
+    /// How many objects of each `<plural>.<group>`.
+    resources: BTreeMap<String, usize>,
+    finalizers: BTreeMap<String, usize>,
+    /// Deletes that were refused.
+    errors: Vec<String>,
+}
+
+impl Remains {
+    /// Type, reason and message of each condition that is not well.
+    fn troubles(&self) -> Vec<(&'static str, &'static str, String)> {
+        let list = |parts: Vec<String>| parts.join(", ");
+        let mut troubles = Vec::new();
+        if !self.errors.is_empty() {
+            let (count, mut errors) = (self.errors.len(), self.errors.clone());
+            errors.sort();
+            let message = format!("Failed to delete all resource types, {count} remaining: {}", list(errors));
+            troubles.push((CONTENT_FAILURE, "ContentDeletionFailed", message));
+        }
+        if !self.resources.is_empty() {
+            let parts = self.resources.iter().map(|(what, n)| format!("{what} has {n} resource instances"));
+            let message = format!("Some resources are remaining: {}", list(parts.collect()));
+            troubles.push((CONTENT_REMAINING, "SomeResourcesRemain", message));
+        }
+        if !self.finalizers.is_empty() {
+            let parts = self.finalizers.iter().map(|(what, n)| format!("{what} in {n} resource instances"));
+            let message =
+                format!("Some content in the namespace has finalizers remaining: {}", list(parts.collect()));
+            troubles.push((FINALIZERS_REMAINING, "SomeFinalizersRemain", message));
+        }
+        troubles
+    }
+}
+
+/// Writes the conditions into a namespace; answers whether any changed. Pure.
+fn describe(namespace: &mut Value, remains: &Remains, now: &str) -> bool {
+    let troubles = remains.troubles();
+    let mut changed = namespace["status"]["phase"] != "Terminating";
+    namespace["status"]["phase"] = "Terminating".into();
+    for (kind, reason, message) in CONDITIONS {
+        let trouble = troubles.iter().find(|trouble| trouble.0 == kind);
+        let condition =
+            trouble.map_or(("False", reason, message), |(_, reason, message)| ("True", *reason, message));
+        changed |= set_condition(namespace, kind, condition, now);
+    }
+    changed
+}
+
+/// `configmaps.`, `deployments.apps`: a storage as the conditions name it.
+fn resource(storage: &str) -> String {
+    if storage.contains('.') { storage.to_owned() } else { format!("{storage}.") }
+}
+
+pub(super) struct Namespaces;
+
+impl Controller for Namespaces {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let storage: Arc<str> = NAMESPACES.into();
+        let all = context.store.list(NAMESPACES, None).objects;
+        all.iter().map(|namespace| Key::new(&storage, "", &namespace.name)).collect()
+    }
+
+    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        let object = &event.object;
+        if storage.as_ref() == NAMESPACES {
+            return keys.push(Key::new(storage, "", &object.name));
+        }
+        if object.namespace.is_empty() {
+            return;
+        }
+        let furniture =
+            matches!((storage.as_ref(), object.name.as_ref()), (ACCOUNTS, ACCOUNT) | (CONFIG_MAPS, CA));
+        let of_terminating = || {
+            context.store.get(NAMESPACES, "", &object.namespace).is_some_and(|namespace| namespace.deleting)
+        };
+        if furniture || of_terminating() {
+            keys.push(Key::new(&NAMESPACES.into(), "", &object.namespace));
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(namespace) = context.store.get(NAMESPACES, "", &key.name) else { return Ok(Next::Rest) };
+        if namespace.deleting {
+            terminate(context, key, &namespace).await?;
+        } else {
+            furnish(context, &key.name).await?;
+        }
+        Ok(Next::Rest)
+    }
+}
+
+/// Everything in a namespace; pods alone as long as there are any.
+fn content(context: &Context, namespace: &str) -> Vec<(Arc<str>, Arc<Object>)> {
+    let of = |storage: &Arc<str>| {
+        let objects = context.store.list(storage, Some(namespace)).objects;
+        objects.into_iter().map(|object| (storage.clone(), object)).collect::<Vec<_>>()
+    };
+    let pods = of(&PODS.into());
+    if pods.is_empty() { context.store.storages().iter().flat_map(of).collect() } else { pods }
+}
+
+async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Result<(), Failure> {
+    let errors = loop {
+        let found = content(context, &key.name);
+        let errors = delete_all(context, &found).await;
+        let left = content(context, &key.name);
+        // Pods were first and are gone: on to the rest.
+        let moved_on = found.iter().any(|(storage, _)| storage.as_ref() == PODS)
+            && left.iter().any(|(storage, _)| storage.as_ref() != PODS);
+        if !moved_on {
+            break errors;
+        }
+    };
+    let mut remains = Remains { errors, ..Remains::default() };
+    for (storage, object) in content(context, &key.name) {
+        *remains.resources.entry(resource(&storage)).or_default() += 1;
+        let value = object.value();
+        for finalizer in value["metadata"]["finalizers"].as_array().into_iter().flatten() {
+            *remains.finalizers.entry(finalizer.as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+    let mut value = namespace.value();
+    if describe(&mut value, &remains, &rfc3339(context.clock.now())) {
+        // Our own change wakes us again; the next pass goes on from here.
+        return Ok(replace(context, key, namespace, value).await?);
+    }
+    if remains.resources.is_empty() {
+        drop_from(&mut value["spec"], "finalizers", |finalizer| finalizer == FINALIZER);
+        if is_finished(&value) || value != namespace.value() {
+            replace(context, key, namespace, value).await?;
+        }
+    } else if !remains.errors.is_empty() {
+        // Nothing need change for the next try to succeed, so ask to be called again.
+        return Err(Failure::Api(crate::error::ApiError::internal(remains.errors.join(", "))));
+    }
+    Ok(())
+}
+
+/// Deletes what is not being deleted yet; answers what was refused.
+async fn delete_all(context: &Context, found: &[(Arc<str>, Arc<Object>)]) -> Vec<String> {
+    let deletes = found.iter().filter(|(_, object)| !object.deleting).map(|(storage, object)| async {
+        let key = Key::new(storage, &object.namespace, &object.name);
+        let preconditions = Preconditions { uid: &object.uid, version: None };
+        settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
+    });
+    let refused = join_all(deletes).await.into_iter().filter_map(Result::err);
+    let mut errors: Vec<_> = refused.map(|error| error.message).collect();
+    errors.sort();
+    errors.dedup();
+    errors
+}
+
+async fn furnish(context: &Context, namespace: &str) -> Result<(), Failure> {
+    if context.store.get(ACCOUNTS, namespace, ACCOUNT).is_none() {
+        create(
+            context,
+            json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": ACCOUNT, "namespace": namespace},
+            }),
+        )
+        .await?;
+    }
+    let data = json!({"ca.crt": context.ca_pem});
+    let Some(found) = context.store.get(CONFIG_MAPS, namespace, CA) else {
+        return create(
+            context,
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {
+                    "name": CA, "namespace": namespace,
+                    "annotations": {"kubernetes.io/description": CA_DESCRIPTION},
+                },
+                "data": data,
+            }),
+        )
+        .await;
+    };
+    let mut value = found.value();
+    if !found.deleting && value["data"] != data {
+        value["data"] = data;
+        let key = Key::new(&CONFIG_MAPS.into(), namespace, CA);
+        replace(context, &key, &found, value).await?;
+    }
+    Ok(())
+}
+
+async fn create(context: &Context, document: Value) -> Result<(), Failure> {
+    match context.actor.create(document).await {
+        // Somebody else was quicker, or the namespace has begun to go: both wake us again.
+        Err(error) if matches!(error.code, 403 | 404 | 409) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_say_what_remains_and_keep_their_time_until_they_turn() {
+        let mut namespace = json!({"metadata": {"name": "n"}, "status": {"phase": "Active"}});
+        let mut remains = Remains::default();
+        remains.resources.extend([("configmaps.".to_owned(), 1), ("deployments.apps".to_owned(), 2)]);
+        remains.finalizers.insert("a.example/b".to_owned(), 3);
+        assert!(describe(&mut namespace, &remains, "t1"));
+        assert!(!describe(&mut namespace, &remains, "t2"), "nothing changed");
+        remains.errors.push("no".to_owned());
+        assert!(describe(&mut namespace, &remains, "t3"));
+        assert!(describe(
+            &mut namespace,
+            &Remains { errors: vec!["no".to_owned()], ..Remains::default() },
+            "t4"
+        ));
+        let shown: Vec<_> = namespace["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| {
+                ["type", "status", "reason", "message", "lastTransitionTime"]
+                    .map(|k| c[k].as_str().unwrap())
+                    .join("|")
+            })
+            .collect();
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        NamespaceDeletionDiscoveryFailure|False|ResourcesDiscovered|All resources successfully discovered|t1
+        NamespaceDeletionGroupVersionParsingFailure|False|ParsedGroupVersions|All legacy kube types successfully parsed|t1
+        NamespaceDeletionContentFailure|True|ContentDeletionFailed|Failed to delete all resource types, 1 remaining: no|t3
+        NamespaceContentRemaining|False|ContentRemoved|All content successfully removed|t4
+        NamespaceFinalizersRemaining|False|ContentHasNoFinalizers|All content-preserving finalizers finished|t4
+        ");
+        assert_eq!(
+            Remains { resources: remains.resources, ..Remains::default() }.troubles()[0].2,
+            "Some resources are remaining: configmaps. has 1 resource instances, deployments.apps has 2 resource instances"
+        );
+        assert_eq!(namespace["status"]["phase"], "Terminating");
+    }
+}

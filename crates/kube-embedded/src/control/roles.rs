@@ -1,0 +1,131 @@
+//! Aggregated cluster roles: their rules are those of the roles that their selectors choose.
+//!
+//! Always true: a role is written only when its rules change, so roles that choose each other come to rest.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::queue::{Controller, Next};
+use super::{Context, Failure, replacement};
+use crate::store::{Event, Key};
+
+const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+
+/// The aggregated roles whose rules are not what they should be, by place, with what they should be.
+/// `roles` is in the order of names. Pure.
+fn decide(roles: &[Value]) -> Vec<(usize, Value)> {
+    let selectors = |role: &Value| role["aggregationRule"]["clusterRoleSelectors"].as_array().cloned();
+    let mut changed = Vec::new();
+    for (at, role) in roles.iter().enumerate() {
+        if role["aggregationRule"].is_null() {
+            continue;
+        }
+        let mut wanted: Vec<&Value> = Vec::new();
+        for selector in selectors(role).iter().flatten() {
+            let chosen = roles.iter().filter(|r| r["metadata"]["name"] != role["metadata"]["name"]);
+            for other in chosen.filter(|other| selects(selector, &other["metadata"]["labels"])) {
+                for rule in other["rules"].as_array().into_iter().flatten() {
+                    if !wanted.contains(&rule) {
+                        wanted.push(rule);
+                    }
+                }
+            }
+        }
+        let current: Vec<&Value> = role["rules"].as_array().into_iter().flatten().collect();
+        if current != wanted {
+            let wanted: Vec<Value> = wanted.into_iter().cloned().collect();
+            // A role without rules says `null`, as Kubernetes writes it.
+            changed.push((at, if wanted.is_empty() { Value::Null } else { wanted.into() }));
+        }
+    }
+    changed
+}
+
+/// Whether a label selector chooses these labels. One that cannot be understood chooses nothing.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
+    let wanted = selector["matchLabels"].as_object().into_iter().flatten();
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+    let holds = |expression: &Value| {
+        let found = label(expression["key"].as_str().unwrap_or_default());
+        let listed =
+            || expression["values"].as_array().is_some_and(|v| v.iter().any(|v| v.as_str() == found));
+        match expression["operator"].as_str() {
+            Some("In") => found.is_some() && listed(),
+            Some("NotIn") => found.is_none() || !listed(),
+            Some("Exists") => found.is_some(),
+            Some("DoesNotExist") => found.is_none(),
+            _ => false,
+        }
+    };
+    selector.is_object()
+        && wanted.into_iter().all(|(key, value)| label(key).is_some() && label(key) == value.as_str())
+        && expressions.into_iter().all(holds)
+}
+
+pub(super) struct Roles;
+
+/// All roles are looked at together: there are few, and any may choose any.
+fn all_roles() -> Key {
+    Key::new(&ROLES.into(), "", "")
+}
+
+impl Controller for Roles {
+    fn everything(&self, _context: &Context) -> Vec<Key> {
+        vec![all_roles()]
+    }
+
+    fn touched(&self, _context: &Context, storage: &Arc<str>, _event: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == ROLES && keys.is_empty() {
+            keys.push(all_roles());
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let objects = context.store.list(ROLES, None).objects;
+        let roles: Vec<Value> = objects.iter().map(|object| object.value()).collect();
+        let changes = decide(&roles).into_iter().map(|(at, rules)| {
+            let mut role = roles[at].clone();
+            role["rules"] = rules;
+            replacement(&Key::new(&key.storage, "", &objects[at].name), &objects[at], role)
+        });
+        let changes: Vec<_> = changes.collect();
+        if !changes.is_empty() {
+            context.store.commit(changes).await?;
+        }
+        Ok(Next::Rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_come_from_the_chosen_roles_in_the_order_of_names_and_once() {
+        let rule = |name: &str| json!({"verbs": ["get"], "apiGroups": [""], "resources": [name]});
+        let selector = json!({"matchLabels": {"to": "all"}});
+        let roles = vec![
+            json!({"metadata": {"name": "a", "labels": {"to": "all"}}, "rules": [rule("x"), rule("y")]}),
+            json!({"metadata": {"name": "all", "labels": {"to": "all"}}, "rules": [rule("old")],
+            "aggregationRule": {"clusterRoleSelectors": [selector, {"matchExpressions": [
+                {"key": "extra", "operator": "In", "values": ["yes"]},
+                {"key": "to", "operator": "DoesNotExist"},
+            ]}]}}),
+            json!({"metadata": {"name": "b", "labels": {"to": "all"}}, "rules": [rule("y"), rule("z")]}),
+            json!({"metadata": {"name": "c", "labels": {"extra": "yes"}}, "rules": [rule("w")]}),
+            json!({"metadata": {"name": "none"}, "rules": null,
+                "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "nobody"}}]}}),
+        ];
+        let expected = json!([rule("x"), rule("y"), rule("z"), rule("w")]);
+        assert_eq!(decide(&roles), [(1, expected.clone())]);
+        let mut done = roles;
+        done[1]["rules"] = expected;
+        assert!(decide(&done).is_empty());
+        done[1]["aggregationRule"]["clusterRoleSelectors"] = json!([]);
+        assert_eq!(decide(&done), [(1, Value::Null)]);
+    }
+}

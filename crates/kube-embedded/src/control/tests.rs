@@ -1,0 +1,374 @@
+//! All controllers together, over a store in memory and a tiny API.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use serde_json::json;
+
+use super::*;
+use crate::clock::HeldClock;
+
+/// Deletes and creates as the API does, as far as these tests see.
+struct TinyApi {
+    store: Arc<Store>,
+    /// How many of the next deletes fail.
+    failing: AtomicU32,
+}
+
+impl TinyApi {
+    async fn remove(&self, key: &Key, preconditions: Preconditions<'_>, how: Propagation) -> Result<()> {
+        if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
+            return Err(ApiError::internal("not now"));
+        }
+        let missing = || ApiError::not_found("", &key.storage, &key.name);
+        let found = self.store.get(&key.storage, &key.namespace, &key.name).ok_or_else(missing)?;
+        if found.uid.as_ref() != preconditions.uid
+            || preconditions.version.is_some_and(|v| v != found.version)
+        {
+            return Err(ApiError::stale("", &key.storage, &key.name));
+        }
+        let mut value = found.value();
+        let mut finalizers = value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        match how {
+            Propagation::Foreground => finalizers.push("foregroundDeletion".into()),
+            Propagation::Orphan => finalizers.push("orphan".into()),
+            Propagation::Background => {}
+        }
+        value["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        value["metadata"]["finalizers"] = finalizers.into();
+        value["metadata"]["deletionGracePeriodSeconds"] =
+            value["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0).into();
+        let committed = self.store.commit(vec![replacement(key, &found, value)]).await;
+        committed.map(drop).map_err(|_| ApiError::stale("", &key.storage, &key.name))
+    }
+}
+
+impl Actor for TinyApi {
+    fn delete<'a>(
+        &'a self,
+        key: &'a Key,
+        preconditions: Preconditions<'a>,
+        propagation: Propagation,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.remove(key, preconditions, propagation).boxed()
+    }
+
+    fn create(&self, mut document: Value) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let (storage, _) = kind(document["kind"].as_str().unwrap()).unwrap();
+            let metadata = &mut document["metadata"];
+            metadata["uid"] = uuid::Uuid::new_v4().to_string().into();
+            let key = Key::new(
+                &storage,
+                metadata["namespace"].as_str().unwrap_or_default(),
+                metadata["name"].as_str().unwrap(),
+            );
+            let change = Change { key, expect: Expect::Absent, op: Op::Put(document) };
+            self.store
+                .commit(vec![change])
+                .await
+                .map(drop)
+                .map_err(|_| ApiError::new(409, "AlreadyExists", ""))
+        }
+        .boxed()
+    }
+}
+
+fn kind(name: &str) -> Option<(Arc<str>, bool)> {
+    let (storage, namespaced) = match name {
+        "Pod" => ("pods", true),
+        "ReplicaSet" => ("replicasets.apps", true),
+        "ConfigMap" => ("configmaps", true),
+        "ServiceAccount" => ("serviceaccounts", true),
+        "Event" => ("events", true),
+        "Widget" => ("widgets.example.com", true),
+        "Namespace" => ("namespaces", false),
+        "Node" => ("nodes", false),
+        "ClusterRole" => ("clusterroles.rbac.authorization.k8s.io", false),
+        "CustomResourceDefinition" => ("customresourcedefinitions.apiextensions.k8s.io", false),
+        _ => return None,
+    };
+    Some((storage.into(), namespaced))
+}
+
+struct World {
+    store: Arc<Store>,
+    api: Arc<TinyApi>,
+    clock: Arc<HeldClock>,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = Store::in_memory();
+        let api = Arc::new(TinyApi { store: store.clone(), failing: AtomicU32::new(0) });
+        Self { store, api, clock: HeldClock::at("2026-01-02T03:04:05Z".parse().unwrap()) }
+    }
+
+    fn start(&self) -> Control {
+        start(Context {
+            store: self.store.clone(),
+            actor: self.api.clone(),
+            clock: self.clock.clone(),
+            ca_pem: "PEM".to_owned(),
+            kinds: Arc::new(|_, name| kind(name)),
+        })
+    }
+
+    /// `kind namespace/name`, or `kind name`.
+    fn key(what: &str) -> Key {
+        let (of, at) = what.split_once(' ').unwrap();
+        let (namespace, name) = at.split_once('/').unwrap_or(("", at));
+        Key::new(&kind(of).unwrap().0, namespace, name)
+    }
+
+    fn get(&self, what: &str) -> Option<Arc<Object>> {
+        let key = Self::key(what);
+        self.store.get(&key.storage, &key.namespace, &key.name)
+    }
+
+    /// Makes an object whose uid is `what`, with these fields over it and these owners.
+    async fn make(&self, what: &str, fields: Value, owners: &[&str]) {
+        let key = Self::key(what);
+        let mut value = fields;
+        value["kind"] = what.split(' ').next().unwrap().into();
+        value["metadata"]["name"] = key.name.as_ref().into();
+        value["metadata"]["uid"] = what.into();
+        if !key.namespace.is_empty() {
+            value["metadata"]["namespace"] = key.namespace.as_ref().into();
+        }
+        let reference = |owner: &&str| {
+            let (owner, blocks) = owner.strip_prefix('!').map_or((*owner, false), |owner| (owner, true));
+            let (of, at) = owner.split_once(' ').unwrap();
+            let name = at.rsplit('/').next().unwrap();
+            json!({"apiVersion": "v1", "kind": of, "name": name, "uid": owner, "blockOwnerDeletion": blocks})
+        };
+        if !owners.is_empty() {
+            value["metadata"]["ownerReferences"] = owners.iter().map(reference).collect();
+        }
+        let change = Change { key, expect: Expect::Absent, op: Op::Put(value) };
+        self.store.commit(vec![change]).await.unwrap();
+    }
+
+    async fn change(&self, what: &str, edit: impl Fn(&mut Value)) {
+        let found = self.get(what).unwrap();
+        let mut value = found.value();
+        edit(&mut value);
+        self.store.commit(vec![replacement(&Self::key(what), &found, value)]).await.unwrap();
+    }
+
+    async fn delete(&self, what: &str, how: Propagation) {
+        let preconditions = Preconditions { uid: &self.get(what).unwrap().uid, version: None };
+        self.api.remove(&Self::key(what), preconditions, how).await.unwrap();
+    }
+
+    async fn until(&self, why: &str, holds: impl Fn(&Self) -> bool) {
+        let mut feed = self.store.follow_all();
+        let waited = async {
+            while !holds(self) {
+                let _ = tokio::time::timeout(Duration::from_millis(20), feed.next()).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), waited).await.unwrap_or_else(|_| panic!("never: {why}"));
+    }
+
+    /// Until nothing has changed for a while.
+    async fn rest(&self) {
+        let mut feed = self.store.follow_all();
+        while tokio::time::timeout(Duration::from_millis(60), feed.next()).await.is_ok() {}
+    }
+}
+
+#[tokio::test]
+async fn a_tree_goes_with_its_root_soon_even_when_some_deletes_fail() {
+    let world = World::new();
+    world.make("Widget n/root", json!({}), &[]).await;
+    world.make("ReplicaSet n/r", json!({}), &["Widget n/root"]).await;
+    for n in 0..20 {
+        world.make(&format!("Pod n/p{n}"), json!({}), &["ReplicaSet n/r"]).await;
+    }
+    world.make("Pod n/free", json!({}), &[]).await;
+    let control = world.start();
+    world.rest().await;
+    assert_eq!(world.store.count("pods", None), 21);
+    let begun = Instant::now();
+    world.delete("Widget n/root", Propagation::Background).await;
+    world.api.failing.store(5, Ordering::SeqCst);
+    world.until("the pods are gone", |w| w.store.count("pods", None) == 1).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
+    assert!(world.get("Pod n/free").is_some() && world.get("ReplicaSet n/r").is_none());
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn absent_owners_are_found_by_kind_namespace_name_and_uid() {
+    let world = World::new();
+    world.make("ConfigMap n/owner", json!({}), &[]).await;
+    world.make("ConfigMap other/owner", json!({}), &[]).await;
+    world.make("Node node", json!({}), &[]).await;
+    // The name of an owner that is, with the uid of one that never was.
+    world.make("Pod n/wrong-uid", json!({}), &["ConfigMap x/owner"]).await;
+    world.make("Pod n/never", json!({}), &["ConfigMap n/never"]).await;
+    world.make("Pod n/elsewhere", json!({}), &["ConfigMap other/owner"]).await;
+    world.make("Pod n/fine", json!({}), &["ConfigMap n/owner"]).await;
+    world.make("Pod n/of-node", json!({}), &["Node node"]).await;
+    world.make("Pod n/unknown-kind", json!({}), &["Mystery n/m"]).await;
+    world.make("Node of-namespaced", json!({}), &["ConfigMap n/never"]).await;
+    world.make("Pod n/two", json!({}), &["ConfigMap n/never", "ConfigMap n/owner"]).await;
+    let _control = world.start();
+    let names =
+        |w: &World| w.store.list("pods", None).objects.iter().map(|o| o.name.to_string()).collect::<Vec<_>>();
+    world.until("four pods stay", |w| names(w) == ["fine", "of-node", "two", "unknown-kind"]).await;
+    world.until("one owner stays", |w| w.get("Pod n/two").unwrap().owners.len() == 1).await;
+    world.rest().await;
+    assert!(world.get("Node of-namespaced").is_some());
+    world.make("Pod n/late", json!({}), &["ConfigMap n/never"]).await;
+    world.until("a late one goes too", |w| w.get("Pod n/late").is_none()).await;
+}
+
+#[tokio::test]
+async fn in_the_foreground_the_owner_waits_for_those_that_block_it() {
+    let world = World::new();
+    let _control = world.start();
+    world.make("Widget n/root", json!({}), &[]).await;
+    world.make("ReplicaSet n/r", json!({}), &["!Widget n/root"]).await;
+    world.make("Pod n/slow", json!({"metadata": {"finalizers": ["test/hold"]}}), &["!ReplicaSet n/r"]).await;
+    world.make("Pod n/quick", json!({}), &["ReplicaSet n/r"]).await;
+    world.delete("Widget n/root", Propagation::Foreground).await;
+    world
+        .until("one pod is left, deleting", |w| {
+            w.get("Pod n/quick").is_none() && w.get("Pod n/slow").is_some_and(|pod| pod.deleting)
+        })
+        .await;
+    world.rest().await;
+    assert!(world.get("Widget n/root").unwrap().deleting && world.get("ReplicaSet n/r").unwrap().deleting);
+    let mut feed = world.store.follow_all();
+    world.change("Pod n/slow", |pod| pod["metadata"]["finalizers"] = json!([])).await;
+    world.until("the root is gone", |w| w.get("Widget n/root").is_none()).await;
+    let gone: Vec<_> = feed.next().await.into_iter().flatten().map(|(storage, _)| storage).collect();
+    assert_eq!(gone.first().map(AsRef::as_ref), Some("pods"));
+
+    world.make("Widget n/alone", json!({}), &[]).await;
+    world.delete("Widget n/alone", Propagation::Foreground).await;
+    world.until("one without dependents goes at once", |w| w.get("Widget n/alone").is_none()).await;
+}
+
+#[tokio::test]
+async fn a_circle_of_owners_does_not_hold_itself() {
+    let world = World::new();
+    world.make("Widget n/a", json!({}), &["!Widget n/b"]).await;
+    world.make("Widget n/b", json!({}), &["!Widget n/a"]).await;
+    let _control = world.start();
+    world.rest().await;
+    assert_eq!(world.store.count("widgets.example.com", None), 2);
+    world.delete("Widget n/a", Propagation::Foreground).await;
+    world.until("both are gone", |w| w.store.count("widgets.example.com", None) == 0).await;
+}
+
+#[tokio::test]
+async fn orphans_stay_without_their_owner() {
+    let world = World::new();
+    let _control = world.start();
+    world.make("ReplicaSet n/r", json!({}), &[]).await;
+    world.make("Pod n/p", json!({}), &["ReplicaSet n/r"]).await;
+    world.delete("ReplicaSet n/r", Propagation::Orphan).await;
+    world.until("the owner is gone", |w| w.get("ReplicaSet n/r").is_none()).await;
+    world.rest().await;
+    assert!(world.get("Pod n/p").unwrap().value()["metadata"].get("ownerReferences").is_none());
+}
+
+#[tokio::test]
+async fn a_namespace_is_furnished_while_it_lives_and_emptied_when_it_goes() {
+    let world = World::new();
+    let control = world.start();
+    let spec = json!({"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+    world.make("Namespace n", spec.clone(), &[]).await;
+    world.make("Namespace other", spec, &[]).await;
+    let furnished = |w: &World| {
+        w.get("ServiceAccount n/default").is_some() && w.get("ConfigMap n/kube-root-ca.crt").is_some()
+    };
+    world.until("it is furnished", furnished).await;
+    world.delete("ServiceAccount n/default", Propagation::Background).await;
+    world.delete("ConfigMap n/kube-root-ca.crt", Propagation::Background).await;
+    world.until("it is furnished again", furnished).await;
+    world.change("ConfigMap n/kube-root-ca.crt", |map| map["data"] = json!({"ca.crt": "mine"})).await;
+    let ca = |w: &World| w.get("ConfigMap n/kube-root-ca.crt").unwrap().value()["data"]["ca.crt"].clone();
+    world.until("the certificate is put back", |w| ca(w) == "PEM").await;
+
+    world.make("ConfigMap n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
+    world.make("Pod n/graceful", json!({"spec": {"terminationGracePeriodSeconds": 30}}), &[]).await;
+    world
+        .change("Namespace n", |ns| {
+            ns["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        })
+        .await;
+    let message = |w: &World| {
+        let value = w.get("Namespace n").unwrap().value();
+        let found = value["status"]["conditions"].as_array().into_iter().flatten();
+        let wanted = |c: &&Value| {
+            c["type"] == "NamespaceContentRemaining" || c["type"] == "NamespaceFinalizersRemaining"
+        };
+        found.filter(wanted).map(|c| c["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("; ")
+    };
+    let pods = "Some resources are remaining: pods. has 1 resource instances; All content-preserving finalizers finished";
+    world.until("pods are first", |w| message(w) == pods).await;
+    assert!(!world.get("ConfigMap n/held").unwrap().deleting);
+    world.change("Pod n/graceful", |pod| pod["metadata"]["deletionGracePeriodSeconds"] = 0.into()).await;
+    let rest = "Some resources are remaining: configmaps. has 1 resource instances; \
+        Some content in the namespace has finalizers remaining: test/hold in 1 resource instances";
+    world.until("one is held", |w| message(w) == rest).await;
+    assert!(world.get("ServiceAccount n/default").is_none());
+    let begun = Instant::now();
+    world.change("ConfigMap n/held", |map| map["metadata"]["finalizers"] = json!([])).await;
+    world.until("the namespace is gone", |w| w.get("Namespace n").is_none()).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
+    world.rest().await;
+    assert!(world.get("ServiceAccount n/default").is_none(), "nothing is put back");
+    assert!(world.get("ServiceAccount other/default").is_some());
+    control.stop().await;
+}
+
+#[tokio::test]
+async fn a_definition_takes_its_instances_along() {
+    let world = World::new();
+    let established = json!({
+        "metadata": {"finalizers": [customresources::FINALIZER]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    });
+    let definition = "CustomResourceDefinition widgets.example.com";
+    world.make(definition, established, &[]).await;
+    world.make("Widget n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
+    world.make("Widget m/quick", json!({}), &[]).await;
+    let _control = world.start();
+    world.delete(definition, Propagation::Background).await;
+    world.until("one is left", |w| w.store.count("widgets.example.com", None) == 1).await;
+    world.rest().await;
+    let reason = world.get(definition).unwrap().value()["status"]["conditions"][1]["reason"].clone();
+    assert_eq!(reason, "InstanceDeletionInProgress");
+    world.change("Widget n/held", |widget| widget["metadata"]["finalizers"] = json!([])).await;
+    world.until("the definition is gone", |w| w.get(definition).is_none()).await;
+}
+
+#[tokio::test]
+async fn aggregated_roles_and_old_events_follow_by_themselves() {
+    let world = World::new();
+    let selector = |label: &str| json!({"clusterRoleSelectors": [{"matchLabels": {"to": label}}]});
+    world.make("ClusterRole admin", json!({"aggregationRule": selector("admin")}), &[]).await;
+    let edit = json!({"metadata": {"labels": {"to": "admin"}}, "aggregationRule": selector("edit")});
+    world.make("ClusterRole edit", edit, &[]).await;
+    let seen = |at: &str| json!({"lastTimestamp": at});
+    world.make("Event n/old", seen("2026-01-02T02:00:00Z"), &[]).await;
+    world.make("Event n/new", seen("2026-01-02T03:00:00Z"), &[]).await;
+    let _control = world.start();
+    world.until("the old event is gone", |w| w.store.count("events", None) == 1).await;
+    let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    world
+        .make("ClusterRole mine", json!({"metadata": {"labels": {"to": "edit"}}, "rules": rules}), &[])
+        .await;
+    let of = |w: &World, name: &str| w.get(name).unwrap().value()["rules"].clone();
+    world.until("rules arrive", |w| of(w, "ClusterRole admin") == of(w, "ClusterRole mine")).await;
+    world.rest().await;
+    let version = world.store.version();
+    world.rest().await;
+    assert_eq!(world.store.version(), version, "nobody writes without need");
+}

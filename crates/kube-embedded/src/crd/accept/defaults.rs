@@ -1,0 +1,61 @@
+//! Defaults in a schema must satisfy it, and contain nothing that it does not know.
+
+use serde_json::Value;
+
+use super::super::cel::rules::Rules;
+use super::super::schema::{MAX_DEPTH, Schema};
+use super::super::{check, embedded, shape};
+use crate::field::{FieldError, Path};
+
+pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(document, true, false, path, 0, &mut errors);
+    errors
+}
+
+fn walk(
+    node: &Value,
+    resource: bool,
+    inside_meta: bool,
+    path: &Path,
+    depth: usize,
+    errors: &mut Vec<FieldError>,
+) {
+    if !node.is_object() || depth > MAX_DEPTH {
+        return;
+    }
+    let default = &node["default"];
+    if !default.is_null() && !inside_meta {
+        let schema = Schema::read(node);
+        let path = path.field("default");
+        if shape::has_unknown(default, &schema) {
+            errors.push(FieldError::invalid(&path, default.clone(), "must not have unknown fields"));
+        }
+        let mut complaints: Vec<FieldError> = embedded::check(default, &schema)
+            .into_iter()
+            .map(|error| FieldError { path: path.field(error.path.as_str()), ..error })
+            .collect();
+        if complaints.is_empty() {
+            complaints = check::check(default, None, &schema, Some(&path));
+        }
+        if complaints.is_empty()
+            && let Some(rules) = Rules::compile(&schema)
+        {
+            // A default must pass both as something that stays and as something new.
+            complaints = rules.check(default, Some(default), &schema, Some(&path), &mut Vec::new());
+            if complaints.is_empty() {
+                complaints = rules.check(default, None, &schema, Some(&path), &mut Vec::new());
+            }
+        }
+        errors.extend(complaints);
+    }
+    if node["items"].is_object() {
+        walk(&node["items"], false, inside_meta, &path.field("items"), depth + 1, errors);
+    }
+    let resource = resource || node["x-kubernetes-embedded-resource"] == true;
+    for (name, child) in node["properties"].as_object().into_iter().flatten() {
+        let meta = resource && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
+        let path = path.field("properties").key(name);
+        walk(child, false, inside_meta || meta, &path, depth + 1, errors);
+    }
+}

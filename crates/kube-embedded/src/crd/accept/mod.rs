@@ -1,0 +1,305 @@
+//! Which CustomResourceDefinitions are accepted, and what is filled in.
+//!
+//! Kubernetes validates its internal form, in which everything that all versions share stands at the top:
+//! complaints therefore say `spec.validation...` when all versions have one schema, and
+//! `spec.versions[i].schema...` otherwise. [`Shared`] is that view.
+//!
+//! Always true: a CRD without complaints compiles (`super::resources`), and its rules evaluate.
+
+mod conversion;
+mod defaults;
+mod expressions;
+mod openapi;
+mod structural;
+mod versions;
+
+use serde_json::{Value, json};
+
+use super::embedded::label_complaints;
+use super::schema::format_is_known;
+use super::status::{approval_message, is_established, remember_stored_version};
+use crate::field::{FieldError, Path};
+use crate::rules::{Generation, Naming, PLAIN, Rules};
+
+/// The row of CustomResourceDefinition.
+pub const RULES: &[Rules] = &[Rules {
+    group: "apiextensions.k8s.io",
+    kind: "CustomResourceDefinition",
+    naming: Naming::Subdomain,
+    generation: Generation::Content,
+    default,
+    create,
+    update,
+    validate: |crd| validate(crd, None),
+    validate_update: |crd, old| validate(crd, Some(old)),
+    validate_status: |crd, _| names(&crd["status"]["acceptedNames"], &Path::new("status.acceptedNames")),
+    warnings,
+    ..PLAIN
+}];
+
+fn default(crd: &mut Value) {
+    let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
+        spec.remove("preserveUnknownFields");
+    }
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut)
+        && let Some(kind) = names.get("kind").and_then(Value::as_str).map(ToOwned::to_owned)
+        && !kind.is_empty()
+    {
+        let absent = |names: &serde_json::Map<String, Value>, key: &str| {
+            names.get(key).and_then(Value::as_str).is_none_or(str::is_empty)
+        };
+        if absent(names, "singular") {
+            names.insert("singular".to_owned(), kind.to_lowercase().into());
+        }
+        if absent(names, "listKind") {
+            names.insert("listKind".to_owned(), format!("{kind}List").into());
+        }
+    }
+    let conversion = spec.entry("conversion").or_insert(Value::Null);
+    if conversion.is_null() {
+        *conversion = json!({"strategy": "None"});
+    }
+    if let Some(service) = conversion.pointer_mut("/webhook/clientConfig/service")
+        && service.is_object()
+        && service["port"].is_null()
+    {
+        service["port"] = 443.into();
+    }
+    if crd["status"]["storedVersions"].as_array().is_none_or(Vec::is_empty) {
+        remember_stored_version(crd);
+    }
+}
+
+/// A new CRD knows its storage version and nothing else yet.
+fn create(crd: &mut Value) {
+    crd["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
+    remember_stored_version(crd);
+}
+
+fn update(crd: &mut Value, _old: &Value) {
+    remember_stored_version(crd);
+}
+
+/// The parts of a CRD's versions, as Kubernetes validates them: what all versions share stands at the top.
+pub(super) struct Shared<'a> {
+    /// `None` for what all versions share.
+    pub version: Option<usize>,
+    pub part: &'a Value,
+}
+
+pub(super) fn shared<'a>(crd: &'a Value, part: &str) -> Vec<Shared<'a>> {
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts: Vec<&Value> = versions.iter().map(|version| &version[part]).collect();
+    match parts.as_slice() {
+        [] => Vec::new(),
+        [first, rest @ ..] if rest.iter().all(|other| other == first) => {
+            vec![Shared { version: None, part: first }]
+        }
+        _ => parts.iter().enumerate().map(|(at, part)| Shared { version: Some(at), part }).collect(),
+    }
+}
+
+fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let spec = &crd["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&crd["metadata"]["name"]);
+    if old.is_none() && name != format!("{}.{}", text(&spec["names"]["plural"]), text(&spec["group"])) {
+        let detail = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid(&Path::new("metadata.name"), name, detail));
+    }
+    errors.extend(group_and_scope(spec));
+    errors.extend(versions::check(crd));
+    let path = Path::new("spec.names");
+    for key in ["plural", "singular", "kind", "listKind"] {
+        if text(&spec["names"][key]).is_empty() {
+            errors.push(FieldError::required(&path.field(key), ""));
+        }
+    }
+    errors.extend(names(&spec["names"], &path));
+    errors.extend(conversion::check(spec));
+    if let Some(old) = old {
+        errors.extend(immutable(crd, old));
+    }
+    errors.extend(names(&crd["status"]["acceptedNames"], &Path::new("status.acceptedNames")));
+    errors.extend(stored_versions(crd));
+    errors.extend(approval(crd, old));
+    let was_open = old.is_some_and(|old| old["spec"]["preserveUnknownFields"] == true);
+    if spec["preserveUnknownFields"] == true && !was_open {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
+        errors.push(FieldError::invalid(&Path::new("spec.preserveUnknownFields"), true, detail));
+    }
+    errors
+}
+
+fn group_and_scope(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let group = spec["group"].as_str().unwrap_or_default();
+    let path = Path::new("spec.group");
+    let complaints = subdomain_complaints(group);
+    if group.is_empty() {
+        errors.push(FieldError::required(&path, ""));
+    } else if !complaints.is_empty() {
+        errors.push(FieldError::invalid(&path, group, complaints.join(",")));
+    } else if !group.contains('.') {
+        errors.push(FieldError::invalid(&path, group, "should be a domain with at least one dot"));
+    }
+    match spec["scope"].as_str().unwrap_or_default() {
+        "" => errors.push(FieldError::required(&Path::new("spec.scope"), "")),
+        "Cluster" | "Namespaced" => {}
+        other => {
+            errors.push(FieldError::unsupported(&Path::new("spec.scope"), other, &["Cluster", "Namespaced"]));
+        }
+    }
+    errors
+}
+
+fn subdomain_complaints(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 253 {
+        complaints.push("must be no more than 253 bytes".to_owned());
+    }
+    let part = |part: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    if !text.split('.').all(part) {
+        complaints.push(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+             and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+             validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+                .to_owned(),
+        );
+    }
+    complaints
+}
+
+/// Complaints about `spec.names` or `status.acceptedNames`.
+fn names(names: &Value, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |key: &str| names[key].as_str().unwrap_or_default();
+    for key in ["plural", "singular"] {
+        let complaints = label_complaints(text(key));
+        if !text(key).is_empty() && !complaints.is_empty() {
+            errors.push(FieldError::invalid(&path.field(key), text(key), complaints.join(",")));
+        }
+    }
+    for key in ["kind", "listKind"] {
+        let complaints = label_complaints(&text(key).to_lowercase());
+        if !text(key).is_empty() && !complaints.is_empty() {
+            let detail = format!("may have mixed case, but should otherwise match: {}", complaints.join(","));
+            errors.push(FieldError::invalid(&path.field(key), text(key), detail));
+        }
+    }
+    if !text("kind").is_empty() && text("kind") == text("listKind") {
+        let detail = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(&path.field("listKind"), text("listKind"), detail));
+    }
+    for key in ["shortNames", "categories"] {
+        let list = names[key].as_array().into_iter().flatten();
+        for (at, name) in list.enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            let complaints = label_complaints(name);
+            if !complaints.is_empty() {
+                errors.push(FieldError::invalid(&path.field(key).index(at), name, complaints.join(",")));
+            }
+        }
+    }
+    errors
+}
+
+fn immutable(crd: &Value, old: &Value) -> Vec<FieldError> {
+    let always = [("spec.group", "/spec/group"), ("spec.names.plural", "/spec/names/plural")];
+    let established = [("spec.scope", "/spec/scope"), ("spec.names.kind", "/spec/names/kind")];
+    let established = established.into_iter().filter(|_| is_established(old));
+    established
+        .chain(always)
+        .filter(|(_, pointer)| crd.pointer(pointer) != old.pointer(pointer))
+        .map(|(path, pointer)| {
+            let value = crd.pointer(pointer).cloned().unwrap_or_else(|| "".into());
+            FieldError::invalid(&Path::new(path), value, "field is immutable")
+        })
+        .collect()
+}
+
+fn stored_versions(crd: &Value) -> Vec<FieldError> {
+    let path = Path::new("status.storedVersions");
+    let stored = crd["status"]["storedVersions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if stored.is_empty() {
+        return vec![FieldError::invalid(&path, Value::Null, "must have at least one stored version")];
+    }
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut errors = Vec::new();
+    for version in versions.iter().filter(|version| version["storage"] == true) {
+        if !stored.contains(&version["name"]) {
+            let detail =
+                format!("must have the storage version {}", version["name"].as_str().unwrap_or_default());
+            errors.push(FieldError::invalid(&path, stored.to_vec(), detail));
+        }
+    }
+    for (at, name) in stored.iter().enumerate() {
+        if !versions.iter().any(|version| version["name"] == *name) {
+            let name = name.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in \
+                 spec.versions until a storage migration ensures no data remains persisted in {name} and \
+                 removes {name} from status.storedVersions"
+            );
+            errors.push(FieldError::invalid(&path.index(at), name, detail));
+        }
+    }
+    errors
+}
+
+fn approval(crd: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let (approved, reason, message) = approval_message(crd)?;
+    let before = old.and_then(approval_message);
+    if approved || before.is_some_and(|(_, before, _)| before == reason) || reason == "UnapprovedAnnotation" {
+        return None;
+    }
+    let path = Path::new("metadata.annotations").key("api-approved.kubernetes.io");
+    let value = &crd["metadata"]["annotations"]["api-approved.kubernetes.io"];
+    Some(match reason {
+        "MissingAnnotation" => FieldError::required(&path, message),
+        _ => FieldError::invalid(&path, value.clone(), message),
+    })
+}
+
+/// Formats that will have no effect.
+fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
+    let formats = |crd: &Value| {
+        let mut found = Vec::new();
+        for part in shared(crd, "schema") {
+            unknown_formats(&part.part["openAPIV3Schema"], 0, &mut found);
+        }
+        found
+    };
+    let before = old.map(formats).unwrap_or_default();
+    let mut warnings: Vec<String> = formats(crd)
+        .into_iter()
+        .filter(|format| !before.contains(format))
+        .map(|format| format!("unrecognized format {format:?}"))
+        .collect();
+    if crd["spec"]["conversion"]["strategy"] == "Webhook" {
+        warnings.push(
+            "kube-embedded does not call conversion webhooks: versions differ in apiVersion only".into(),
+        );
+    }
+    warnings
+}
+
+fn unknown_formats(schema: &Value, depth: usize, found: &mut Vec<String>) {
+    let Some(node) = schema.as_object().filter(|_| depth < super::schema::MAX_DEPTH) else { return };
+    let text = |key: &str| node.get(key).and_then(Value::as_str).unwrap_or_default();
+    if !text("format").is_empty() && !format_is_known(text("type"), text("format")) {
+        found.push(text("format").to_owned());
+    }
+    for child in openapi::children(schema) {
+        unknown_formats(child, depth + 1, found);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! `spec.versions`: names, the one storage version, and each version's schema, subresources, columns and
+//! selectable fields.
+
+use serde_json::Value;
+
+use super::super::paths;
+use super::super::schema::Schema;
+use super::{Shared, defaults, expressions, label_complaints, openapi, shared, structural};
+use crate::field::{FieldError, Path};
+
+const MAX_SELECTABLE: usize = 8;
+
+/// Everything about the versions.
+pub fn check(crd: &Value) -> Vec<FieldError> {
+    let spec = &crd["spec"];
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let all = Path::new("spec.versions");
+    let mut errors = Vec::new();
+    for (at, version) in versions.iter().enumerate() {
+        if version["schema"]["openAPIV3Schema"].is_null() {
+            let path = all.index(at).field("schema").field("openAPIV3Schema");
+            errors.push(FieldError::required(&path, ""));
+        }
+    }
+    for (at, version) in versions.iter().enumerate() {
+        let path = all.index(at);
+        let name = version["name"].as_str().unwrap_or_default();
+        let complaints = label_complaints(name);
+        if !complaints.is_empty() {
+            errors.push(FieldError::invalid(&path.field("name"), name, complaints.join(",")));
+        }
+        errors.extend(deprecation(version, &path.field("deprecationWarning")));
+    }
+    for part in shared(crd, "schema") {
+        let status = has_status(crd, part.version);
+        errors.extend(schema(part.part, status, &place(&part, "validation", "schema")));
+    }
+    for part in shared(crd, "subresources") {
+        errors.extend(subresources(part.part, &place(&part, "subresources", "subresources")));
+    }
+    for part in shared(crd, "additionalPrinterColumns") {
+        let path = place(&part, "additionalPrinterColumns", "additionalPrinterColumns");
+        for (at, column) in part.part.as_array().into_iter().flatten().enumerate() {
+            errors.extend(self::column(column, &path.index(at)));
+        }
+    }
+    for part in shared(crd, "selectableFields") {
+        let path = place(&part, "selectableFields", "selectableFields");
+        let schema = &versions[part.version.unwrap_or_default()]["schema"]["openAPIV3Schema"];
+        errors.extend(selectable(part.part, schema, &path));
+    }
+    let mut names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
+    names.sort_by_key(|name| name.to_string());
+    if names.windows(2).any(|pair| pair[0] == pair[1]) {
+        errors.push(FieldError::invalid(&all, versions.to_vec(), "must contain unique version names"));
+    }
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(&all, versions.to_vec(), detail));
+    }
+    errors
+}
+
+fn place(part: &Shared<'_>, top: &str, below: &str) -> Path {
+    match part.version {
+        None => Path::new("spec").field(top),
+        Some(at) => Path::new("spec.versions").index(at).field(below),
+    }
+}
+
+fn has_status(crd: &Value, version: Option<usize>) -> bool {
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has = |version: &Value| version["subresources"]["status"].is_object();
+    match version {
+        Some(at) => versions.get(at).is_some_and(has),
+        None => versions.iter().any(has),
+    }
+}
+
+fn deprecation(version: &Value, path: &Path) -> Vec<FieldError> {
+    let Some(text) = version["deprecationWarning"].as_str() else { return Vec::new() };
+    let mut details = Vec::new();
+    if version["deprecated"] != true {
+        details.push("can only be set for deprecated versions".to_owned());
+    } else {
+        if text.len() > 256 {
+            details.push("must be <= 256 characters long".to_owned());
+        }
+        if text.is_empty() {
+            details.push("must not be an empty string".to_owned());
+        }
+        if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
+            details.push(format!(
+                "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            ));
+        }
+    }
+    details.into_iter().map(|detail| FieldError::invalid(path, text, detail)).collect()
+}
+
+/// Keywords that may stand at the root of a schema next to a status subresource, as Go calls them.
+const AT_ROOT: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
+    MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example \
+    XPreserveUnknownFields XValidations]";
+#[rustfmt::skip]
+const NOT_AT_ROOT: &[&str] = &[
+    "$ref", "$schema", "id", "default", "nullable", "enum", "maxProperties", "minProperties", "allOf", "oneOf", "anyOf",
+    "not", "additionalProperties", "patternProperties", "dependencies", "additionalItems", "definitions",
+    "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type", "x-kubernetes-map-type",
+];
+
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    }
+}
+
+fn schema(validation: &Value, status: bool, path: &Path) -> Vec<FieldError> {
+    let document = &validation["openAPIV3Schema"];
+    if !document.is_object() {
+        return Vec::new();
+    }
+    let path = path.field("openAPIV3Schema");
+    let mut errors = Vec::new();
+    if status {
+        let ty = document["type"].as_str().unwrap_or_default();
+        if !ty.is_empty() && ty != "object" {
+            let detail = "only \"object\" is allowed as the type at the root of the schema if the status \
+                          subresource is enabled";
+            errors.push(FieldError::invalid(&path.field("type"), ty, detail));
+        } else if NOT_AT_ROOT.iter().any(|key| is_set(&document[*key])) {
+            let detail = format!(
+                "only {AT_ROOT} fields are allowed at the root of the schema if the status subresource is enabled"
+            );
+            errors.push(FieldError::invalid(&path, document.clone(), detail));
+        }
+    }
+    if document["nullable"] == true {
+        errors.push(FieldError::forbidden(&path.field("nullable"), "nullable cannot be true at the root"));
+    }
+    let readable = openapi::is_readable(document);
+    let mut sound = false;
+    if readable {
+        let complaints = structural::check(document, &path);
+        if complaints.is_empty() {
+            let complaints = defaults::check(document, &path);
+            sound = complaints.is_empty();
+            errors.extend(complaints);
+        } else {
+            errors.extend(complaints);
+        }
+    }
+    let complaints = openapi::check(document, &path);
+    let well_formed = complaints.is_empty();
+    errors.extend(complaints);
+    if sound && well_formed {
+        errors.extend(expressions::check(document, &path));
+    }
+    errors
+}
+
+fn json_path(text: &str, path: &Path) -> Option<FieldError> {
+    (!text.starts_with('.'))
+        .then(|| FieldError::invalid(path, text, "must be a simple json path starting with ."))
+}
+
+fn subresources(subresources: &Value, path: &Path) -> Vec<FieldError> {
+    let scale = &subresources["scale"];
+    if !scale.is_object() {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    let rows = [
+        ("specReplicasPath", &[".spec."][..], "should be a json path under .spec", true),
+        ("statusReplicasPath", &[".status."][..], "should be a json path under .status", true),
+        (
+            "labelSelectorPath",
+            &[".spec.", ".status."][..],
+            "should be a json path under either .spec or .status",
+            false,
+        ),
+    ];
+    for (key, prefixes, words, required) in rows {
+        let path = path.field(&format!("scale.{key}"));
+        let text = scale[key].as_str().unwrap_or_default();
+        if text.is_empty() {
+            if required {
+                errors.push(FieldError::required(&path, ""));
+            }
+        } else if let Some(error) = json_path(text, &path) {
+            errors.push(error);
+        } else if !prefixes.iter().any(|prefix| text.starts_with(prefix)) {
+            errors.push(FieldError::invalid(&path, text, words));
+        }
+    }
+    errors
+}
+
+fn column(column: &Value, path: &Path) -> Vec<FieldError> {
+    const TYPES: &str = "must be one of boolean,date,integer,number,string";
+    const FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    let text = |key: &str| column[key].as_str().unwrap_or_default();
+    let mut errors = Vec::new();
+    if text("name").is_empty() {
+        errors.push(FieldError::required(&path.field("name"), ""));
+    }
+    match text("type") {
+        "" => errors.push(FieldError::required(&path.field("type"), TYPES)),
+        "integer" | "number" | "string" | "boolean" | "date" => {}
+        other => errors.push(FieldError::invalid(&path.field("type"), other, TYPES)),
+    }
+    if !text("format").is_empty() && !FORMATS.contains(&text("format")) {
+        let detail = format!("must be one of {}", FORMATS.join(","));
+        errors.push(FieldError::invalid(&path.field("format"), text("format"), detail));
+    }
+    match text("jsonPath") {
+        "" => errors.push(FieldError::required(&path.field("JSONPath"), "")),
+        text => errors.extend(json_path(text, &path.field("JSONPath"))),
+    }
+    errors
+}
+
+fn selectable(fields: &Value, document: &Value, path: &Path) -> Vec<FieldError> {
+    let Some(fields) = fields.as_array().filter(|fields| !fields.is_empty()) else { return Vec::new() };
+    let schema = Schema::read(document);
+    let mut errors = Vec::new();
+    let mut seen = Vec::new();
+    for (at, field) in fields.iter().enumerate() {
+        let path = path.index(at).field("jsonPath");
+        let text = field["jsonPath"].as_str().unwrap_or_default();
+        if text.is_empty() {
+            errors.push(FieldError::required(&path, ""));
+            continue;
+        }
+        let (found, node) = match paths::resolve(text, &schema, false) {
+            Ok(found) => found,
+            Err(why) => {
+                errors.push(FieldError::invalid(&path, text, format!("is an invalid path: {why}")));
+                continue;
+            }
+        };
+        if found == "metadata" || found.starts_with("metadata.") {
+            errors.push(FieldError::invalid(&path, text, "must not point to fields in metadata"));
+        }
+        if !matches!(node.ty.as_ref(), "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and \
+                          strings with formats are allowed.";
+            errors.push(FieldError::invalid(&path, text, detail));
+        }
+        if seen.contains(&found) {
+            errors.push(FieldError::duplicate(&path, text));
+        } else {
+            seen.push(found);
+        }
+    }
+    if seen.len() > MAX_SELECTABLE {
+        errors.push(FieldError::too_many(path, seen.len(), MAX_SELECTABLE));
+    }
+    errors
+}

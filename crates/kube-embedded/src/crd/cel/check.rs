@@ -1,0 +1,593 @@
+//! Types of expressions, found without running them: what Kubernetes refuses when a rule is written.
+//!
+//! Knows the fields of schemas, the operators, and the names and results of functions; arguments of
+//! functions are not checked. Where it cannot know it says [`Ty::Dyn`] and complains about nothing.
+
+use std::collections::BTreeMap;
+
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators,
+};
+
+use super::{Expression, complaint, values};
+use crate::crd::schema::{Additional, Schema};
+
+/// The type of an expression.
+#[derive(Clone, Debug)]
+pub enum Ty<'s> {
+    Dyn,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Timestamp,
+    Duration,
+    Null,
+    /// An object of a schema; `true` where it is a resource with metadata of its own.
+    Object(&'s Schema, bool),
+    /// `metadata` of a resource: name and generateName.
+    Meta,
+    List(Box<Ty<'s>>),
+    /// Keys are strings.
+    Map(Box<Ty<'s>>),
+    Optional(Box<Ty<'s>>),
+    /// A value of a library: `kubernetes.Quantity`.
+    Of(&'static str),
+}
+
+impl<'s> Ty<'s> {
+    /// The type of what a schema describes; `None` where expressions cannot see it.
+    pub fn of(schema: &'s Schema, resource: bool) -> Option<Self> {
+        if schema.int_or_string {
+            return Some(Self::Dyn);
+        }
+        Some(match schema.ty.as_ref() {
+            "string" => match schema.format.as_ref() {
+                "byte" => Self::Bytes,
+                "duration" => Self::Duration,
+                "date" | "date-time" => Self::Timestamp,
+                _ => Self::String,
+            },
+            "boolean" => Self::Bool,
+            "integer" => Self::Int,
+            "number" => Self::Double,
+            "array" => Self::List(Box::new(Self::of(schema.items.as_ref()?, false)?)),
+            "object" => match &schema.additional {
+                Additional::Schema(values) => Self::Map(Box::new(Self::of(values, values.embedded)?)),
+                Additional::Any(_) => return None,
+                Additional::Unsaid => Self::Object(schema, resource || schema.embedded),
+            },
+            _ => return None,
+        })
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Dyn => "dyn".to_owned(),
+            Self::Bool => "bool".to_owned(),
+            Self::Int => "int".to_owned(),
+            Self::Uint => "uint".to_owned(),
+            Self::Double => "double".to_owned(),
+            Self::String => "string".to_owned(),
+            Self::Bytes => "bytes".to_owned(),
+            Self::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Self::Duration => "google.protobuf.Duration".to_owned(),
+            Self::Null => "null".to_owned(),
+            Self::Object(..) | Self::Meta => "object".to_owned(),
+            Self::List(item) => format!("list({})", item.name()),
+            Self::Map(value) => format!("map(string, {})", value.name()),
+            Self::Optional(inner) => format!("optional_type({})", inner.name()),
+            Self::Of(name) => (*name).to_owned(),
+        }
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self, Self::Int | Self::Uint | Self::Double)
+    }
+
+    /// Whether values of the two types can be compared with `==`.
+    fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dyn, _) | (_, Self::Dyn) => true,
+            (Self::Null, other) | (other, Self::Null) => {
+                !other.is_number() && !matches!(other, Self::Bool | Self::String | Self::Bytes)
+                    || matches!(other, Self::Null)
+            }
+            (Self::List(a), Self::List(b))
+            | (Self::Map(a), Self::Map(b))
+            | (Self::Optional(a), Self::Optional(b)) => a.agrees(b),
+            (Self::Map(_), Self::Object(..)) | (Self::Object(..), Self::Map(_)) => false,
+            (Self::Of(a), Self::Of(b)) => a == b,
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        }
+    }
+
+    /// What indexing or iterating over it gives.
+    fn field(&self, name: &str) -> Found<'s> {
+        match self {
+            Self::Dyn => Found::Is(Self::Dyn),
+            Self::Map(value) => Found::Is((**value).clone()),
+            Self::Meta => match name {
+                "name" | "generateName" => Found::Is(Self::String),
+                _ => Found::Undefined,
+            },
+            Self::Object(schema, resource) => {
+                if *resource {
+                    match name {
+                        "apiVersion" | "kind" => return Found::Is(Self::String),
+                        "metadata" => return Found::Is(Self::Meta),
+                        _ => {}
+                    }
+                }
+                let named =
+                    |(property, _): &(&Box<str>, &Schema)| values::escape(property).as_deref() == Some(name);
+                let found = schema.properties.iter().find(named);
+                match found.and_then(|(_, child)| Self::of(child, child.embedded)) {
+                    Some(ty) => Found::Is(ty),
+                    None => Found::Undefined,
+                }
+            }
+            Self::Optional(inner) => match inner.field(name) {
+                Found::Is(ty) => Found::Is(Self::Optional(Box::new(ty))),
+                other => other,
+            },
+            _ => Found::NotSelectable,
+        }
+    }
+}
+
+enum Found<'s> {
+    Is(Ty<'s>),
+    Undefined,
+    /// The type has no fields at all.
+    NotSelectable,
+}
+
+/// The type of an expression with these variables, or the complaints as Kubernetes prints them.
+pub fn check<'s>(
+    expression: &Expression,
+    variables: impl IntoIterator<Item = (&'static str, Ty<'s>)>,
+) -> Result<Ty<'s>, String> {
+    let variables = variables.into_iter().map(|(name, ty)| (name.to_owned(), ty)).collect();
+    let mut checker = Checker { source: &expression.source, searched: 0, complaints: Vec::new() };
+    let ty = checker.node(expression.root(), &variables);
+    if checker.complaints.is_empty() { Ok(ty) } else { Err(checker.complaints.join("\n")) }
+}
+
+type Variables<'s> = BTreeMap<String, Ty<'s>>;
+
+struct Checker<'e> {
+    source: &'e str,
+    /// The parser keeps no positions, so they are found again by searching onwards from here.
+    searched: usize,
+    complaints: Vec<String>,
+}
+
+impl Checker<'_> {
+    fn complain<'s>(&mut self, needle: &str, text: &str) -> Ty<'s> {
+        let from = self.searched.min(self.source.len());
+        let onwards = self.source.get(from..).and_then(|rest| rest.find(needle)).map(|at| at + from);
+        let at = onwards.or_else(|| self.source.find(needle)).unwrap_or_default();
+        self.complaints.push(complaint(self.source, at, text));
+        Ty::Dyn
+    }
+
+    /// Moves the search past a name that was just read.
+    fn pass(&mut self, needle: &str) {
+        if let Some(at) = self.source.get(self.searched..).and_then(|rest| rest.find(needle)) {
+            self.searched += at;
+        }
+    }
+
+    fn node<'s>(&mut self, node: &IdedExpr, variables: &Variables<'s>) -> Ty<'s> {
+        match &node.expr {
+            Expr::Literal(literal) => match literal {
+                LiteralValue::Boolean(_) => Ty::Bool,
+                LiteralValue::Bytes(_) => Ty::Bytes,
+                LiteralValue::Double(_) => Ty::Double,
+                LiteralValue::Int(_) => Ty::Int,
+                LiteralValue::Null => Ty::Null,
+                LiteralValue::String(_) => Ty::String,
+                LiteralValue::UInt(_) => Ty::Uint,
+            },
+            Expr::Ident(name) => match variables.get(name) {
+                Some(ty) => ty.clone(),
+                None if TYPES.contains(&name.as_str()) => Ty::Dyn,
+                None => {
+                    let text = format!("undeclared reference to '{name}' (in container '')");
+                    self.complain(name, &text)
+                }
+            },
+            Expr::Select(select) => {
+                let operand = self.node(&select.operand, variables);
+                let dotted = format!(".{}", select.field);
+                self.pass(&dotted);
+                let ty = match operand.field(&select.field) {
+                    Found::Is(ty) => ty,
+                    Found::Undefined => {
+                        self.complain(&dotted, &format!("undefined field '{}'", select.field))
+                    }
+                    Found::NotSelectable => self.complain(
+                        &dotted,
+                        &format!("type '{}' does not support field selection", operand.name()),
+                    ),
+                };
+                if select.test { Ty::Bool } else { ty }
+            }
+            Expr::List(list) => {
+                let mut item = None;
+                for element in &list.elements {
+                    let ty = self.node(element, variables);
+                    item = Some(match item {
+                        None => ty,
+                        Some(before) if ty.agrees(&before) => before,
+                        Some(_) => Ty::Dyn,
+                    });
+                }
+                Ty::List(Box::new(item.unwrap_or(Ty::Dyn)))
+            }
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        self.node(&entry.key, variables);
+                        self.node(&entry.value, variables);
+                    }
+                }
+                Ty::Dyn
+            }
+            Expr::Comprehension(loops) => self.comprehension(loops, variables),
+            Expr::Call(call) => self.call(call, variables),
+            Expr::Struct(_) | Expr::Unspecified => Ty::Dyn,
+        }
+    }
+
+    fn comprehension<'s>(&mut self, loops: &ComprehensionExpr, variables: &Variables<'s>) -> Ty<'s> {
+        let item = match self.node(&loops.iter_range, variables) {
+            Ty::List(item) => *item,
+            Ty::Map(_) => Ty::String,
+            Ty::Dyn => Ty::Dyn,
+            other => {
+                let text = format!(
+                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                    other.name()
+                );
+                self.complain(".", &text)
+            }
+        };
+        let mut inner = variables.clone();
+        inner.insert(loops.iter_var.clone(), item);
+        if let Some(second) = &loops.iter_var2 {
+            inner.insert(second.clone(), Ty::Dyn);
+        }
+        let init = self.node(&loops.accu_init, variables);
+        let empty = matches!(&loops.accu_init.expr, Expr::List(list) if list.elements.is_empty());
+        inner.insert(loops.accu_var.clone(), init.clone());
+        let step = self.node(&loops.loop_step, &inner);
+        if empty && matches!(step, Ty::List(_)) {
+            inner.insert(loops.accu_var.clone(), step);
+        }
+        inner.remove(&loops.iter_var);
+        self.node(&loops.result, &inner)
+    }
+
+    fn call<'s>(&mut self, call: &CallExpr, variables: &Variables<'s>) -> Ty<'s> {
+        // `math.greatest(...)`, `format.dns1123Label()`, `optional.of(...)`: a library's name is no variable.
+        if let Some(target) = &call.target
+            && let Expr::Ident(library) = &target.expr
+            && !variables.contains_key(library)
+        {
+            let name = format!("{library}.{}", call.func_name);
+            for argument in &call.args {
+                self.node(argument, variables);
+            }
+            if let Some((_, result)) = QUALIFIED.iter().find(|(known, _)| *known == name) {
+                return result.ty();
+            }
+        }
+        let mut types = Vec::new();
+        if let Some(target) = &call.target {
+            types.push(self.node(target, variables));
+            self.pass(&format!(".{}", call.func_name));
+        }
+        types.extend(call.args.iter().map(|argument| self.node(argument, variables)));
+        match (call.func_name.as_str(), types.as_slice()) {
+            (operators::CONDITIONAL, [condition, yes, no]) => {
+                if !condition.agrees(&Ty::Bool) || !yes.agrees(no) {
+                    return self.no_overload(call, &types);
+                }
+                if matches!(yes, Ty::Dyn) { no.clone() } else { yes.clone() }
+            }
+            (name, [a, b]) if SYMBOLS.iter().any(|(known, _)| *known == name) => match binary(name, a, b) {
+                Some(ty) => ty,
+                None => self.no_overload(call, &types),
+            },
+            (operators::LOGICAL_NOT, [a]) if a.agrees(&Ty::Bool) => Ty::Bool,
+            (operators::NEGATE, [a @ (Ty::Int | Ty::Double | Ty::Dyn | Ty::Duration)]) => a.clone(),
+            (operators::LOGICAL_NOT | operators::NEGATE, _) => self.no_overload(call, &types),
+            (operators::NOT_STRICTLY_FALSE, _) => Ty::Bool,
+            (operators::OPT_INDEX, [container, _]) => {
+                let inner = match (container, call.args.get(1).map(|key| &key.expr)) {
+                    (Ty::List(item), _) => (**item).clone(),
+                    (container, Some(Expr::Literal(LiteralValue::String(name)))) => {
+                        match container.field(name.inner()) {
+                            Found::Is(Ty::Optional(inner)) => *inner,
+                            Found::Is(ty) => ty,
+                            Found::Undefined => {
+                                let text = format!("undefined field '{}'", name.inner());
+                                self.complain(name.inner(), &text)
+                            }
+                            Found::NotSelectable => Ty::Dyn,
+                        }
+                    }
+                    _ => Ty::Dyn,
+                };
+                Ty::Optional(Box::new(inner))
+            }
+            (name, types) => match FUNCTIONS.iter().find(|(known, _)| *known == name) {
+                Some((_, result)) => result.on(types),
+                None => {
+                    let text = format!("undeclared reference to '{name}' (in container '')");
+                    self.complain(&format!("{name}("), &text)
+                }
+            },
+        }
+    }
+
+    fn no_overload<'s>(&mut self, call: &CallExpr, types: &[Ty<'_>]) -> Ty<'s> {
+        let names: Vec<String> = types.iter().map(Ty::name).collect();
+        let shown = if call.func_name == operators::IN { "@in" } else { call.func_name.as_str() };
+        let text = format!("found no matching overload for '{shown}' applied to '({})'", names.join(", "));
+        let symbol =
+            SYMBOLS.iter().find(|(known, _)| *known == call.func_name).map_or("", |(_, symbol)| symbol);
+        self.complain(symbol, &text)
+    }
+}
+
+/// The result of an operator, or `None` when the types do not fit.
+fn binary<'s>(operator: &str, a: &Ty<'s>, b: &Ty<'s>) -> Option<Ty<'s>> {
+    use Ty::{Bool, Bytes, Double, Duration, Dyn, Int, List, Map, String, Timestamp, Uint};
+    let known = !matches!(a, Dyn) && !matches!(b, Dyn);
+    Some(match operator {
+        operators::LOGICAL_AND | operators::LOGICAL_OR => {
+            if !a.agrees(&Bool) || !b.agrees(&Bool) {
+                return None;
+            }
+            Bool
+        }
+        operators::EQUALS | operators::NOT_EQUALS => {
+            if !a.agrees(b) {
+                return None;
+            }
+            Bool
+        }
+        operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS => {
+            let comparable = matches!(a, Bool | String | Bytes | Timestamp | Duration);
+            if known && !(a.is_number() && b.is_number()) && !(comparable && a.agrees(b)) {
+                return None;
+            }
+            Bool
+        }
+        operators::IN => match b {
+            Dyn => Bool,
+            List(item) if a.agrees(item) => Bool,
+            Map(_) if a.agrees(&String) => Bool,
+            _ => return None,
+        },
+        operators::INDEX => match (a, b) {
+            (Dyn, _) => Dyn,
+            (List(item), Int | Dyn) => (**item).clone(),
+            (Map(value), String | Dyn) => (**value).clone(),
+            (Ty::Optional(_), _) => Dyn,
+            _ => return None,
+        },
+        _ if !known => Dyn,
+        operators::ADD => match (a, b) {
+            (Timestamp, Duration) | (Duration, Timestamp) => Timestamp,
+            (List(_), List(_)) => {
+                if matches!(a, List(item) if matches!(**item, Dyn)) {
+                    b.clone()
+                } else {
+                    a.clone()
+                }
+            }
+            (Int | Uint | Double | String | Bytes | Duration, _) if a.agrees(b) => a.clone(),
+            _ => return None,
+        },
+        operators::SUBSTRACT => match (a, b) {
+            (Timestamp, Timestamp) => Duration,
+            (Timestamp, Duration) => Timestamp,
+            (Int | Uint | Double | Duration, _) if a.agrees(b) => a.clone(),
+            _ => return None,
+        },
+        operators::MODULO => match (a, b) {
+            (Int, Int) | (Uint, Uint) => a.clone(),
+            _ => return None,
+        },
+        _ => match (a, b) {
+            (Int | Uint | Double, _) if a.agrees(b) => a.clone(),
+            _ => return None,
+        },
+    })
+}
+
+const SYMBOLS: &[(&str, &str)] = &[
+    (operators::LOGICAL_AND, "&&"),
+    (operators::LOGICAL_OR, "||"),
+    (operators::EQUALS, "=="),
+    (operators::NOT_EQUALS, "!="),
+    (operators::LESS_EQUALS, "<="),
+    (operators::GREATER_EQUALS, ">="),
+    (operators::LESS, "<"),
+    (operators::GREATER, ">"),
+    (operators::ADD, "+"),
+    (operators::SUBSTRACT, "-"),
+    (operators::MULTIPLY, "*"),
+    (operators::DIVIDE, "/"),
+    (operators::MODULO, "%"),
+    (operators::IN, " in "),
+    (operators::INDEX, "["),
+];
+
+/// Names of types are values, too: `type(x) == string`.
+const TYPES: &[&str] =
+    &["int", "uint", "double", "string", "bytes", "bool", "list", "map", "null_type", "type"];
+
+/// What a function gives.
+#[derive(Clone, Copy)]
+enum Gives {
+    Dyn,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Timestamp,
+    Duration,
+    Strings,
+    /// The type of what it is called on.
+    Same,
+    /// The type of its elements.
+    Item,
+    /// What the optional holds.
+    Inner,
+    Of(&'static str),
+}
+
+impl Gives {
+    fn ty<'s>(self) -> Ty<'s> {
+        self.on(&[])
+    }
+
+    fn on<'s>(self, types: &[Ty<'s>]) -> Ty<'s> {
+        let first = types.first();
+        match self {
+            Self::Dyn => Ty::Dyn,
+            Self::Bool => Ty::Bool,
+            Self::Int => Ty::Int,
+            Self::Uint => Ty::Uint,
+            Self::Double => Ty::Double,
+            Self::String => Ty::String,
+            Self::Bytes => Ty::Bytes,
+            Self::Timestamp => Ty::Timestamp,
+            Self::Duration => Ty::Duration,
+            Self::Strings => Ty::List(Box::new(Ty::String)),
+            Self::Same => first.cloned().unwrap_or(Ty::Dyn),
+            Self::Item => match first {
+                Some(Ty::List(item)) => (**item).clone(),
+                _ => Ty::Dyn,
+            },
+            Self::Inner => match first {
+                Some(Ty::Optional(inner)) => (**inner).clone(),
+                _ => Ty::Dyn,
+            },
+            Self::Of(name) => Ty::Of(name),
+        }
+    }
+}
+
+#[rustfmt::skip]
+const QUALIFIED: &[(&str, Gives)] = {
+    use Gives::*;
+    &[
+        ("math.greatest", Dyn), ("math.least", Dyn), ("math.abs", Dyn), ("math.ceil", Double),
+        ("math.floor", Double), ("math.round", Double), ("math.trunc", Double), ("math.sign", Dyn),
+        ("math.sqrt", Double), ("math.isNaN", Bool), ("math.isInf", Bool), ("math.isFinite", Bool),
+        ("math.bitAnd", Dyn), ("math.bitOr", Dyn), ("math.bitXor", Dyn), ("math.bitNot", Dyn),
+        ("math.bitShiftLeft", Dyn), ("math.bitShiftRight", Dyn),
+        ("sets.contains", Bool), ("sets.equivalent", Bool), ("sets.intersects", Bool),
+        ("base64.encode", String), ("base64.decode", Bytes), ("strings.quote", String),
+        ("lists.range", Dyn), ("ip.isCanonical", Bool), ("jsonpatch.escapeKey", String),
+        ("optional.none", Dyn), ("optional.of", Dyn), ("optional.ofNonZeroValue", Dyn),
+        ("format.named", Dyn), ("format.dns1123Label", Dyn), ("format.dns1123Subdomain", Dyn),
+        ("format.dns1035Label", Dyn), ("format.qualifiedName", Dyn), ("format.dns1123LabelPrefix", Dyn),
+        ("format.dns1123SubdomainPrefix", Dyn), ("format.dns1035LabelPrefix", Dyn), ("format.labelValue", Dyn),
+        ("format.uri", Dyn), ("format.uuid", Dyn), ("format.byte", Dyn), ("format.date", Dyn),
+        ("format.datetime", Dyn),
+    ]
+};
+
+#[rustfmt::skip]
+const FUNCTIONS: &[(&str, Gives)] = {
+    use Gives::*;
+    &[
+        ("size", Int), ("contains", Bool), ("startsWith", Bool), ("endsWith", Bool), ("matches", Bool),
+        ("int", Int), ("uint", Uint), ("double", Double), ("string", String), ("bytes", Bytes), ("bool", Bool),
+        ("dyn", Dyn), ("type", Dyn), ("duration", Duration), ("timestamp", Timestamp),
+        ("getFullYear", Int), ("getMonth", Int), ("getDayOfYear", Int), ("getDayOfMonth", Int), ("getDate", Int),
+        ("getDayOfWeek", Int), ("getHours", Int), ("getMinutes", Int), ("getSeconds", Int), ("getMilliseconds", Int),
+        ("charAt", String), ("indexOf", Int), ("lastIndexOf", Int), ("lowerAscii", String), ("upperAscii", String),
+        ("replace", String), ("split", Strings), ("join", String), ("substring", String), ("trim", String),
+        ("format", String), ("reverse", Same), ("find", String), ("findAll", Strings),
+        ("isSorted", Bool), ("sum", Item), ("min", Item), ("max", Item), ("distinct", Same), ("flatten", Dyn),
+        ("slice", Same), ("sort", Same), ("first", Dyn), ("last", Dyn),
+        ("url", Of("kubernetes.URL")), ("isURL", Bool), ("getScheme", String), ("getHost", String), ("getHostname", String),
+        ("getPort", String), ("getEscapedPath", String), ("getQuery", Dyn),
+        ("quantity", Of("kubernetes.Quantity")), ("isQuantity", Bool), ("isInteger", Bool), ("asInteger", Int),
+        ("asApproximateFloat", Double), ("sign", Int), ("add", Same), ("sub", Same), ("isGreaterThan", Bool),
+        ("isLessThan", Bool), ("compareTo", Int),
+        ("ip", Of("net.IP")), ("isIP", Bool), ("family", Int), ("isUnspecified", Bool), ("isLoopback", Bool),
+        ("isLinkLocalMulticast", Bool), ("isLinkLocalUnicast", Bool), ("isGlobalUnicast", Bool),
+        ("cidr", Of("net.CIDR")), ("isCIDR", Bool), ("containsIP", Bool), ("containsCIDR", Bool), ("masked", Same),
+        ("prefixLength", Int), ("semver", Of("kubernetes.Semver")), ("isSemver", Bool), ("major", Int), ("minor", Int),
+        ("patch", Int), ("validate", Dyn), ("value", Inner), ("hasValue", Bool), ("orValue", Inner), ("or", Same),
+        // Of admission policies.
+        ("authorizer", Dyn), ("group", Dyn), ("resource", Dyn), ("subresource", Dyn), ("namespace", Dyn),
+        ("name", Dyn), ("check", Dyn), ("allowed", Bool), ("reason", String), ("errored", Bool), ("error", String),
+        ("path", Dyn), ("serviceAccount", Dyn), ("fieldSelector", Dyn), ("labelSelector", Dyn),
+        (operators::OPT_SELECT, Dyn),
+    ]
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_typed_by_their_schema() {
+        let schema = Schema::read(&json!({"type": "object", "properties": {
+            "a": {"type": "integer"}, "s": {"type": "string"}, "my-f": {"type": "string"},
+            "namespace": {"type": "string"}, "n": {"type": "number"},
+            "l": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
+            "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "q": {"x-kubernetes-int-or-string": true},
+            "open": {"x-kubernetes-preserve-unknown-fields": true},
+        }}));
+        let outcome = |rule: &str| {
+            let expression = Expression::parse(rule).unwrap();
+            let ty = Ty::of(&schema, false).unwrap();
+            check(&expression, [("self", ty.clone()), ("oldSelf", ty)]).map(|ty| ty.name())
+        };
+        #[rustfmt::skip]
+        let good = [
+            "self.a > 1", "self.my__dash__f == 'x'", "self.__namespace__ == self.s", "self.a < self.n",
+            "self.l.all(i, i.k != '')", "self.l.map(i, i.k).exists(k, k == 'a')", "self.m.all(k, self.m[k] > 0)",
+            "self.l.filter(i, i.k == 'a').size() == 0", "self.q == 1 || self.q == 'x'", "'a' in self.m",
+            "self.s in ['a', 'b']", "has(self.a) && !has(self.s)", "self.?a.orValue(3) == 3",
+            "oldSelf.a == self.a", "cel.bind(x, self.a, x > 1)", "type(self.q) == string || self.q > 0",
+            "quantity(self.s).isLessThan(quantity('1'))", "self.a == 1 ? true : false", "math.greatest(self.a, 3) > 1",
+            "!format.dns1123Label().validate(self.s).hasValue()", "self.s.split(',').all(p, p.matches('a'))",
+        ];
+        for rule in good {
+            assert_eq!(outcome(rule).as_deref(), Ok("bool"), "{rule}");
+        }
+        #[rustfmt::skip]
+        let bad = [
+            ("self.zz > 1", "ERROR: <input>:1:5: undefined field 'zz'\n | self.zz > 1\n | ....^"),
+            ("self.a == 'x'", "ERROR: <input>:1:8: found no matching overload for '_==_' applied to '(int, string)'\n | self.a == 'x'\n | .......^"),
+            ("foo == 1", "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo == 1\n | ^"),
+            ("self.l.all(i, i.x > 1)", "ERROR: <input>:1:16: undefined field 'x'\n | self.l.all(i, i.x > 1)\n | ...............^"),
+            ("self.open.x == 1", "ERROR: <input>:1:5: undefined field 'open'\n | self.open.x == 1\n | ....^"),
+        ];
+        for (rule, message) in bad {
+            assert_eq!(outcome(rule), Err(message.to_owned()), "{rule}");
+        }
+        assert_eq!(outcome("self.a + 1").as_deref(), Ok("int"));
+        assert!(outcome("self.a && true").is_err());
+        assert!(outcome("self.s.foo()").is_err());
+    }
+}

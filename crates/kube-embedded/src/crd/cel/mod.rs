@@ -1,0 +1,241 @@
+//! Expressions of the Common Expression Language: rules of CRDs and of admission policies.
+//!
+//! The interpreter and the Kubernetes libraries come from `kube-cel`; this adds what they leave out: the
+//! static check (`check`), a step budget, `cel.bind`, `optMap`, optional field selection, and the words
+//! of Kubernetes for what goes wrong. What cannot be evaluated is an error, never a pass.
+//!
+//! Always true: evaluating an [`Expression`] ends, because its cost is bounded before it starts.
+
+pub mod check;
+mod rewrite;
+pub mod rules;
+pub mod values;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+use kube_cel::KubeCelExt;
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use kube_cel::cel::parser::Parser;
+use kube_cel::cel::{Context, ExecutionError, Value as Cel};
+
+/// Brackets and conditionals nested deeper than this are refused before they are parsed: the parser
+/// recurses.
+const MAX_NESTING: usize = 40;
+const MAX_LENGTH: usize = 100_000;
+/// Steps that one evaluation may take.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// All functions, without variables.
+static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut library = Context::default().with_all();
+    library.add_function("dyn", |value: Cel| -> Result<Cel, ExecutionError> { Ok(value) });
+    library.add_function("bool", |value: Cel| -> Result<Cel, ExecutionError> {
+        match &value {
+            Cel::Bool(_) => Ok(value),
+            Cel::String(text) => match text.as_str() {
+                "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Cel::Bool(true)),
+                "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Cel::Bool(false)),
+                _ => Err(ExecutionError::function_error("bool", "type conversion error")),
+            },
+            _ => Err(ExecutionError::NoSuchOverload),
+        }
+    });
+    library
+});
+
+/// An expression that has been parsed.
+#[derive(Debug)]
+pub struct Expression {
+    pub source: Box<str>,
+    root: IdedExpr,
+}
+
+impl Expression {
+    /// Parses; the error is what Kubernetes prints after `compilation failed: `.
+    pub fn parse(source: &str) -> Result<Self, String> {
+        if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING {
+            return Err(complaint(source, 0, "expression recursion limit exceeded: 250"));
+        }
+        // The parser is generated code of another project: should it panic, the expression is refused.
+        let parsed =
+            catch_unwind(AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(source)));
+        match parsed {
+            Ok(Ok(root)) => Ok(Self { source: source.into(), root: rewrite::rewrite(root) }),
+            Ok(Err(errors)) => {
+                let texts = errors.errors.iter().map(|error| {
+                    let (line, column) = error.pos;
+                    let line = usize::try_from(line).unwrap_or(1).max(1);
+                    let column = usize::try_from(column).unwrap_or(1).max(1);
+                    located(source, line, column, &error.msg)
+                });
+                Err(texts.collect::<Vec<_>>().join("\n"))
+            }
+            Err(_) => Err(complaint(source, 0, "Syntax error: the expression cannot be parsed")),
+        }
+    }
+
+    pub fn uses(&self, variable: &str) -> bool {
+        self.root.references().has_variable(variable)
+    }
+
+    pub fn root(&self) -> &IdedExpr {
+        &self.root
+    }
+
+    /// Evaluates with these variables. `largest` is the size of the largest list or map in them.
+    pub fn evaluate(&self, variables: &Context<'_>, largest: usize) -> Result<Cel, Failure> {
+        if steps(&self.root, u64::try_from(largest.max(1)).unwrap_or(u64::MAX)) > MAX_STEPS {
+            return Err(Failure::TooExpensive);
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.root, variables)));
+        match result {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(Failure::Error(words(&error))),
+            Err(_) => Err(Failure::Error("internal error".to_owned())),
+        }
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It would take more steps than allowed.
+    TooExpensive,
+    Error(String),
+}
+
+/// A scope on top of the libraries, to add variables to.
+pub fn scope() -> Context<'static> {
+    LIBRARY.new_inner_scope()
+}
+
+/// What the interpreter complains about, as cel-go words it.
+fn words(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::NoSuchOverload
+        | ExecutionError::UnsupportedBinaryOperator(..)
+        | ExecutionError::UnsupportedUnaryOperator(..)
+        | ExecutionError::UnsupportedTargetType { .. }
+        | ExecutionError::NotSupportedAsMethod { .. }
+        | ExecutionError::ValuesNotComparable(..)
+        | ExecutionError::UnexpectedType { .. } => "no such overload".to_owned(),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::IndexOutOfBounds(Cel::Int(at)) => format!("index out of bounds: {at}"),
+        ExecutionError::UndeclaredReference(name) => format!("no such attribute(s): {name}"),
+        ExecutionError::FunctionError { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// How deep brackets and conditionals nest, at most.
+fn nesting(source: &str) -> usize {
+    let (mut depth, mut deepest, mut conditionals) = (0usize, 0usize, 0usize);
+    for c in source.chars() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '?' => conditionals += 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest.max(conditionals / 2)
+}
+
+/// An upper bound of the steps of an evaluation in which no range is longer than `largest`.
+fn steps(node: &IdedExpr, largest: u64) -> u64 {
+    let sum = |nodes: &mut dyn Iterator<Item = &IdedExpr>| -> u64 {
+        nodes.fold(1u64, |total, node| total.saturating_add(steps(node, largest)))
+    };
+    match &node.expr {
+        Expr::Call(call) => sum(&mut call.target.as_deref().into_iter().chain(&call.args)),
+        Expr::Select(select) => sum(&mut std::iter::once(select.operand.as_ref())),
+        Expr::List(list) => sum(&mut list.elements.iter()),
+        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+            EntryExpr::StructField(field) => vec![&field.value],
+        })),
+        Expr::Comprehension(loops) => {
+            let once = sum(&mut [&loops.loop_cond, &loops.loop_step].into_iter());
+            let rounds = match &loops.iter_range.expr {
+                Expr::List(list) => u64::try_from(list.elements.len()).unwrap_or(u64::MAX),
+                _ => largest,
+            };
+            sum(&mut [&loops.iter_range, &loops.accu_init, &loops.result].into_iter())
+                .saturating_add(once.saturating_mul(rounds))
+        }
+        _ => 1,
+    }
+}
+
+/// `ERROR: <input>:1:5: ...` with the line and a caret, for a byte offset.
+pub fn complaint(source: &str, offset: usize, text: &str) -> String {
+    let before = source.get(..offset).unwrap_or(source);
+    let line = before.matches('\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    located(source, line, before[start..].chars().count() + 1, text)
+}
+
+fn located(source: &str, line: usize, column: usize, text: &str) -> String {
+    let snippet = source.lines().nth(line - 1).unwrap_or_default().replace('\t', " ");
+    let dots = ".".repeat(column - 1);
+    format!("ERROR: <input>:{line}:{column}: {text}\n | {snippet}\n | {dots}^")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(source: &str) -> Result<Cel, Failure> {
+        Expression::parse(source).unwrap().evaluate(&scope(), 10)
+    }
+
+    #[test]
+    fn what_the_interpreter_lacks_is_added() {
+        let table = [
+            "cel.bind(x, 3, x * x) == 9",
+            "{'a': 1}.?a.orValue(2) == 1",
+            "{'a': 1}.?b.orValue(2) == 2",
+            "{'a': {'b': 1}}.?a.?b.orValue(2) == 1",
+            "{'a': {'b': 1}}[?'c'].?b.orValue(2) == 2",
+            "optional.of(3).optMap(v, v + 1).value() == 4",
+            "optional.none().optMap(v, v + 1).orValue(0) == 0",
+            "dyn(1) == 1",
+            "bool('true')",
+            "quantity('1Gi').isGreaterThan(quantity('1M'))",
+            "[1, 2].all(i, i > 0) && [1, 2].exists_one(i, i == 1)",
+            "'a-b'.split('-').size() == 2",
+            "isURL('https://x.y') && url('https://x.y').getHost() == 'x.y'",
+        ];
+        for source in table {
+            assert_eq!(run(source), Ok(Cel::Bool(true)), "{source}");
+        }
+    }
+
+    #[test]
+    fn failures_are_worded_as_in_kubernetes() {
+        let error = |source: &str| match run(source) {
+            Err(Failure::Error(text)) => text,
+            other => panic!("{source}: {other:?}"),
+        };
+        assert_eq!(error("{'a': 1}.b == 1"), "no such key: b");
+        assert_eq!(error("1 / 0 == 1"), "division by zero");
+        assert_eq!(error("[1][3] == 1"), "index out of bounds: 3");
+    }
+
+    #[test]
+    fn broken_and_hostile_expressions_are_refused() {
+        let error = Expression::parse("1 +").unwrap_err();
+        assert!(error.starts_with("ERROR: <input>:1:4: Syntax error: "), "{error}");
+        assert!(error.ends_with("\n | 1 +\n | ...^"), "{error}");
+        let deep = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
+        assert!(Expression::parse(&deep).is_err());
+        let product = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))";
+        let expression = Expression::parse(product).unwrap();
+        assert_eq!(expression.evaluate(&scope(), 1000), Err(Failure::TooExpensive));
+    }
+}

@@ -1,0 +1,301 @@
+//! The rules of a schema, compiled once, and their evaluation over an object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube_cel::cel::objects::OptionalValue;
+use kube_cel::cel::{Context, Value as Cel};
+use serde_json::Value;
+
+use super::{Expression, Failure, scope, values};
+use crate::crd::check::old_item;
+use crate::crd::paths;
+use crate::crd::schema::{Additional, Rule, Schema};
+use crate::field::{Complaint, FieldError, Path};
+
+/// All rules of one object may take this long together; then the object is refused.
+const DEADLINE: Duration = Duration::from_secs(2);
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// The compiled rules at one node of a schema and below. Branches without rules are absent.
+#[derive(Debug, Default)]
+pub struct Rules {
+    here: Vec<Compiled>,
+    properties: BTreeMap<Box<str>, Rules>,
+    values: Option<Box<Rules>>,
+    items: Option<Box<Rules>>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    rule: Rule,
+    /// Or why it does not compile. Acceptance refuses such CRDs; one that got in refuses objects.
+    program: Result<Expression, String>,
+    message: Option<Expression>,
+    uses_old: bool,
+    field_path: String,
+}
+
+impl Rules {
+    /// `None` when there are no rules at all.
+    pub fn compile(schema: &Schema) -> Option<Self> {
+        if !schema.has_rules() {
+            return None;
+        }
+        let properties = schema.properties.iter();
+        Some(Self {
+            here: schema.rules.iter().map(|rule| Compiled::new(rule, schema)).collect(),
+            properties: properties
+                .filter_map(|(name, child)| Some((name.clone(), Self::compile(child)?)))
+                .collect(),
+            values: match &schema.additional {
+                Additional::Schema(child) => Self::compile(child).map(Box::new),
+                _ => None,
+            },
+            items: schema.items.as_deref().and_then(Self::compile).map(Box::new),
+        })
+    }
+
+    /// Complaints about an object. `old` is its state before an update; complaints that only repeat what
+    /// was already accepted go to `warnings`.
+    pub fn check(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        schema: &Schema,
+        at: Option<&Path>,
+        warnings: &mut Vec<String>,
+    ) -> Vec<FieldError> {
+        let mut run = Run {
+            largest: values::largest(object).max(old.map_or(0, values::largest)),
+            until: Instant::now() + DEADLINE,
+            exhausted: false,
+            errors: Vec::new(),
+            warnings,
+        };
+        let root = Spot {
+            value: object,
+            old,
+            schema,
+            resource: at.is_none(),
+            path: at.cloned().unwrap_or_default(),
+            history: History { current: old.map(|old| (object, old)), parent: None },
+        };
+        run.node(self, &root);
+        run.errors
+    }
+}
+
+impl Compiled {
+    fn new(rule: &Rule, schema: &Schema) -> Self {
+        let program = Expression::parse(&rule.rule);
+        let message = Some(rule.message_expression.as_str())
+            .filter(|text| !text.is_empty())
+            .and_then(|text| Expression::parse(text).ok());
+        Self {
+            uses_old: program.as_ref().is_ok_and(|program| program.uses("oldSelf")),
+            field_path: match rule.field_path.as_str() {
+                "" => String::new(),
+                path => paths::resolve(path, schema, true).map(|found| found.0).unwrap_or_default(),
+            },
+            rule: rule.clone(),
+            program,
+            message,
+        }
+    }
+
+    /// What a complaint calls the rule.
+    fn name(&self) -> &str {
+        if self.rule.message.is_empty() { self.rule.rule.trim() } else { self.rule.message.trim() }
+    }
+}
+
+/// Where the walk stands.
+struct Spot<'a> {
+    value: &'a Value,
+    old: Option<&'a Value>,
+    schema: &'a Schema,
+    resource: bool,
+    path: Path,
+    history: History<'a>,
+}
+
+/// What can be compared with the old object: this node, or else the nearest one above.
+#[derive(Clone, Copy)]
+struct History<'a> {
+    current: Option<(&'a Value, &'a Value)>,
+    parent: Option<(&'a Value, &'a Value)>,
+}
+
+impl<'a> History<'a> {
+    fn unchanged(&self) -> bool {
+        self.current.or(self.parent).is_some_and(|(new, old)| new == old)
+    }
+
+    fn below(self, next: Option<(&'a Value, &'a Value)>) -> Self {
+        match self.current {
+            None => self,
+            here => Self { current: next, parent: here },
+        }
+    }
+}
+
+struct Run<'w> {
+    largest: usize,
+    until: Instant,
+    /// No further rules are run.
+    exhausted: bool,
+    errors: Vec<FieldError>,
+    warnings: &'w mut Vec<String>,
+}
+
+impl Run<'_> {
+    fn node(&mut self, rules: &Rules, spot: &Spot<'_>) {
+        if self.exhausted || spot.value.is_null() {
+            return;
+        }
+        if !rules.here.is_empty() {
+            self.expressions(rules, spot);
+        }
+        match spot.value {
+            Value::Array(items) => {
+                let (Some(rules), Some(schema)) = (&rules.items, &spot.schema.items) else { return };
+                for (at, value) in items.iter().enumerate() {
+                    let old = spot.old.and_then(|old| old_item(value, old, spot.schema));
+                    let history = spot.history.below(old.map(|old| (value, old)));
+                    let path = spot.path.index(at);
+                    self.node(rules, &Spot { value, old, schema, resource: schema.embedded, path, history });
+                }
+            }
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let old = spot.old.and_then(|old| old.get(name));
+                    let history = spot.history.below(old.map(|old| (value, old)));
+                    let (rules, path) = match (rules.properties.get(name.as_str()), &rules.values) {
+                        (Some(rules), _) => (rules, spot.path.field(name)),
+                        (None, Some(rules)) => (rules.as_ref(), spot.path.key(name)),
+                        (None, None) => continue,
+                    };
+                    let Some(schema) = spot.schema.child(name) else { continue };
+                    self.node(rules, &Spot { value, old, schema, resource: schema.embedded, path, history });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn expressions(&mut self, rules: &Rules, spot: &Spot<'_>) {
+        let mut plain = scope();
+        plain.add_variable_from_value("self", values::typed(spot.value, spot.schema, spot.resource));
+        let old = spot
+            .old
+            .filter(|old| !old.is_null() && rules.here.iter().any(|rule| rule.uses_old))
+            .map(|old| values::typed(old, spot.schema, spot.resource));
+        if let Some(old) = &old {
+            plain.add_variable_from_value("oldSelf", old.clone());
+        }
+        for compiled in &rules.here {
+            if compiled.rule.rule.trim().is_empty() {
+                continue;
+            }
+            let optional = compiled.rule.optional_old_self.unwrap_or_default();
+            if compiled.uses_old && old.is_none() && !optional {
+                continue;
+            }
+            if Instant::now() > self.until {
+                return self.give_up(spot, "validation failed due to running out of cost budget, no further validation rules will be run".to_owned());
+            }
+            let mut context = plain.new_inner_scope();
+            if optional && compiled.uses_old {
+                let old = old.clone().map_or_else(OptionalValue::none, OptionalValue::of);
+                context.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(old)));
+            }
+            self.rule(compiled, &context, spot);
+        }
+    }
+
+    fn rule(&mut self, compiled: &Compiled, context: &Context<'_>, spot: &Spot<'_>) {
+        let program = match &compiled.program {
+            Ok(program) => program,
+            Err(error) => {
+                return self.fail(spot, format!("rule compile error: compilation failed: {error}"));
+            }
+        };
+        match program.evaluate(context, self.largest) {
+            Ok(Cel::Bool(true)) => return,
+            Ok(_) => {}
+            Err(Failure::TooExpensive) => {
+                let text = format!(
+                    "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+                    compiled.name()
+                );
+                return self.give_up(spot, text);
+            }
+            Err(Failure::Error(error)) if error.starts_with("no such overload") => {
+                let text = format!(
+                    "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {}",
+                    compiled.name()
+                );
+                return self.fail(spot, text);
+            }
+            Err(Failure::Error(error)) => {
+                return self.fail(spot, format!("{error} evaluating rule: {}", compiled.name()));
+            }
+        }
+        let detail = compiled
+            .message
+            .as_ref()
+            .and_then(|message| message.evaluate(context, self.largest).ok())
+            .and_then(message_text)
+            .unwrap_or_else(|| match compiled.rule.message.trim() {
+                "" => format!("failed rule: {}", compiled.rule.rule.trim()),
+                message => message.to_owned(),
+            });
+        let path = if compiled.field_path.is_empty() {
+            spot.path.clone()
+        } else {
+            spot.path.field(&compiled.field_path)
+        };
+        let error = complaint(compiled, spot, &named(path), detail);
+        if !compiled.uses_old && spot.history.unchanged() {
+            self.warnings.push(error.to_string());
+        } else {
+            self.errors.push(error);
+        }
+    }
+
+    fn fail(&mut self, spot: &Spot<'_>, text: String) {
+        let path = named(spot.path.clone());
+        self.errors.push(FieldError::invalid(&path, spot.schema.ty.as_ref(), text));
+    }
+
+    fn give_up(&mut self, spot: &Spot<'_>, text: String) {
+        self.fail(spot, text);
+        self.exhausted = true;
+    }
+}
+
+fn complaint(compiled: &Compiled, spot: &Spot<'_>, path: &Path, detail: String) -> FieldError {
+    let whole = matches!(spot.schema.ty.as_ref(), "object" | "array");
+    let value = (!whole).then(|| spot.value.clone());
+    match compiled.rule.reason.as_deref() {
+        Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
+        Some("FieldValueRequired") => FieldError::required(path, detail),
+        Some("FieldValueDuplicate") => {
+            FieldError { path: path.clone(), complaint: Complaint::Duplicate, value, detail: String::new() }
+        }
+        _ => FieldError { path: path.clone(), complaint: Complaint::Invalid, value, detail },
+    }
+}
+
+fn message_text(value: Cel) -> Option<String> {
+    let Cel::String(text) = value else { return None };
+    let text = text.trim();
+    (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+}
+
+/// The root of an object has no name; Go prints that as `<nil>`.
+fn named(path: Path) -> Path {
+    if path.as_str().is_empty() { Path::new("<nil>") } else { path }
+}

@@ -1,0 +1,351 @@
+//! Whether a value satisfies its schema, in the words of Kubernetes.
+//!
+//! Asked for every write of a custom resource and for the defaults in a CRD. On an update, complaints about
+//! a part that equals the old one are dropped: what was accepted once stays acceptable. Elsewhere: CEL rules
+//! (`super::cel`), duplicates in lists (`super::lists`).
+
+use serde_json::Value;
+
+use super::formats;
+use super::numbers::{self, Number};
+use super::schema::{Additional, ListType, Schema};
+use crate::field::{Complaint, FieldError, Path};
+
+/// Complaints about `value`; `at` stands before every path, `old` is what it was before an update.
+pub fn check(value: &Value, old: Option<&Value>, schema: &Schema, at: Option<&Path>) -> Vec<FieldError> {
+    let mut walk = Walk { at };
+    walk.ratcheted(value, old, schema, "").errors
+}
+
+/// What came of one node. `matched` counts the checks that were applied: among alternatives that all
+/// fail, the complaints of the one that got furthest are shown.
+#[derive(Default)]
+struct Outcome {
+    errors: Vec<FieldError>,
+    matched: usize,
+}
+
+impl Outcome {
+    fn add(&mut self, error: FieldError) {
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        other.errors.into_iter().for_each(|error| self.add(error));
+        self.matched += other.matched;
+    }
+}
+
+struct Walk<'a> {
+    at: Option<&'a Path>,
+}
+
+impl Walk<'_> {
+    fn path(&self, name: &str) -> Path {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        match (self.at, name.is_empty()) {
+            (Some(at), true) => at.clone(),
+            (Some(at), false) => at.field(name),
+            (None, true) => Path::new("<nil>"),
+            (None, false) => Path::new(name),
+        }
+    }
+
+    /// A complaint about no field in particular.
+    fn general(&self, text: String) -> FieldError {
+        FieldError::invalid(&self.at.cloned().unwrap_or_else(|| Path::new("<nil>")), "", text)
+    }
+
+    /// As [`Walk::node`], forgiving everything when nothing changed.
+    fn ratcheted(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, name: &str) -> Outcome {
+        let mut outcome = self.node(value, old, schema, name);
+        if !outcome.errors.is_empty() && old.is_some_and(|old| old == value) {
+            outcome.errors.clear();
+        }
+        outcome
+    }
+
+    fn node(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, name: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let typed = !schema.types().is_empty() || !schema.format.is_empty();
+        if typed {
+            match self.type_of(value, schema, name) {
+                Some(error) => outcome.add(error),
+                None => outcome.matched += 1,
+            }
+            outcome.matched += usize::from(!value.is_null());
+        }
+        if value.is_null() {
+            self.listed(value, schema, name, &mut outcome);
+            return outcome;
+        }
+        outcome.merge(self.combined(value, old, schema, name));
+        outcome.matched += 1;
+        match value {
+            Value::String(text) => self.text(text, schema, name, &mut outcome),
+            Value::Number(_) => {
+                if let Some(number) = Number::of(value) {
+                    let mut complain = |text: Result<String, String>| match text {
+                        Ok(text) => outcome.add(FieldError::invalid(&self.path(name), value.clone(), text)),
+                        Err(text) => outcome.add(self.general(text)),
+                    };
+                    numbers::check(number, schema, name, &mut complain);
+                    outcome.matched += 2;
+                }
+            }
+            Value::Array(items) => self.items(items, old, schema, name, &mut outcome),
+            _ => {}
+        }
+        self.listed(value, schema, name, &mut outcome);
+        outcome.matched += 1;
+        if let Value::Object(_) = value {
+            self.fields(value, old, schema, name, &mut outcome);
+            outcome.matched += 1;
+        }
+        outcome.matched += 1;
+        outcome
+    }
+
+    fn type_of(&self, value: &Value, schema: &Schema, name: &str) -> Option<FieldError> {
+        let wanted = schema.types();
+        let wrong = |wanted: &str, found: &str| {
+            let text = format!("{name} in body must be of type {wanted}: {found:?}");
+            Some(FieldError::type_invalid(&self.path(name), found, text))
+        };
+        if value.is_null() {
+            return if wanted.is_empty() || schema.nullable {
+                None
+            } else {
+                wrong(&wanted.join(","), "null")
+            };
+        }
+        let (found, format) = match value {
+            Value::Bool(_) => ("boolean", ""),
+            Value::String(_) => ("string", ""),
+            Value::Array(_) => ("array", ""),
+            Value::Number(number) if number.is_f64() => ("number", "float64"),
+            Value::Number(_) => ("integer", "int64"),
+            _ => ("object", ""),
+        };
+        let whole = value.as_f64().is_some_and(|float| float.fract() == 0.0);
+        let fits = wanted.contains(&found)
+            || (found == "number" && whole && wanted.contains(&"integer"))
+            || (found == "integer" && wanted.contains(&"number"));
+        let textual = matches!(found, "string" | "array");
+        if !textual && !schema.format.is_empty() && !fits && format != schema.format.as_ref() {
+            return wrong(&schema.format, format);
+        }
+        let numeric = wanted.contains(&"number") || wanted.contains(&"integer");
+        if textual && !numeric && !schema.format.is_empty() {
+            return None; // the format decides
+        }
+        if fits { None } else { wrong(&wanted.join(","), found) }
+    }
+
+    fn text(&self, text: &str, schema: &Schema, name: &str, outcome: &mut Outcome) {
+        let checks = &schema.checks;
+        let path = self.path(name);
+        let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        if let Some(most) = checks.max_length.filter(|&most| length > most) {
+            outcome.add(FieldError::too_long(&path, usize::try_from(most).unwrap_or_default()));
+        } else if let Some(least) = checks.min_length.filter(|&least| length < least) {
+            let detail = format!("{name} in body should be at least {least} chars long");
+            outcome.add(FieldError::invalid(&path, text, detail));
+        } else if let Some(pattern) = &checks.pattern
+            && !pattern.regex.as_ref().is_ok_and(|regex| regex.is_match(text))
+        {
+            let detail = format!("{name} in body should match '{}'", pattern.text);
+            outcome.add(FieldError::invalid(&path, text, detail));
+        }
+        outcome.matched += 1;
+        if !schema.format.is_empty() && matches!(schema.ty.as_ref(), "" | "string") {
+            if !formats::is_valid(&schema.format, text) {
+                let detail = format!("{name} in body must be of type {}: {text:?}", schema.format);
+                outcome.add(FieldError::type_invalid(&path, text, detail));
+            }
+            outcome.matched += 1;
+        }
+    }
+
+    fn listed(&self, value: &Value, schema: &Schema, name: &str, outcome: &mut Outcome) {
+        let allowed = &schema.checks.one_of_values;
+        let same = |one: &Value| one == value || (one.is_number() && one.as_f64() == value.as_f64());
+        if allowed.is_empty() || allowed.iter().any(same) {
+            return;
+        }
+        let words: Vec<String> = allowed
+            .iter()
+            .map(|one| one.as_str().map_or_else(|| one.to_string(), ToOwned::to_owned))
+            .collect();
+        outcome.add(FieldError::unsupported(&self.path(name), value.clone(), &words));
+    }
+
+    fn items(
+        &mut self,
+        items: &[Value],
+        old: Option<&Value>,
+        schema: &Schema,
+        name: &str,
+        outcome: &mut Outcome,
+    ) {
+        if let Some(child) = &schema.items {
+            for (at, item) in items.iter().enumerate() {
+                let old = old.and_then(|old| old_item(item, old, schema));
+                outcome.merge(self.ratcheted(item, old, child, &format!("{name}[{at}]")));
+            }
+        }
+        let checks = &schema.checks;
+        let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        let path = self.path(name);
+        if let Some(least) = checks.min_items.filter(|&least| size < least) {
+            let detail = format!("{name} in body should have at least {least} items");
+            outcome.add(FieldError::invalid(&path, size, detail));
+        }
+        if let Some(most) = checks.max_items.filter(|&most| size > most) {
+            outcome.add(FieldError::too_many(&path, items.len(), usize::try_from(most).unwrap_or_default()));
+        }
+        if checks.unique_items && (1..items.len()).any(|at| items[..at].contains(&items[at])) {
+            outcome.add(FieldError::invalid(
+                &path,
+                "",
+                format!("{name} in body shouldn't contain duplicates"),
+            ));
+        }
+        outcome.matched += 2;
+    }
+
+    fn fields(
+        &mut self,
+        value: &Value,
+        old: Option<&Value>,
+        schema: &Schema,
+        name: &str,
+        outcome: &mut Outcome,
+    ) {
+        let Some(fields) = value.as_object() else { return };
+        let checks = &schema.checks;
+        let size = i64::try_from(fields.len()).unwrap_or(i64::MAX);
+        let path = self.path(name);
+        if let Some(least) = checks.min_properties.filter(|&least| size < least) {
+            let detail = format!("{name} in body should have at least {least} properties");
+            outcome.add(FieldError::invalid(&path, size, detail));
+        }
+        if let Some(most) = checks.max_properties.filter(|&most| size > most) {
+            outcome.add(FieldError::too_many(&path, fields.len(), usize::try_from(most).unwrap_or_default()));
+        }
+        for (key, value) in fields {
+            let old = old.and_then(|old| old.get(key));
+            if let Some(property) = schema.properties.get(key.as_str()) {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                outcome.merge(self.ratcheted(value, old, property, &name));
+                continue;
+            }
+            match &schema.additional {
+                Additional::Schema(values) => {
+                    outcome.merge(self.ratcheted(value, old, values, &format!("{name}.{key}")));
+                }
+                Additional::Any(false) => {
+                    let detail = format!("{name}.{key} in body is a forbidden property");
+                    outcome.add(FieldError::invalid(&path, key.as_str(), detail));
+                }
+                _ => {}
+            }
+        }
+        for key in &checks.required {
+            if !fields.contains_key(key.as_ref()) {
+                outcome.add(FieldError::required(&self.path(&format!("{name}.{key}")), ""));
+            }
+        }
+    }
+
+    /// `anyOf`, `oneOf`, `allOf`, `not`. Their complaints are about no field in particular.
+    fn combined(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, name: &str) -> Outcome {
+        let checks = &schema.checks;
+        let mut outcome = Outcome { matched: 1, ..Outcome::default() };
+        if !checks.any_of.is_empty() {
+            let mut results = Vec::new();
+            for schema in &checks.any_of {
+                results.push(self.node(value, old, schema, name));
+                if results.last().is_some_and(|result| result.errors.is_empty()) {
+                    break;
+                }
+            }
+            if results.last().is_some_and(|result| result.errors.is_empty()) {
+                outcome.merge(results.pop().expect("there was a last one"));
+            } else {
+                outcome.add(self.general(format!("{name:?} must validate at least one schema (anyOf)")));
+                outcome.merge(furthest(results));
+            }
+        }
+        if !checks.one_of.is_empty() {
+            let results: Vec<Outcome> =
+                checks.one_of.iter().map(|schema| self.node(value, old, schema, name)).collect();
+            let valid = results.iter().filter(|result| result.errors.is_empty()).count();
+            match valid {
+                1 => {
+                    let good = results.into_iter().find(|result| result.errors.is_empty());
+                    outcome.merge(good.expect("exactly one is good"));
+                }
+                0 => {
+                    outcome.add(self.general(format!(
+                        "{name:?} must validate one and only one schema (oneOf). Found none valid"
+                    )));
+                    outcome.merge(furthest(results));
+                }
+                _ => outcome.add(self.general(format!(
+                    "{name:?} must validate one and only one schema (oneOf). Found {valid} valid alternatives"
+                ))),
+            }
+        }
+        if !checks.all_of.is_empty() {
+            let mut valid = 0;
+            for schema in &checks.all_of {
+                let result = self.node(value, old, schema, name);
+                valid += usize::from(result.errors.is_empty());
+                outcome.merge(result);
+            }
+            if valid < checks.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                outcome.add(self.general(format!("{name:?} must validate all the schemas (allOf){none}")));
+            }
+        }
+        if let Some(not) = &checks.not
+            && self.node(value, old, not, name).errors.is_empty()
+        {
+            outcome.add(self.general(format!("{name:?} must not validate the schema (not)")));
+        }
+        outcome
+    }
+}
+
+/// The first of those that passed most checks.
+fn furthest(results: Vec<Outcome>) -> Outcome {
+    let mut best: Option<Outcome> = None;
+    for result in results {
+        if best.as_ref().is_none_or(|best| result.matched > best.matched) {
+            best = Some(result);
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// The element of the old list that `item` continues: only keyed lists know.
+pub fn old_item<'a>(item: &Value, old: &'a Value, schema: &Schema) -> Option<&'a Value> {
+    let ListType::Map(keys) = &schema.list else { return None };
+    let same = |old: &&Value| keys.iter().all(|key| old.get(key.as_ref()) == item.get(key.as_ref()));
+    old.as_array()?.iter().filter(|old| old.is_object()).find(same)
+}
+
+/// Whether a complaint keeps CEL rules from being evaluated: they may rely on types and sizes.
+pub fn blocks_rules(error: &FieldError) -> bool {
+    matches!(
+        error.complaint,
+        Complaint::Unsupported
+            | Complaint::Required
+            | Complaint::TooLong
+            | Complaint::TooMany
+            | Complaint::TypeInvalid
+    )
+}

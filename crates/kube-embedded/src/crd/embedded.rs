@@ -1,0 +1,104 @@
+//! `apiVersion`, `kind` and `metadata` of resources inside a custom resource.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::schema::Schema;
+use crate::field::{FieldError, Path};
+
+static LABEL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("^[a-z]([-a-z0-9]*[a-z0-9])?$").expect("a pattern of ours compiles"));
+
+/// What Kubernetes says about something that is no DNS-1035 label; empty when it is one.
+pub fn label_complaints(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 63 {
+        complaints.push("must be no more than 63 bytes".to_owned());
+    }
+    if !LABEL.is_match(text) {
+        complaints.push(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+             alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
+             regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    complaints
+}
+
+/// Complaints about embedded resources, anywhere in the object.
+pub fn check(object: &Value, schema: &Schema) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(object, schema, &Path::root(), &mut errors);
+    errors
+}
+
+fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(fields) => {
+            if schema.embedded {
+                resource(value, path, errors);
+            }
+            for (name, value) in fields {
+                if let Some(property) = schema.properties.get(name.as_str()) {
+                    walk(value, property, &path.field(name), errors);
+                } else if let Some(values) = schema.child(name) {
+                    walk(value, values, &path.key(name), errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(child) = &schema.items else { return };
+            for (at, item) in items.iter().enumerate() {
+                walk(item, child, &path.index(at), errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn resource(value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    match value.get("apiVersion") {
+        None => errors.push(FieldError::required(&path.field("apiVersion"), "")),
+        Some(Value::String(text)) if text.is_empty() => {
+            errors.push(FieldError::invalid(&path.field("apiVersion"), "", "must not be empty"));
+        }
+        Some(Value::String(text)) if text.matches('/').count() > 1 => {
+            let detail = format!("unexpected GroupVersion string: {text}");
+            errors.push(FieldError::invalid(&path.field("apiVersion"), text.as_str(), detail));
+        }
+        Some(Value::String(_)) => {}
+        Some(other) => {
+            errors.push(FieldError::invalid(&path.field("apiVersion"), other.clone(), "must be a string"));
+        }
+    }
+    match value.get("kind") {
+        None => errors.push(FieldError::required(&path.field("kind"), "")),
+        Some(Value::String(text)) if text.is_empty() => {
+            errors.push(FieldError::invalid(&path.field("kind"), "", "must not be empty"));
+        }
+        Some(Value::String(text)) => {
+            let complaints = label_complaints(&text.to_lowercase());
+            if !complaints.is_empty() {
+                let detail =
+                    format!("may have mixed case, but should otherwise match: {}", complaints.join(","));
+                errors.push(FieldError::invalid(&path.field("kind"), text.as_str(), detail));
+            }
+        }
+        Some(other) => {
+            errors.push(FieldError::invalid(&path.field("kind"), other.clone(), "must be a string"));
+        }
+    }
+    if let Some(name) = value["metadata"]["name"].as_str() {
+        let path = path.field("metadata").field("name");
+        let detail = match name {
+            "." | ".." => format!("may not be '{name}'"),
+            _ if name.contains('/') => "may not contain '/'".to_owned(),
+            _ if name.contains('%') => "may not contain '%'".to_owned(),
+            _ => return,
+        };
+        errors.push(FieldError::invalid(&path, name, detail));
+    }
+}

@@ -1,0 +1,104 @@
+//! Paths that a CRD names: fields of rules, selectable fields, the three of `scale`.
+
+use serde_json::Value;
+
+use super::schema::{Additional, Schema};
+
+/// Follows a path such as `.spec.a['b.c']` through a schema. Answers it as complaints print it, and the
+/// schema of the field that it names.
+pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<(String, &'s Schema), String> {
+    let mut found = String::new();
+    let mut schema = schema;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let name = if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[', ']']).unwrap_or(after.len());
+            if after.is_empty() {
+                return Err("unexpected end of JSON path".to_owned());
+            }
+            let end = if end == 0 { 1 } else { end };
+            rest = &after[end..];
+            after[..end].to_owned()
+        } else if let Some(after) = rest.strip_prefix('[') {
+            if !brackets {
+                return Err("array notation is not allowed".to_owned());
+            }
+            let (name, after) = quoted(after)?;
+            rest = after.strip_prefix(']').ok_or_else(|| match after.chars().next() {
+                None => "unexpected end of JSON path".to_owned(),
+                Some(_) => format!("expected ] but got {}", token(after)),
+            })?;
+            name
+        } else {
+            return Err(format!("expected [ or . but got: {}", token(rest)));
+        };
+        if schema.properties.is_empty() {
+            let Additional::Schema(values) = &schema.additional else {
+                return Err("does not refer to a valid field".to_owned());
+            };
+            found.push_str(&format!("[{name}]"));
+            schema = values;
+        } else {
+            let separator = if found.is_empty() { "" } else { "." };
+            found.push_str(&format!("{separator}{name}"));
+            let property = schema.properties.get(name.as_str());
+            schema = property.ok_or_else(|| "does not refer to a valid field".to_owned())?;
+        }
+    }
+    Ok((found, schema))
+}
+
+fn token(text: &str) -> &str {
+    let end = text.find(['.', '[', ']']).unwrap_or(text.len());
+    if end == 0 { text.get(..1).unwrap_or(text) } else { &text[..end] }
+}
+
+/// `'name'` with escapes, and what follows.
+fn quoted(text: &str) -> Result<(String, &str), String> {
+    let Some(inner) = text.strip_prefix('\'') else {
+        return Err(if text.is_empty() {
+            "unexpected end of JSON path".to_owned()
+        } else {
+            format!("expected single quoted string but got {}", token(text))
+        });
+    };
+    let mut name = String::new();
+    let mut chars = inner.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\'' => return Ok((name, &inner[at + 1..])),
+            '\\' => match chars.next() {
+                Some((_, 'n')) => name.push('\n'),
+                Some((_, 't')) => name.push('\t'),
+                Some((_, 'r')) => name.push('\r'),
+                Some((_, escaped @ ('\'' | '\\'))) => name.push(escaped),
+                Some((_, other)) => {
+                    return Err(format!("invalid string literal: invalid escape char \\{other}"));
+                }
+                None => break,
+            },
+            _ => name.push(c),
+        }
+    }
+    Err(format!("expected single quoted string but got {text}"))
+}
+
+/// What stands at a plain dotted path: `.spec.replicas`.
+pub fn value_at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+    path.trim_start_matches('.').split('.').try_fold(object, |value, name| value.get(name))
+}
+
+/// Sets it, making the objects on the way; `false` when something else stands in the way.
+pub fn set_at(object: &mut Value, path: &str, new: Value) -> bool {
+    let mut here = object;
+    let mut names = path.trim_start_matches('.').split('.').peekable();
+    while let Some(name) = names.next() {
+        let Some(fields) = here.as_object_mut() else { return false };
+        if names.peek().is_none() {
+            fields.insert(name.to_owned(), new);
+            return true;
+        }
+        here = fields.entry(name).or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
+    false
+}

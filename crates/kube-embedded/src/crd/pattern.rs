@@ -1,0 +1,164 @@
+//! Regular expressions as Go reads them.
+//!
+//! Go and the `regex` crate share most of their syntax. What differs is translated: `\d`, `\w`, `\s` and
+//! `\b` mean ASCII in Go, `[` and `&&` inside a class are plain characters, and a brace that begins no
+//! repetition is itself.
+
+use regex::{Regex, RegexBuilder};
+
+/// Compiles a pattern written for Go; the error is in words of Go where that is cheap.
+pub fn compile(pattern: &str) -> Result<Regex, String> {
+    RegexBuilder::new(&translate(pattern)).size_limit(1 << 22).build().map_err(|error| {
+        let reason = match &error {
+            regex::Error::CompiledTooBig(_) => "expression too large",
+            _ => explain(pattern),
+        };
+        format!("error parsing regexp: {reason}: `{pattern}`")
+    })
+}
+
+/// Names the commonest mistakes as Go does.
+fn explain(pattern: &str) -> &'static str {
+    let count = |wanted: char| pattern.chars().filter(|&c| c == wanted).count();
+    if count('(') > count(')') {
+        "missing closing )"
+    } else if count(')') > count('(') {
+        "unexpected )"
+    } else if count('[') > count(']') {
+        "missing closing ]"
+    } else if pattern.starts_with(['*', '+', '?']) {
+        "missing argument to repetition operator"
+    } else if pattern.contains("(?!") || pattern.contains("(?=") || pattern.contains("(?<") {
+        "invalid or unsupported Perl syntax"
+    } else {
+        "invalid escape sequence"
+    }
+}
+
+fn translate(pattern: &str) -> String {
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut out = String::with_capacity(pattern.len() + 8);
+    let mut in_class = false;
+    let mut class_start = 0;
+    let mut at = 0;
+    while at < chars.len() {
+        let c = chars[at];
+        match c {
+            '\\' => {
+                let Some(&escaped) = chars.get(at + 1) else {
+                    out.push('\\');
+                    break;
+                };
+                out.push_str(&escape(escaped, in_class));
+                at += 2;
+                continue;
+            }
+            '[' if in_class => {
+                if chars.get(at + 1) == Some(&':') {
+                    // A POSIX class, `[:alpha:]`, is the same in both.
+                    if let Some(end) = (at + 2..chars.len().saturating_sub(1))
+                        .find(|&i| chars[i] == ':' && chars[i + 1] == ']')
+                    {
+                        out.extend(&chars[at..=end + 1]);
+                        at = end + 2;
+                        continue;
+                    }
+                }
+                out.push_str("\\[");
+            }
+            '[' => {
+                in_class = true;
+                out.push('[');
+                if chars.get(at + 1) == Some(&'^') {
+                    out.push('^');
+                    at += 1;
+                }
+                class_start = at + 1;
+                if chars.get(at + 1) == Some(&']') {
+                    out.push_str("\\]"); // the first one is a plain bracket
+                    at += 1;
+                }
+            }
+            ']' if in_class => {
+                in_class = false;
+                out.push(']');
+            }
+            '&' | '~' if in_class => {
+                out.push('\\');
+                out.push(c);
+            }
+            '-' if in_class && (at == class_start || chars.get(at + 1) == Some(&']')) => out.push_str("\\-"),
+            '{' if !in_class && !is_repetition(&chars[at + 1..]) => out.push_str("\\{"),
+            '}' if !in_class && !closes_repetition(&chars[..at]) => out.push_str("\\}"),
+            _ => out.push(c),
+        }
+        at += 1;
+    }
+    out
+}
+
+fn escape(escaped: char, in_class: bool) -> String {
+    let (open, close) = if in_class { ("", "") } else { ("[", "]") };
+    match escaped {
+        'd' => format!("{open}0-9{close}"),
+        'w' => format!("{open}0-9A-Za-z_{close}"),
+        's' => format!("{open}\\t\\n\\x0c\\r {close}"),
+        'D' => "[^0-9]".to_owned(),
+        'W' => "[^0-9A-Za-z_]".to_owned(),
+        'S' => "[^\\t\\n\\x0c\\r ]".to_owned(),
+        'b' if !in_class => "(?-u:\\b)".to_owned(),
+        // `\<` is a word boundary here and a plain character there.
+        '<' | '>' => escaped.to_string(),
+        _ => format!("\\{escaped}"),
+    }
+}
+
+/// `3}`, `3,}`, `3,5}`
+fn is_repetition(rest: &[char]) -> bool {
+    let Some(end) = rest.iter().position(|&c| c == '}') else { return false };
+    let inner: String = rest[..end].iter().collect();
+    let mut parts = inner.splitn(2, ',');
+    let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+    let least = parts.next().unwrap_or_default();
+    !least.is_empty() && digits(least) && parts.next().is_none_or(digits)
+}
+
+fn closes_repetition(before: &[char]) -> bool {
+    before.iter().rposition(|&c| c == '{').is_some_and(|open| {
+        let inner: Vec<char> = before[open + 1..].iter().copied().chain(['}']).collect();
+        is_repetition(&inner)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_go() {
+        let table = [
+            (r"^\d+$", "12", true),
+            (r"^\d+$", "١٢", false),
+            (r"^[\w-]+$", "a-b_c", true),
+            (r"^[[a]$", "[", true),
+            (r"^[a&&b]+$", "a&b", true),
+            (r"^[]a]$", "]", true),
+            (r"^{x}$", "{x}", true),
+            (r"^a{2,3}$", "aaa", true),
+            (r"^[[:alpha:]]$", "q", true),
+            (r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a.b-c", true),
+            (r"^\$\(.+\)$", "$(x)", true),
+            (r"^[^\s/]+$", "ab", true),
+            (r"^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$", "1h30m", true),
+        ];
+        for (pattern, text, matches) in table {
+            assert_eq!(compile(pattern).unwrap().is_match(text), matches, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn a_broken_pattern_is_named() {
+        let error = compile("(a").unwrap_err();
+        assert_eq!(error, "error parsing regexp: missing closing ): `(a`");
+    }
+}

@@ -1,0 +1,266 @@
+//! The schema of one version of a CRD, read once into a form that every walk over an object uses.
+//!
+//! [`Schema`] holds both halves of what `openAPIV3Schema` says: the structure (what may be there, what is
+//! kept, how lists merge) and the checks (how long, how large, which pattern). Reading never fails: what
+//! Kubernetes would have refused in the CRD is left out, the acceptance of the CRD (`super::accept`) is
+//! where it is complained about.
+//!
+//! Always true: depth is bounded by [`MAX_DEPTH`], so recursive walks over a schema end.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::pattern;
+
+/// Deeper schemas are cut off; JSON readers refuse deeper documents anyway.
+pub const MAX_DEPTH: usize = 100;
+
+/// One node of a schema.
+#[derive(Debug, Default)]
+pub struct Schema {
+    /// `string`, `integer`, ...; empty when the schema leaves it open.
+    pub ty: Box<str>,
+    /// Only formats that Kubernetes knows for this type; others have no effect.
+    pub format: Box<str>,
+    pub nullable: bool,
+    pub int_or_string: bool,
+    pub preserve_unknown: bool,
+    pub embedded: bool,
+    pub list: ListType,
+    pub map_atomic: bool,
+    pub properties: BTreeMap<Box<str>, Schema>,
+    pub additional: Additional,
+    pub items: Option<Box<Schema>>,
+    pub default: Option<Value>,
+    pub checks: Checks,
+    /// `x-kubernetes-validations`, as written.
+    pub rules: Vec<Rule>,
+}
+
+/// `x-kubernetes-list-type`
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum ListType {
+    #[default]
+    Atomic,
+    Set,
+    Map(Vec<Box<str>>),
+}
+
+/// `additionalProperties`
+#[derive(Debug, Default)]
+pub enum Additional {
+    #[default]
+    Unsaid,
+    Any(bool),
+    Schema(Box<Schema>),
+}
+
+/// What a value must satisfy beyond its type.
+#[derive(Debug, Default)]
+pub struct Checks {
+    pub maximum: Option<f64>,
+    pub exclusive_maximum: bool,
+    pub minimum: Option<f64>,
+    pub exclusive_minimum: bool,
+    pub multiple_of: Option<f64>,
+    pub max_length: Option<i64>,
+    pub min_length: Option<i64>,
+    pub pattern: Option<Pattern>,
+    pub max_items: Option<i64>,
+    pub min_items: Option<i64>,
+    pub max_properties: Option<i64>,
+    pub min_properties: Option<i64>,
+    pub unique_items: bool,
+    pub required: Vec<Box<str>>,
+    pub one_of_values: Vec<Value>,
+    pub all_of: Vec<Schema>,
+    pub any_of: Vec<Schema>,
+    pub one_of: Vec<Schema>,
+    pub not: Option<Box<Schema>>,
+}
+
+#[derive(Debug)]
+pub struct Pattern {
+    pub text: Box<str>,
+    /// Or why it is no regular expression.
+    pub regex: Result<Regex, String>,
+}
+
+/// One rule of `x-kubernetes-validations`.
+#[derive(Debug, Clone, Default)]
+pub struct Rule {
+    pub rule: String,
+    pub message: String,
+    pub message_expression: String,
+    pub reason: Option<String>,
+    pub field_path: String,
+    pub optional_old_self: Option<bool>,
+}
+
+/// Formats of strings that are checked, without dashes.
+#[rustfmt::skip]
+const STRING_FORMATS: &[&str] = &[
+    "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4",
+    "uuid5", "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password",
+    "date", "duration", "datetime", "k8sshortname", "k8slongname",
+];
+
+/// Whether Kubernetes knows this format for this type; an unknown one is warned about and ignored.
+pub fn format_is_known(ty: &str, format: &str) -> bool {
+    match ty {
+        "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
+}
+
+impl Schema {
+    /// Reads a `JSONSchemaProps` document.
+    pub fn read(document: &Value) -> Self {
+        Self::read_at(document, 0)
+    }
+
+    fn read_at(document: &Value, depth: usize) -> Self {
+        let Some(node) = document.as_object().filter(|_| depth < MAX_DEPTH) else { return Self::default() };
+        let text = |key: &str| node.get(key).and_then(Value::as_str).unwrap_or_default();
+        let flag = |key: &str| node.get(key).and_then(Value::as_bool).unwrap_or_default();
+        let child = |document: &Value| Self::read_at(document, depth + 1);
+
+        let int_or_string = flag("x-kubernetes-int-or-string");
+        let (ty, format) = (text("type"), text("format"));
+        let known = !int_or_string && format_is_known(ty, format);
+        let properties = node.get("properties").and_then(Value::as_object).into_iter().flatten();
+        Self {
+            ty: ty.into(),
+            format: if known { format.into() } else { Box::default() },
+            nullable: flag("nullable"),
+            int_or_string,
+            preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            list: match text("x-kubernetes-list-type") {
+                "set" => ListType::Set,
+                "map" => ListType::Map(strings(node, "x-kubernetes-list-map-keys")),
+                _ => ListType::Atomic,
+            },
+            map_atomic: text("x-kubernetes-map-type") == "atomic",
+            properties: properties.map(|(name, schema)| (name.as_str().into(), child(schema))).collect(),
+            additional: match node.get("additionalProperties") {
+                None | Some(Value::Null) => Additional::Unsaid,
+                Some(Value::Bool(allowed)) => Additional::Any(*allowed),
+                Some(schema) => Additional::Schema(Box::new(child(schema))),
+            },
+            items: node.get("items").filter(|items| items.is_object()).map(|items| Box::new(child(items))),
+            default: node.get("default").filter(|default| !default.is_null()).cloned(),
+            checks: Checks::read(node, depth),
+            rules: node
+                .get("x-kubernetes-validations")
+                .and_then(Value::as_array)
+                .map(|rules| rules.iter().map(Rule::read).collect())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The schema below a field's name: its property, or that of a map's values.
+    pub fn child(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Schema(schema) => Some(schema),
+            _ => None,
+        })
+    }
+
+    /// Whether a rule stands here or anywhere below.
+    /// Whether this or anything below it has a default.
+    pub fn has_defaults(&self) -> bool {
+        let additional = matches!(&self.additional, Additional::Schema(schema) if schema.has_defaults());
+        self.default.is_some()
+            || additional
+            || self.items.as_ref().is_some_and(|items| items.has_defaults())
+            || self.properties.values().any(Self::has_defaults)
+    }
+
+    pub fn has_rules(&self) -> bool {
+        let below = match &self.additional {
+            Additional::Schema(schema) => schema.has_rules(),
+            _ => false,
+        };
+        !self.rules.is_empty()
+            || below
+            || self.items.as_ref().is_some_and(|items| items.has_rules())
+            || self.properties.values().any(Self::has_rules)
+    }
+
+    /// The JSON types that are allowed: none means any.
+    pub fn types(&self) -> &[&str] {
+        if self.int_or_string {
+            return &["integer", "string"];
+        }
+        match self.ty.as_ref() {
+            "string" => &["string"],
+            "integer" => &["integer"],
+            "number" => &["number"],
+            "boolean" => &["boolean"],
+            "array" => &["array"],
+            "object" => &["object"],
+            _ => &[],
+        }
+    }
+}
+
+impl Checks {
+    fn read(node: &Map<String, Value>, depth: usize) -> Self {
+        let number = |key: &str| node.get(key).and_then(Value::as_f64);
+        let size = |key: &str| node.get(key).and_then(Value::as_i64);
+        let flag = |key: &str| node.get(key).and_then(Value::as_bool).unwrap_or_default();
+        let child = |document: &Value| Schema::read_at(document, depth + 1);
+        let list = |key: &str| -> Vec<Schema> {
+            node.get(key).and_then(Value::as_array).into_iter().flatten().map(child).collect()
+        };
+        Self {
+            maximum: number("maximum"),
+            exclusive_maximum: flag("exclusiveMaximum"),
+            minimum: number("minimum"),
+            exclusive_minimum: flag("exclusiveMinimum"),
+            multiple_of: number("multipleOf"),
+            max_length: size("maxLength"),
+            min_length: size("minLength"),
+            pattern: node
+                .get("pattern")
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+                .map(|text| Pattern { text: text.into(), regex: pattern::compile(text) }),
+            max_items: size("maxItems"),
+            min_items: size("minItems"),
+            max_properties: size("maxProperties"),
+            min_properties: size("minProperties"),
+            unique_items: flag("uniqueItems"),
+            required: strings(node, "required"),
+            one_of_values: node.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+            all_of: list("allOf"),
+            any_of: list("anyOf"),
+            one_of: list("oneOf"),
+            not: node.get("not").filter(|not| not.is_object()).map(|not| Box::new(child(not))),
+        }
+    }
+}
+
+impl Rule {
+    fn read(document: &Value) -> Self {
+        let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
+        Self {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: document["reason"].as_str().map(ToOwned::to_owned),
+            field_path: text("fieldPath"),
+            optional_old_self: document["optionalOldSelf"].as_bool(),
+        }
+    }
+}
+
+fn strings(node: &Map<String, Value>, key: &str) -> Vec<Box<str>> {
+    let list = node.get(key).and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(Into::into).collect()
+}

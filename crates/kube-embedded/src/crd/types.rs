@@ -1,0 +1,146 @@
+//! A custom kind's shape in the model that server-side apply and decoding walk.
+
+use std::collections::HashMap;
+
+use super::schema::{Additional, ListType, Schema};
+use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The arena of one version of a CRD, and the type of its objects. `builtin` lends ObjectMeta.
+pub fn of(schema: &Schema, builtin: &Types) -> (Types, TypeId) {
+    let mut build = Build { types: Types::default(), builtin, copied: HashMap::new(), metadata: None };
+    let root = build.resource(schema);
+    (build.types, root)
+}
+
+struct Build<'a> {
+    types: Types,
+    builtin: &'a Types,
+    copied: HashMap<TypeId, TypeId>,
+    metadata: Option<TypeId>,
+}
+
+impl Build<'_> {
+    fn add(&mut self, shape: Shape) -> TypeId {
+        self.types.add(Type { name: Box::default(), shape })
+    }
+
+    fn resource(&mut self, schema: &Schema) -> TypeId {
+        let text = self.add(Shape::String);
+        let metadata = self.metadata();
+        let mut fields: Vec<Field> =
+            ["apiVersion", "kind"].into_iter().map(|name| field(name, text, None)).collect();
+        fields.push(field("metadata", metadata, None));
+        self.fields(schema, &mut fields);
+        self.add(structure(fields, schema))
+    }
+
+    fn fields(&mut self, schema: &Schema, fields: &mut Vec<Field>) {
+        for (name, child) in &schema.properties {
+            if fields.iter().any(|known| known.name == *name) {
+                continue;
+            }
+            let ty = self.of(child);
+            let mut member = field(name, ty, Some(child));
+            member.required = schema.checks.required.contains(name);
+            fields.push(member);
+        }
+    }
+
+    fn of(&mut self, schema: &Schema) -> TypeId {
+        if schema.int_or_string {
+            return self.add(Shape::IntOrString);
+        }
+        let shape = match schema.ty.as_ref() {
+            "string" => Shape::String,
+            "integer" => Shape::Int64,
+            "number" => Shape::Double,
+            "boolean" => Shape::Bool,
+            "array" => {
+                let element = match &schema.items {
+                    Some(items) => self.of(items),
+                    None => self.add(Shape::Any),
+                };
+                let merge = match &schema.list {
+                    ListType::Atomic => ListMerge::Atomic,
+                    ListType::Set => ListMerge::Set,
+                    ListType::Map(keys) => ListMerge::Map(keys.iter().cloned().collect()),
+                };
+                Shape::List(List { element, merge })
+            }
+            "object" if schema.embedded => return self.resource(schema),
+            "object" => match &schema.additional {
+                Additional::Schema(values) => {
+                    let value = self.of(values);
+                    Shape::Map(Mapping { value, atomic: schema.map_atomic })
+                }
+                Additional::Any(true) => {
+                    let value = self.add(Shape::Any);
+                    Shape::Map(Mapping { value, atomic: schema.map_atomic })
+                }
+                _ => {
+                    let mut fields = Vec::new();
+                    self.fields(schema, &mut fields);
+                    structure(fields, schema)
+                }
+            },
+            _ => Shape::Any,
+        };
+        self.add(shape)
+    }
+
+    fn metadata(&mut self) -> TypeId {
+        if let Some(id) = self.metadata {
+            return id;
+        }
+        let id = match self.builtin.named(OBJECT_META) {
+            Some(found) => self.copy(found.id()),
+            None => self.add(Shape::Any),
+        };
+        self.metadata = Some(id);
+        id
+    }
+
+    /// Copies a built-in type and everything that it refers to.
+    fn copy(&mut self, id: TypeId) -> TypeId {
+        if let Some(&copied) = self.copied.get(&id) {
+            return copied;
+        }
+        let source = self.builtin.at(id);
+        let copied = self.types.add(Type { name: source.name().into(), shape: Shape::Any });
+        self.copied.insert(id, copied);
+        let mut shape = source.shape().clone();
+        match &mut shape {
+            Shape::Struct(body) => {
+                for field in &mut body.fields {
+                    field.ty = self.copy(field.ty);
+                }
+            }
+            Shape::Map(map) => map.value = self.copy(map.value),
+            Shape::List(list) => list.element = self.copy(list.element),
+            _ => {}
+        }
+        self.types.set(copied, shape);
+        copied
+    }
+}
+
+fn structure(mut fields: Vec<Field>, schema: &Schema) -> Shape {
+    fields.sort_by(|a, b| a.name.cmp(&b.name));
+    let preserve_unknown = schema.preserve_unknown;
+    Shape::Struct(Struct { fields: fields.into(), atomic: schema.map_atomic, preserve_unknown })
+}
+
+fn field(name: &str, ty: TypeId, schema: Option<&Schema>) -> Field {
+    Field {
+        name: name.into(),
+        ty,
+        required: false,
+        pointer: true,
+        omitempty: true,
+        numbers: Box::default(),
+        default: schema.and_then(|schema| schema.default.clone()),
+        patch: Patch::default(),
+    }
+}

@@ -1,0 +1,330 @@
+//! What may stand in the body of a request, and what is said when it does not.
+//!
+//! Asked by the verbs, before anything else is known of an object. Objects come as JSON, YAML or protobuf,
+//! patches in one of four types of their own. Everything that is refused here has the code and the words of
+//! Kubernetes, and has changed nothing.
+
+use serde_json::{Map, Value};
+
+use super::{json, yaml};
+use crate::error::{ApiError, Result};
+
+const OBJECT_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const CUSTOM_PATCH_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// A body that could be read.
+#[derive(Debug)]
+pub struct Decoded<'a> {
+    pub value: Value,
+    /// `duplicate field "data.a"`, in the order of the text.
+    pub duplicates: Vec<String>,
+    /// The text, where its order is that of the complaints.
+    json: Option<&'a [u8]>,
+}
+
+impl Decoded<'_> {
+    /// All that a strict decoder complains about: the repeated fields, and those that the type does not
+    /// know (by their paths), in the order of the text.
+    pub fn complaints(&self, unknown: &[String]) -> Vec<String> {
+        let below = |inner: &str, outer: &String| {
+            inner.strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
+        };
+        let repeated =
+            self.duplicates.iter().filter(|text| !unknown.iter().any(|outer| below(quoted(text), outer)));
+        let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+        let mut complaints: Vec<String> = repeated.cloned().chain(unknown).collect();
+        if let (Some(text), true) = (self.json, complaints.len() > 1) {
+            let paths: Vec<String> = complaints.iter().map(|text| quoted(text).to_owned()).collect();
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            let places = json::places(text, &paths);
+            complaints.sort_by_key(|complaint| places.get(quoted(complaint)).copied());
+        }
+        complaints
+    }
+}
+
+/// The path in `unknown field "path"`.
+fn quoted(complaint: &str) -> &str {
+    complaint.split_once('"').and_then(|(_, rest)| rest.strip_suffix('"')).unwrap_or_default()
+}
+
+/// The media type without its parameters, in lower case; `None` if it is none.
+fn media_type(content_type: &str) -> Option<String> {
+    let mut parts = content_type.split(';').map(str::trim);
+    let media = parts.next()?.to_ascii_lowercase();
+    let parameters: Vec<_> = parts.collect();
+    let (last, others) = parameters.split_last().unwrap_or((&"", &[]));
+    let whole = others.iter().all(|p| p.contains('=')) && (last.is_empty() || last.contains('='));
+    (whole && media.split('/').count() == 2).then_some(media)
+}
+
+/// An object that should be of `kind`. Without a media type it is JSON.
+pub fn object<'a>(
+    content_type: Option<&str>,
+    bytes: &'a [u8],
+    kind: &str,
+    protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
+) -> Result<Decoded<'a>> {
+    read(content_type, bytes, protobuf)?.map_err(|why| {
+        let summary = summary(bytes);
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+        ))
+    })
+}
+
+/// The options that some requests carry (`DeleteOptions`); an empty body is the caller's to notice.
+pub fn options<'a>(
+    content_type: Option<&str>,
+    bytes: &'a [u8],
+    protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
+) -> Result<Decoded<'a>> {
+    read(content_type, bytes, protobuf)?.map_err(ApiError::bad_request)
+}
+
+/// Outer error: a type that nobody reads. Inner error: bytes that are not of that type.
+fn read<'a>(
+    content_type: Option<&str>,
+    bytes: &'a [u8],
+    protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
+) -> Result<Result<Decoded<'a>, String>> {
+    let media = match content_type {
+        None | Some("") => Some("application/json".to_owned()),
+        Some(given) => media_type(given),
+    };
+    Ok(match media.as_deref() {
+        Some("application/json") => json::read(bytes)
+            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))
+            .map(|read| Decoded { json: Some(bytes), ..named(read) }),
+        Some("application/yaml") => yaml::read(bytes).map(plain),
+        Some("application/vnd.kubernetes.protobuf") => {
+            protobuf(bytes).map(|value| Decoded { value, duplicates: Vec::new(), json: None })
+        }
+        _ => return Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
+    }
+    .and_then(identified))
+}
+
+fn named(read: json::Document) -> Decoded<'static> {
+    let duplicates = read.duplicates.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
+    Decoded { value: read.value, duplicates, json: None }
+}
+
+fn plain(read: yaml::Document) -> Decoded<'static> {
+    Decoded { value: read.value, duplicates: read.duplicates, json: None }
+}
+
+/// It is an object, and says in a readable way what it is, if it says so.
+fn identified(mut decoded: Decoded<'_>) -> Result<Decoded<'_>, String> {
+    const PLACE: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
+    if decoded.value.is_null() {
+        decoded.value = Value::Object(Map::new());
+    }
+    let Some(members) = decoded.value.as_object() else {
+        let word = word(&decoded.value);
+        return Err(format!(
+            "{PLACE} {word} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        ));
+    };
+    for name in ["apiVersion", "kind"] {
+        match members.get(name) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                return Err(format!("{PLACE} {} into Go struct field .{name} of type string", word(other)));
+            }
+        }
+    }
+    let version = members.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    if version.matches('/').count() > 1 {
+        return Err(format!("unexpected GroupVersion string: {version}"));
+    }
+    Ok(decoded)
+}
+
+/// What Go calls a JSON value in its messages.
+pub fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The beginning of a body, as the refusal quotes it: text if it looks like JSON, hexadecimal otherwise.
+fn summary(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let head = &bytes[..bytes.len().min(SHOWN)];
+    let more = if bytes.len() > SHOWN { " ..." } else { "" };
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => {
+            let hex = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
+            let text: String = head.iter().flat_map(|byte| [hex(byte >> 4), hex(byte & 15)]).collect();
+            format!("{text}{more}")
+        }
+    }
+}
+
+/// `Pod in version "v1" cannot be handled as a ConfigMap: <why>`: the object is readable but not what it
+/// should be. `version` is the object's own, without its group.
+pub fn unhandled(kind: &str, version: &str, wanted: &str, why: &str) -> ApiError {
+    ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {wanted}: {why}"))
+}
+
+/// The four ways to say a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+/// Which kind of patch a media type names; custom resources know no strategic merge.
+pub fn patch_kind(content_type: Option<&str>, custom: bool) -> Result<PatchKind> {
+    match content_type.and_then(media_type).as_deref() {
+        Some("application/json-patch+json") => Ok(PatchKind::Json),
+        Some("application/merge-patch+json") => Ok(PatchKind::Merge),
+        Some("application/apply-patch+yaml") => Ok(PatchKind::Apply),
+        Some("application/strategic-merge-patch+json") if !custom => Ok(PatchKind::Strategic),
+        _ if custom => Err(ApiError::unsupported_media_type(CUSTOM_PATCH_TYPES)),
+        _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_details(&[])),
+    }
+}
+
+/// Reads a patch: a list for [`PatchKind::Json`], an object for the others.
+pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
+    const MAP: &str = "map[string]interface {}";
+    const OPERATIONS: &str = "[]handlers.jsonPatchOp";
+    let refuse = |why: String| {
+        ApiError::bad_request(match kind {
+            PatchKind::Strategic => why,
+            PatchKind::Json | PatchKind::Merge => format!("error decoding patch: {why}"),
+            PatchKind::Apply => format!("error decoding YAML: {why}"),
+        })
+    };
+    let mut decoded = if kind == PatchKind::Apply {
+        applied(bytes).map_err(|why| refuse(format!("error converting YAML to JSON: {why}")))?
+    } else {
+        let read = json::read(bytes).map_err(refuse)?;
+        Decoded { json: Some(bytes), ..named(read) }
+    };
+    match (kind, &decoded.value) {
+        (PatchKind::Merge, Value::Null) => return Err(ApiError::bad_request("Invalid JSON Patch")),
+        (PatchKind::Json, Value::Null) => decoded.value = Value::Array(Vec::new()),
+        (_, Value::Null) => decoded.value = Value::Object(Map::new()),
+        (PatchKind::Json, Value::Array(_)) => {}
+        (PatchKind::Json, other) => {
+            return Err(refuse(format!(
+                "json: cannot unmarshal {} into Go value of type {OPERATIONS}",
+                word(other)
+            )));
+        }
+        (_, Value::Object(_)) => {}
+        (_, other) => {
+            let why = format!("json: cannot unmarshal {} into Go value of type {MAP}", word(other));
+            let stage = "error unmarshaling JSON: while decoding JSON: ";
+            return Err(refuse(if kind == PatchKind::Apply { format!("{stage}{why}") } else { why }));
+        }
+    }
+    Ok(decoded)
+}
+
+/// Nearly every applied body is JSON, which is read in a tenth of the time; only what is not, or repeats a
+/// key, needs the YAML reader.
+fn applied(bytes: &[u8]) -> Result<Decoded<'_>, String> {
+    if bytes.starts_with(b"{")
+        && std::str::from_utf8(bytes).is_ok()
+        && let Some(mut read) = json::read(bytes).ok().filter(|read| read.duplicates.is_empty())
+    {
+        json::write_whole_floats_short(&mut read.value);
+        return Ok(named(read));
+    }
+    yaml::read(bytes).map(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(content_type: &str, text: &str) -> (u16, String) {
+        let no_protobuf = |_: &[u8]| Err("unexpected EOF".to_owned());
+        match object(Some(content_type), text.as_bytes(), "ConfigMap", no_protobuf) {
+            Ok(decoded) => (200, decoded.value.to_string()),
+            Err(error) => (error.code, error.message),
+        }
+    }
+
+    #[test]
+    fn each_bad_object_has_its_answer() {
+        const BEGIN: &str = "the object provided is unrecognized (must be of type ConfigMap): ";
+        const PARSE: &str = "couldn't get version/kind; json parse error: ";
+        #[rustfmt::skip]
+        let table = [
+            ("application/json", "", format!("{PARSE}unexpected end of JSON input (<empty>)")),
+            ("application/json", "x", format!("{PARSE}invalid character 'x' looking for beginning of value (78)")),
+            ("application/json", "[]", format!("{PARSE}json: cannot unmarshal array into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} (5b5d)")),
+            ("application/json", "{\"apiVersion\":5}", format!("{PARSE}json: cannot unmarshal number into Go struct field .apiVersion of type string ({{\"apiVersion\":5}})")),
+            ("application/json", "{\"apiVersion\":\"a/b/c\",\"kind\":\"X\"}", "unexpected GroupVersion string: a/b/c ({\"apiVersion\":\"a/b/c\",\"kind\":\" ...)".to_owned()),
+            ("application/vnd.kubernetes.protobuf", "k8s\0junk", "unexpected EOF (6b3873006a756e6b)".to_owned()),
+        ];
+        for (media, text, message) in table {
+            assert_eq!(refused(media, text), (400, format!("{BEGIN}{message}")), "{text}");
+        }
+        assert_eq!(refused("application/yaml", ""), (200, "{}".to_owned()));
+        for media in ["text/plain", "json", "application/json;;", "application/json, application/yaml"] {
+            assert_eq!(refused(media, "{}").0, 415, "{media}");
+        }
+        for media in ["APPLICATION/JSON", "application/json; charset=utf-8", "application/json;"] {
+            assert_eq!(refused(media, "{}").0, 200, "{media}");
+        }
+    }
+
+    #[test]
+    fn each_bad_patch_has_its_answer() {
+        use PatchKind::*;
+        #[rustfmt::skip]
+        let table = [
+            (Merge, "[]", "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+            (Merge, "null", "Invalid JSON Patch"),
+            (Strategic, "{\"a\":", "unexpected end of JSON input"),
+            (Json, "{}", "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+            (Apply, "[]", "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        ];
+        for (kind, text, message) in table {
+            assert_eq!(patch(kind, text.as_bytes()).unwrap_err().message, message, "{text}");
+        }
+        assert_eq!(patch(Strategic, b"null").unwrap().value, json!({}));
+        assert_eq!(patch(Apply, b"a: 1.0").unwrap().value, json!({"a": 1}));
+        assert_eq!(patch(Apply, b"{\"a\": 1.0}").unwrap().value, json!({"a": 1}));
+        let custom = patch_kind(Some("application/strategic-merge-patch+json"), true).unwrap_err();
+        assert_eq!(custom, ApiError::unsupported_media_type(CUSTOM_PATCH_TYPES));
+        assert_eq!(
+            patch_kind(Some("application/json"), false).unwrap_err().message,
+            "415: Unsupported Media Type"
+        );
+    }
+
+    #[test]
+    fn complaints_come_in_the_order_of_the_text() {
+        let text = br#"{"metadata":{"labls":1,"name":"a","name":"b"},"extra":{"x":1,"x":2}}"#;
+        let decoded = object(None, text, "ConfigMap", |_| Ok(Value::Null)).unwrap();
+        let unknown = ["extra".to_owned(), "metadata.labls".to_owned()];
+        assert_eq!(
+            decoded.complaints(&unknown),
+            [
+                "unknown field \"metadata.labls\"",
+                "duplicate field \"metadata.name\"",
+                "unknown field \"extra\""
+            ]
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! Holds a decoded object against its type: what it must not have goes, what is of the wrong type is refused.
+//!
+//! Asked on every write, after reading and after patching. Complaints are those of Go's decoder: the
+//! innermost struct and the path of fields. Field names count by case.
+//!
+//! Always true afterwards: every value has the JSON type that its shape asks for, no struct has an unknown
+//! member or a `null`. What a type leaves open ([`Shape::Any`]) is left as it is, nulls included.
+
+use base64::Engine as _;
+use serde_json::{Map, Number, Value};
+
+use super::{MOST_FINDINGS, body::word, times};
+use crate::quantity::Quantity;
+use crate::schema::types::{Shape, Struct, TypeRef};
+
+/// What was wrong without being refused.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Paths of the members that were removed, as Kubernetes writes them: `spec.containers[0].bogus`.
+    pub unknown: Vec<String>,
+}
+
+/// Makes `value` an object of type `ty`, or says what cannot be one.
+pub fn conform(ty: TypeRef<'_>, value: &mut Value) -> Result<Findings, String> {
+    let mut walk = Walk::default();
+    walk.value(ty, value)?;
+    Ok(walk.findings)
+}
+
+#[derive(Default)]
+struct Walk<'a> {
+    /// Where we are: `spec.containers[0]`.
+    path: String,
+    /// The same as Go names it, without indices and keys: `spec`, `containers`.
+    fields: Vec<&'a str>,
+    /// The structs around us, innermost last.
+    structs: Vec<&'a str>,
+    findings: Findings,
+}
+
+impl<'a> Walk<'a> {
+    fn value(&mut self, ty: TypeRef<'a>, value: &mut Value) -> Result<(), String> {
+        match (ty.shape(), &mut *value) {
+            (Shape::Any, _)
+            | (Shape::String | Shape::IntOrString, Value::String(_))
+            | (Shape::Bool, Value::Bool(_))
+            | (Shape::Double, Value::Number(_)) => Ok(()),
+            (Shape::Int32 | Shape::IntOrString, Value::Number(number)) => {
+                let fits = number.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+                if fits { Ok(()) } else { Err(self.wrong_number(number, "int32")) }
+            }
+            (Shape::Int64, Value::Number(number)) => {
+                if number.is_i64() {
+                    Ok(())
+                } else {
+                    Err(self.wrong_number(number, "int64"))
+                }
+            }
+            (Shape::Bytes, Value::String(text)) => check_base64(text),
+            (Shape::Time, Value::String(text)) => times::check(text),
+            (Shape::MicroTime, Value::String(text)) => times::check_micro(text),
+            (Shape::Duration, Value::String(text)) => times::duration(text).map(drop),
+            (Shape::Quantity, given) => {
+                Quantity::parse(&quantity_text(given)).map(drop).map_err(|error| error.to_string())
+            }
+            (Shape::Struct(body), Value::Object(members)) => self.members(ty, body, members),
+            (Shape::Map(map), Value::Object(entries)) => {
+                let below = ty.follow(map.value);
+                for (key, entry) in entries {
+                    let outer = self.enter(key);
+                    self.present(below, entry)?;
+                    self.path.truncate(outer);
+                }
+                Ok(())
+            }
+            (Shape::List(list), Value::Array(elements)) => {
+                let below = ty.follow(list.element);
+                for (at, element) in elements.iter_mut().enumerate() {
+                    let outer = self.path.len();
+                    self.path.extend(["[", &at.to_string(), "]"]);
+                    self.present(below, element)?;
+                    self.path.truncate(outer);
+                }
+                Ok(())
+            }
+            (_, given) => Err(self.wrong(word(given), &go_type(ty))),
+        }
+    }
+
+    /// An element or an entry: `null` is a zero value there, because the place itself exists.
+    fn present(&mut self, ty: TypeRef<'a>, value: &mut Value) -> Result<(), String> {
+        if value.is_null() {
+            *value = zero(ty);
+            return Ok(());
+        }
+        self.value(ty, value)
+    }
+
+    fn members(
+        &mut self,
+        ty: TypeRef<'a>,
+        body: &'a Struct,
+        members: &mut Map<String, Value>,
+    ) -> Result<(), String> {
+        if !body.preserve_unknown {
+            let known = |name: &String| body.field(name).is_some();
+            for name in members.keys().filter(|name| !known(name)) {
+                let outer = self.enter(name);
+                if self.findings.unknown.len() < MOST_FINDINGS {
+                    self.findings.unknown.push(self.path.clone());
+                }
+                self.path.truncate(outer);
+            }
+            members.retain(|name, _| known(name));
+        }
+        members.retain(|name, value| !value.is_null() || body.field(name).is_none());
+        self.structs.push(ty.short_name());
+        for (name, value) in members {
+            let Some(field) = body.field(name) else { continue };
+            let outer = self.enter(name);
+            self.fields.push(&field.name);
+            self.value(ty.follow(field.ty), value)?;
+            self.fields.pop();
+            self.path.truncate(outer);
+        }
+        self.structs.pop();
+        Ok(())
+    }
+
+    /// Goes to a member; answers the length to truncate the path to afterwards.
+    fn enter(&mut self, name: &str) -> usize {
+        let outer = self.path.len();
+        if outer > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        outer
+    }
+
+    fn wrong_number(&self, number: &Number, wanted: &str) -> String {
+        self.wrong(&format!("number {number}"), wanted)
+    }
+
+    fn wrong(&self, given: &str, wanted: &str) -> String {
+        match self.structs.last() {
+            Some(name) => format!(
+                "json: cannot unmarshal {given} into Go struct field {name}.{} of type {wanted}",
+                self.fields.join(".")
+            ),
+            None => format!("json: cannot unmarshal {given} into Go value of type {wanted}"),
+        }
+    }
+}
+
+/// What Go calls a type in its messages.
+fn go_type(ty: TypeRef<'_>) -> String {
+    match ty.shape() {
+        Shape::String | Shape::Time | Shape::MicroTime | Shape::Duration | Shape::Quantity => {
+            "string".to_owned()
+        }
+        Shape::Int32 | Shape::IntOrString => "int32".to_owned(),
+        Shape::Int64 => "int64".to_owned(),
+        Shape::Double => "float64".to_owned(),
+        Shape::Bool => "bool".to_owned(),
+        Shape::Bytes => "[]uint8".to_owned(),
+        Shape::Any => "interface {}".to_owned(),
+        Shape::Struct(_) => {
+            let name = ty.name();
+            let package = name.rsplit('.').nth(1).unwrap_or_default();
+            format!("{package}.{}", ty.short_name())
+        }
+        Shape::Map(map) => format!("map[string]{}", go_type(ty.follow(map.value))),
+        Shape::List(list) => format!("[]{}", go_type(ty.follow(list.element))),
+    }
+}
+
+/// The value that Go has where nothing was given.
+pub(super) fn zero(ty: TypeRef<'_>) -> Value {
+    match ty.shape() {
+        Shape::String | Shape::Bytes => "".into(),
+        Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Double => 0.into(),
+        Shape::Bool => false.into(),
+        Shape::Quantity => "0".into(),
+        Shape::Duration => "0s".into(),
+        Shape::Struct(_) => Value::Object(Map::new()),
+        Shape::Time | Shape::MicroTime | Shape::Any | Shape::Map(_) | Shape::List(_) => Value::Null,
+    }
+}
+
+/// A quantity's text: what stands in the string, or the number itself.
+pub(super) fn quantity_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => {
+            match number.as_f64().filter(|_| number.is_f64()).and_then(super::json::whole) {
+                Some(whole) => whole.to_string(),
+                None => number.to_string(),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+fn check_base64(text: &str) -> Result<(), String> {
+    use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
+    let bytes: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    base64::engine::general_purpose::STANDARD.decode(&bytes).map(drop).map_err(|error| {
+        let at = match error {
+            InvalidByte(at, _) | InvalidLastSymbol(at, _) => at,
+            InvalidLength(_) | InvalidPadding => bytes.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })
+}

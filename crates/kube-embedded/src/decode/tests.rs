@@ -1,0 +1,166 @@
+//! Conforming and normalising, over a small pod-like type.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::conform::conform;
+use super::normalise::normalise;
+use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
+
+const POINTER: u8 = 1;
+const OMIT: u8 = 2;
+
+fn add(types: &mut Types, name: &str, shape: Shape) -> TypeId {
+    types.add(Type { name: name.into(), shape })
+}
+
+fn structure(types: &mut Types, name: &str, fields: &[(&str, TypeId, u8)]) -> TypeId {
+    let mut fields: Vec<Field> = fields
+        .iter()
+        .map(|&(name, ty, flags)| Field {
+            name: name.into(),
+            ty,
+            required: false,
+            pointer: flags & POINTER != 0,
+            omitempty: flags & OMIT != 0,
+            numbers: Box::default(),
+            default: None,
+            patch: Patch::default(),
+        })
+        .collect();
+    fields.sort_by(|a, b| a.name.cmp(&b.name));
+    add(types, name, Shape::Struct(Struct { fields: fields.into(), ..Struct::default() }))
+}
+
+fn sample() -> (Types, TypeId) {
+    let mut types = Types::default();
+    let t = &mut types;
+    let string = add(t, "", Shape::String);
+    let int = add(t, "", Shape::Int32);
+    let quantity = add(t, "", Shape::Quantity);
+    let time = add(t, "", Shape::Time);
+    let bytes = add(t, "", Shape::Bytes);
+    let any = add(t, "", Shape::Any);
+    let either = add(t, "", Shape::IntOrString);
+    let texts = add(t, "", Shape::Map(Mapping { value: string, atomic: false }));
+    let amounts = add(t, "", Shape::Map(Mapping { value: quantity, atomic: false }));
+    let list = |t: &mut Types, element| add(t, "", Shape::List(List { element, merge: ListMerge::Atomic }));
+    let words = list(t, string);
+    let resources = structure(t, "io.k8s.api.core.v1.Resources", &[("limits", amounts, OMIT)]);
+    let container = structure(
+        t,
+        "io.k8s.api.core.v1.Container",
+        &[("name", string, 0), ("image", string, OMIT), ("args", words, OMIT), ("resources", resources, 0)],
+    );
+    let containers = list(t, container);
+    let spec = structure(
+        t,
+        "io.k8s.api.core.v1.Spec",
+        &[
+            ("replicas", int, POINTER | OMIT),
+            ("ready", int, OMIT),
+            ("containers", containers, 0),
+            ("port", either, POINTER | OMIT),
+            ("raw", any, OMIT),
+            ("selector", texts, OMIT),
+            ("when", time, 0),
+            ("made", time, OMIT),
+            ("data", bytes, OMIT),
+        ],
+    );
+    let root = structure(t, "io.k8s.api.core.v1.Thing", &[("spec", spec, 0), ("kind", string, OMIT)]);
+    (types, root)
+}
+
+#[test]
+fn unknown_members_go_and_are_named() {
+    let (types, root) = sample();
+    let mut value = json!({
+        "bogus": 1, "Kind": "x",
+        "spec": {"containers": [{"name": "a", "image": null, "nope": {"x": 1}}, null], "raw": {"a": null, "b": {}},
+                 "selector": {"a": null}},
+    });
+    let findings = conform(types.at(root), &mut value).unwrap();
+    assert_eq!(findings.unknown, ["Kind", "bogus", "spec.containers[0].nope"]);
+    assert_eq!(
+        value,
+        json!({"spec": {"containers": [{"name": "a"}, {}], "raw": {"a": null, "b": {}}, "selector": {"a": ""}}})
+    );
+}
+
+#[test]
+fn wrong_types_are_refused_in_the_words_of_go() {
+    let (types, root) = sample();
+    let field = "into Go struct field";
+    #[rustfmt::skip]
+    let table = [
+        (json!([]), "json: cannot unmarshal array into Go value of type v1.Thing".to_owned()),
+        (json!({"spec": "x"}), format!("json: cannot unmarshal string {field} Thing.spec of type v1.Spec")),
+        (json!({"spec": {"replicas": "3"}}), format!("json: cannot unmarshal string {field} Spec.spec.replicas of type int32")),
+        (json!({"spec": {"replicas": 3_000_000_000_i64}}), format!("json: cannot unmarshal number 3000000000 {field} Spec.spec.replicas of type int32")),
+        (json!({"spec": {"replicas": 1.5}}), format!("json: cannot unmarshal number 1.5 {field} Spec.spec.replicas of type int32")),
+        (json!({"spec": {"containers": {}}}), format!("json: cannot unmarshal object {field} Spec.spec.containers of type []v1.Container")),
+        (json!({"spec": {"containers": [{"args": ["a", 5]}]}}), format!("json: cannot unmarshal number {field} Container.spec.containers.args of type string")),
+        (json!({"spec": {"selector": []}}), format!("json: cannot unmarshal array {field} Spec.spec.selector of type map[string]string")),
+        (json!({"spec": {"port": true}}), format!("json: cannot unmarshal bool {field} Spec.spec.port of type int32")),
+        (json!({"spec": {"when": 5}}), format!("json: cannot unmarshal number {field} Spec.spec.when of type string")),
+        (json!({"spec": {"data": "*"}}), "illegal base64 data at input byte 0".to_owned()),
+    ];
+    for (mut value, message) in table {
+        let given = value.to_string();
+        assert_eq!(conform(types.at(root), &mut value), Err(message), "{given}");
+    }
+}
+
+#[test]
+fn the_normal_form_is_what_go_would_write() {
+    let (types, root) = sample();
+    let mut value = json!({"kind": "", "spec": {
+        "replicas": 0, "ready": 0, "port": "", "selector": {}, "data": "YQ\n==", "when": "2020-01-01T01:00:00.5+01:00",
+        "containers": [{"image": "", "args": [], "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}],
+    }});
+    conform(types.at(root), &mut value).unwrap();
+    normalise(types.at(root), &mut value);
+    assert_eq!(
+        value,
+        json!({"spec": {
+            "replicas": 0, "port": "", "data": "YQ==", "when": "2020-01-01T00:00:00Z",
+            "containers": [{"name": "", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}],
+        }})
+    );
+    let mut empty = json!({});
+    normalise(types.at(root), &mut empty);
+    assert_eq!(empty, json!({"spec": {"containers": null, "when": null}}));
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let names =
+        prop::sample::select(vec!["spec", "containers", "replicas", "when", "selector", "raw", "args", "x"]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z0-9]{0,3}".prop_map(Value::from)
+    ];
+    leaf.prop_recursive(5, 32, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(names.clone(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_conforms_is_stable(mut value in values()) {
+        let (types, root) = sample();
+        if conform(types.at(root), &mut value).is_ok() {
+            normalise(types.at(root), &mut value);
+            let once = value.clone();
+            prop_assert_eq!(conform(types.at(root), &mut value.clone()).unwrap().unknown, Vec::<String>::new());
+            normalise(types.at(root), &mut value);
+            prop_assert_eq!(value, once);
+        }
+    }
+}

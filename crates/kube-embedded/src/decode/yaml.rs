@@ -1,0 +1,382 @@
+//! A YAML reader with the meanings that Kubernetes gives to YAML.
+//!
+//! Asked by [`super::body`]. The first document counts; plain `yes`, `on` and `y` are booleans and `0644` is
+//! octal, as in YAML 1.1; keys that are numbers or booleans become text; unknown tags are ignored.
+//!
+//! The grammar is `serde_norway`'s. It does not say whether a scalar was quoted, but lends strings out of the
+//! input, so the byte before one tells. Always true: depth and repetition by aliases are bounded.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::{MAX_DEPTH, MOST_FINDINGS, json};
+
+/// As many values as one document may become after its aliases are written out: well above what
+/// 3 MiB of honest YAML holds, far below what hurts.
+const MOST_VALUES: usize = 2_000_000;
+
+/// What was read.
+#[derive(Debug, PartialEq)]
+pub struct Document {
+    pub value: Value,
+    /// `line 5: key "data" already set in map`
+    pub duplicates: Vec<String>,
+}
+
+pub fn read(bytes: &[u8]) -> Result<Document, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if nests_too_deep(text) {
+        return Err(format!("yaml: exceeded max depth of {MAX_DEPTH}"));
+    }
+    let Some(document) = serde_norway::Deserializer::from_str(text).next() else {
+        return Ok(Document { value: Value::Null, duplicates: Vec::new() });
+    };
+    let mut state = State { text, values: 0, duplicates: Vec::new() };
+    let value = Node { state: &mut state, depth: 0 }.deserialize(document).map_err(|e| words(&e))?;
+    Ok(Document { value, duplicates: state.duplicates })
+}
+
+/// The scanner's work grows with depth times length, so absurd nesting is refused before it starts. Brackets
+/// inside of quoted text count, too; the bound is far above any text that has more `[` than `]`.
+fn nests_too_deep(text: &str) -> bool {
+    const UNBALANCED: i32 = 1_000;
+    let mut open = 0_i32;
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = (open - 1).max(0),
+            _ => {}
+        }
+        if open > UNBALANCED {
+            return true;
+        }
+    }
+    false
+}
+
+fn words(error: &serde_norway::Error) -> String {
+    match error.to_string() {
+        text if text.contains("repetition limit exceeded") => {
+            "yaml: document contains excessive aliasing".to_owned()
+        }
+        text if text.contains("recursion limit exceeded") => {
+            format!("yaml: exceeded max depth of {MAX_DEPTH}")
+        }
+        text => format!("yaml: {text}"),
+    }
+}
+
+struct State<'de> {
+    text: &'de str,
+    values: usize,
+    duplicates: Vec<String>,
+}
+
+impl State<'_> {
+    /// Where in the text a string was lent from.
+    fn offset(&self, borrowed: &str) -> Option<usize> {
+        let offset = (borrowed.as_ptr() as usize).checked_sub(self.text.as_ptr() as usize)?;
+        (offset + borrowed.len() <= self.text.len()).then_some(offset)
+    }
+
+    fn is_plain(&self, borrowed: &str) -> bool {
+        self.offset(borrowed).is_some_and(|at| {
+            let before = at.checked_sub(1).and_then(|at| self.text.as_bytes().get(at));
+            let after = self.text.as_bytes().get(at + borrowed.len());
+            !(matches!(before, Some(b'"' | b'\'')) && before == after)
+        })
+    }
+}
+
+/// A place in the document that becomes one value.
+struct Node<'s, 'de> {
+    state: &'s mut State<'de>,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_, 'de> {
+    type Value = Value;
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.state.values += 1;
+        if self.state.values > MOST_VALUES {
+            return Err(de::Error::custom("document contains excessive aliasing"));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Node<'_, '_> {
+    fn below<E: de::Error>(&self) -> Result<usize, E> {
+        if self.depth == MAX_DEPTH {
+            return Err(E::custom(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        Ok(self.depth + 1)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_, 'de> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        if let Some(whole) = json::whole(value) {
+            return Ok(whole.into());
+        }
+        let number = Number::from_f64(value);
+        number.map(Value::Number).ok_or_else(|| E::custom(format!("json: unsupported value: {value}")))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Value, E> {
+        Ok(if self.state.is_plain(text) { plain(text) } else { text.into() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let depth = self.below()?;
+        let mut list = Vec::new();
+        while let Some(element) = elements.next_element_seed(Node { state: &mut *self.state, depth })? {
+            list.push(element);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let depth = self.below()?;
+        let mut map = Map::new();
+        let mut merged = Vec::new();
+        while let Some(key) = entries.next_key_seed(KeyNode(&mut *self.state))? {
+            let value = entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            if key.merges {
+                merged.push(value);
+                continue;
+            }
+            if map.contains_key(&key.text) && self.state.duplicates.len() < MOST_FINDINGS {
+                let line = key.at.map_or(0, |at| 1 + self.state.text[..at].matches('\n').count());
+                let duplicate = format!("line {line}: key {:?} already set in map", key.text);
+                self.state.duplicates.push(duplicate);
+            }
+            map.insert(key.text, value);
+        }
+        for value in merged {
+            merge(&mut map, value).map_err(de::Error::custom)?;
+        }
+        Ok(Value::Object(map))
+    }
+
+    /// A tag that serde does not know stands before the value.
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
+        let (_tag, value) = tagged.variant::<String>()?;
+        value.newtype_variant_seed(self)
+    }
+}
+
+struct Key {
+    text: String,
+    at: Option<usize>,
+    /// It is `<<`.
+    merges: bool,
+}
+
+struct KeyNode<'s, 'de>(&'s mut State<'de>);
+
+impl<'de> DeserializeSeed<'de> for KeyNode<'_, 'de> {
+    type Value = Key;
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeyNode<'_, 'de> {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map key: text, a number or a boolean")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Key, E> {
+        Ok(key(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Key, E> {
+        Ok(key(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Key, E> {
+        Ok(key(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Key, E> {
+        Ok(key(value.to_string()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Key, E> {
+        Ok(key(text.to_owned()))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key, E> {
+        let state = self.0;
+        let at = state.offset(text);
+        if !state.is_plain(text) {
+            return Ok(Key { at, ..key(text.to_owned()) });
+        }
+        let resolved = match plain(text) {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        Ok(Key { at, merges: text == "<<", text: resolved })
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Key, A::Error> {
+        let (_tag, value) = tagged.variant::<String>()?;
+        value.newtype_variant_seed(self)
+    }
+}
+
+fn key(text: String) -> Key {
+    Key { text, at: None, merges: false }
+}
+
+/// `<<: *defaults`: what is already there wins.
+fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), &'static str> {
+    match value {
+        Value::Object(other) => {
+            for (key, value) in other {
+                map.entry(key).or_insert(value);
+            }
+            Ok(())
+        }
+        Value::Array(list) if list.iter().all(Value::is_object) => {
+            list.into_iter().try_for_each(|other| merge(map, other))
+        }
+        _ => Err("map merge requires map or sequence of maps as the value"),
+    }
+}
+
+/// What an unquoted word means, beyond what `serde_norway` has recognised.
+fn plain(text: &str) -> Value {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return true.into(),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => return false.into(),
+        _ => {}
+    }
+    number(text).unwrap_or_else(|| text.into())
+}
+
+/// Numbers that YAML 1.1 knows and YAML 1.2 does not: `0644`, `1_000`, `0b11`.
+fn number(text: &str) -> Option<Value> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        b'0'..=b'9' => (false, text),
+        _ => return None,
+    };
+    let digits = digits.replace('_', "");
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let parsed = if let Some(binary) = digits.strip_prefix("0b") {
+        i64::from_str_radix(binary, 2)
+    } else if let Some(hex) = digits.strip_prefix("0x") {
+        i64::from_str_radix(hex, 16)
+    } else if let Some(octal) = digits.strip_prefix('0').filter(|rest| !rest.is_empty()) {
+        i64::from_str_radix(octal, 8)
+    } else {
+        digits.parse::<i64>()
+    };
+    if let Ok(number) = parsed {
+        return Some(Value::from(if negative { -number } else { number }));
+    }
+    let float = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    let float = float.then(|| digits.parse::<f64>().ok()).flatten()?;
+    Number::from_f64(if negative { -float } else { float }).map(Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        read(text.as_bytes()).unwrap().value
+    }
+
+    #[test]
+    fn words_mean_what_they_mean_to_kubernetes() {
+        #[rustfmt::skip]
+        let table = [
+            ("a: yes", json!({"a": true})), ("a: 'yes'", json!({"a": "yes"})), ("a: \"no\"", json!({"a": "no"})),
+            ("[on, off, y, 'on']", json!([true, false, true, "on"])), ("{yes: a, 1: b, 1.5: c}", json!({"true": "a", "1": "b", "1.5": "c"})),
+            ("a: 0644", json!({"a": 420})), ("a: 1_000", json!({"a": 1000})), ("a: 2020-01-01", json!({"a": "2020-01-01"})),
+            ("a: !foo c", json!({"a": "c"})), ("a: ~\nb:", json!({"a": null, "b": null})), ("", json!(null)),
+            ("{<<: {a: b, c: d}, a: x}", json!({"a": "x", "c": "d"})), ("a: &x [1]\nb: *x", json!({"a": [1], "b": [1]})),
+            ("---\na: 1\n---\n}{", json!({"a": 1})), ("a: |\n  yes\n", json!({"a": "yes\n"})), ("a: 1.2.3", json!({"a": "1.2.3"})),
+        ];
+        for (text, expected) in table {
+            assert_eq!(value(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_set_twice_is_reported_with_its_line() {
+        let read = read(b"kind: X\ndata: {a: b}\ndata: {a: c}\n").unwrap();
+        assert_eq!(read.duplicates, ["line 3: key \"data\" already set in map"]);
+    }
+
+    #[test]
+    fn what_would_explode_is_refused_quickly() {
+        let mut laughs = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for (before, this) in ('a'..'i').zip('b'..'j') {
+            let nine = vec![format!("*{before}"); 9].join(",");
+            laughs = format!("{laughs}{this}: &{this} [{nine}]\n");
+        }
+        assert_eq!(read(laughs.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+        for deep in [MAX_DEPTH + 1, 500, 10_000, 3_000_000] {
+            assert!(read("[".repeat(deep).as_bytes()).is_err());
+        }
+        let wide = format!("{}{}", "[".repeat(990), "a,".repeat(10_000));
+        assert!(read(wide.as_bytes()).is_err());
+        let deep = "- ".repeat(20_000);
+        assert!(read(deep.as_bytes()).unwrap_err().contains("exceeded max depth"));
+        assert_eq!(read(b"a: \xff").unwrap_err(), "yaml: invalid leading UTF-8 octet");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_stops_it(text in "[\\[\\]{}\"':,&*!|>\\-a0 \n#<?%@~]{0,40}") {
+            let _ = read(text.as_bytes());
+        }
+    }
+}

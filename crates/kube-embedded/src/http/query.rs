@@ -1,0 +1,136 @@
+//! The parameters of a request, read once.
+//!
+//! Unknown parameters are ignored, as Kubernetes does; values that cannot be are refused where the verb
+//! that uses them looks at them.
+
+use super::target::percent;
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pub watch: bool,
+    pub label_selector: String,
+    pub field_selector: String,
+    pub limit: i64,
+    pub continue_token: String,
+    pub resource_version: String,
+    pub resource_version_match: String,
+    pub allow_bookmarks: bool,
+    pub send_initial_events: Option<bool>,
+    pub timeout_seconds: Option<u64>,
+    pub dry_run: Vec<String>,
+    pub field_manager: String,
+    pub field_validation: String,
+    pub force: Option<bool>,
+    pub grace_period_seconds: Option<i64>,
+    pub propagation_policy: Option<String>,
+    pub orphan_dependents: Option<bool>,
+    pub include_object: String,
+    /// Everything, in order: subresources read their own.
+    pub all: Vec<(String, String)>,
+}
+
+impl Query {
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut query = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            query.all.push((percent(key.as_bytes(), true), percent(value.as_bytes(), true)));
+        }
+        for (key, value) in query.all.clone() {
+            match key.as_str() {
+                "watch" => query.watch = truth(&value),
+                "labelSelector" => query.label_selector = value,
+                "fieldSelector" => query.field_selector = value,
+                "limit" => query.limit = number(&key, &value)?,
+                "continue" => query.continue_token = value,
+                "resourceVersion" => query.resource_version = value,
+                "resourceVersionMatch" => query.resource_version_match = value,
+                "allowWatchBookmarks" => query.allow_bookmarks = truth(&value),
+                "sendInitialEvents" => query.send_initial_events = Some(truth(&value)),
+                "timeoutSeconds" => query.timeout_seconds = u64::try_from(number(&key, &value)?).ok(),
+                "dryRun" => query.dry_run.push(value),
+                "fieldManager" => query.field_manager = value,
+                "fieldValidation" => query.field_validation = value,
+                "force" => query.force = Some(truth(&value)),
+                "gracePeriodSeconds" => query.grace_period_seconds = Some(number(&key, &value)?),
+                "propagationPolicy" => query.propagation_policy = Some(value),
+                "orphanDependents" => query.orphan_dependents = Some(truth(&value)),
+                "includeObject" => query.include_object = value,
+                _ => {}
+            }
+        }
+        Ok(query)
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.all.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    pub fn is_dry_run(&self) -> bool {
+        !self.dry_run.is_empty()
+    }
+
+    /// Refuses impossible options of a write: `options` is the kind that Kubernetes names (`CreateOptions`).
+    pub fn check_write(&self, options: &str, patch: Option<bool>) -> Result<()> {
+        let mut errors = check_dry_run(&self.dry_run);
+        match patch {
+            Some(true) if self.field_manager.is_empty() => {
+                errors.push(FieldError::required(&Path::new("fieldManager"), "is required for apply patch"));
+            }
+            Some(false) if self.force.is_some() => {
+                let why = "may not be specified for non-apply patch";
+                errors.push(FieldError::forbidden(&Path::new("force"), why));
+            }
+            _ => {}
+        }
+        let manager = Path::new("fieldManager");
+        if self.field_manager.len() > 128 {
+            errors.push(FieldError::too_long(&manager, 128));
+        }
+        if let Some((at, bad)) = self.field_manager.char_indices().find(|(_, c)| !printable(*c)) {
+            let why = format!("should only contain printable characters (found {bad:?} at position {at})");
+            errors.push(FieldError::invalid(&manager, self.field_manager.as_str(), why));
+        }
+        if !matches!(self.field_validation.as_str(), "" | "Ignore" | "Warn" | "Strict") {
+            let path = Path::new("fieldValidation");
+            let supported = ["", "Ignore", "Strict", "Warn"];
+            errors.push(FieldError::unsupported(&path, self.field_validation.as_str(), &supported));
+        }
+        refuse(options, &errors)
+    }
+}
+
+/// 422 for options that contradict themselves; nothing if there is no complaint.
+pub fn refuse(options: &str, errors: &[FieldError]) -> Result<()> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", options, "", errors)) }
+}
+
+/// `All` is the only kind of dry run.
+pub fn check_dry_run(values: &[String]) -> Vec<FieldError> {
+    if values.iter().all(|value| value == "All") {
+        return Vec::new();
+    }
+    vec![FieldError::unsupported(&Path::new("dryRun"), values.to_vec(), &["All"])]
+}
+
+fn printable(c: char) -> bool {
+    c == ' ' || !(c.is_control() || c.is_whitespace())
+}
+
+/// Go's query conversion: everything but `false` and `0` means yes.
+fn truth(value: &str) -> bool {
+    !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
+}
+
+fn number(key: &str, value: &str) -> Result<i64> {
+    value.parse().map_err(|_| {
+        let problem = if value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit()) && !value.is_empty() {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        ApiError::bad_request(format!("{key}: strconv.ParseInt: parsing {value:?}: {problem}"))
+    })
+}

@@ -1,0 +1,222 @@
+//! Answers as HTTP responses.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use serde_json::{Value, json};
+
+use super::negotiate::{Format, Representation, View};
+use super::yaml;
+use crate::error::{ApiError, Result};
+use crate::print;
+use crate::verbs::{Answer, Call, Page, Shown, WatchStream, show, shown};
+
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A whole body.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed_unsync()
+}
+
+/// A body of parts that are sent one after the other, without joining them.
+fn chunks(parts: Vec<Bytes>) -> Body {
+    let frames = stream::iter(parts.into_iter().map(|part| Ok(Frame::data(part))));
+    StreamBody::new(frames).boxed_unsync()
+}
+
+pub fn response(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+pub fn text(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    response(code, "text/plain; charset=utf-8", full(body))
+}
+
+/// A JSON document.
+pub fn json(code: u16, value: &Value) -> Response<Body> {
+    let bytes = serde_json::to_vec(value).expect("a JSON value serialises");
+    response(code, "application/json", full(bytes))
+}
+
+/// A document in the format that was asked for.
+pub fn document(code: u16, value: &Value, format: Format) -> Response<Body> {
+    match format {
+        Format::Json => json(code, value),
+        Format::Yaml => response(code, "application/yaml", full(yaml::print(value))),
+    }
+}
+
+pub fn refusal(error: &ApiError) -> Response<Body> {
+    let mut response = json(error.code, &error.status());
+    let seconds = error.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
+    if let Some(seconds) = seconds.filter(|&seconds| seconds > 0) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// `299 - "text"`, one header a warning; what cannot stand in a header is left out of it.
+pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let clean: String = warning.chars().filter(|c| !c.is_control()).collect();
+        let escaped = clean.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes()) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+/// Dresses what a verb answered.
+pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
+    let representation = call.representation;
+    match answer {
+        Answer::Stored(code, object) => match (representation.view, representation.format) {
+            (View::Whole, Format::Json) => Ok(match show(&call.resource, &object) {
+                Shown::Bytes(bytes) => response(code, "application/json", full(bytes)),
+                Shown::Value(value) => json(code, &value),
+            }),
+            _ => one(call, code, shown(&call.resource, &object)),
+        },
+        Answer::Document(code, value) => one(call, code, value),
+        Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
+        Answer::List(page) => list(call, page),
+        Answer::Watch(stream) => Ok(watch(*stream, representation)),
+        Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
+    }
+}
+
+fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
+    let representation = call.representation;
+    let value = match representation.view {
+        View::Whole | View::Discovery(_) => value,
+        View::Table(version) => {
+            let form = print::Form { include: call.include()?, version, headers: true };
+            print::table_of(&call.resource, &value, form, call.cluster.clock().now())
+        }
+        View::Metadata(version) => print::partial(&value, version),
+        View::MetadataList(_) => {
+            return Err(not_acceptable(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                go_type(call, "")
+            )));
+        }
+    };
+    Ok(document(code, &value, representation.format))
+}
+
+fn list(call: &Call, page: Page) -> Result<Response<Body>> {
+    let representation = call.representation;
+    let metadata = list_metadata(&page);
+    let value = match (representation.view, representation.format) {
+        (View::Whole | View::Discovery(_), Format::Json) => {
+            return Ok(response(200, "application/json", raw_list(call, &page, &metadata)));
+        }
+        (View::Metadata(_), _) => {
+            return Err(not_acceptable(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+                go_type(call, "List")
+            )));
+        }
+        (View::Whole | View::Discovery(_), Format::Yaml) => {
+            let mut items = values(call, &page);
+            if !call.resource.is_custom() {
+                items.iter_mut().for_each(strip_type);
+            }
+            json!({"kind": &*call.resource.list_kind, "apiVersion": call.resource.api_version(), "metadata": metadata, "items": items})
+        }
+        (View::Table(version), _) => {
+            let now = call.cluster.clock().now();
+            let form = print::Form { include: call.include()?, version, headers: true };
+            print::table(&call.resource, &values(call, &page), metadata, form, now)
+        }
+        (View::MetadataList(version), _) => {
+            let items: Vec<_> = values(call, &page).iter().map(|value| print::partial(value, version)).collect();
+            json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata, "items": items})
+        }
+    };
+    Ok(document(200, &value, representation.format))
+}
+
+fn values(call: &Call, page: &Page) -> Vec<Value> {
+    page.objects.iter().map(|object| shown(&call.resource, object)).collect()
+}
+
+fn strip_type(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+}
+
+fn list_metadata(page: &Page) -> Value {
+    let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    if !page.continue_token.is_empty() {
+        metadata["continue"] = page.continue_token.as_str().into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    metadata
+}
+
+/// A list whose items are the stored bytes, none of them copied. Items of built-in lists have no type.
+fn raw_list(call: &Call, page: &Page, metadata: &Value) -> Body {
+    let resource = &call.resource;
+    let head = format!(
+        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+        Value::from(&*resource.list_kind),
+        Value::from(resource.api_version())
+    );
+    let comma = Bytes::from_static(b",");
+    let mut parts = vec![Bytes::from(head)];
+    for (at, object) in page.objects.iter().enumerate() {
+        if at > 0 {
+            parts.push(comma.clone());
+        }
+        match show(resource, object) {
+            Shown::Bytes(bytes) if resource.is_custom() => parts.push(bytes),
+            Shown::Bytes(_) => parts.extend(object.untyped()),
+            Shown::Value(mut value) => {
+                if !resource.is_custom() {
+                    strip_type(&mut value);
+                }
+                parts.push(serde_json::to_vec(&value).expect("a JSON value serialises").into());
+            }
+        }
+    }
+    parts.push(Bytes::from_static(b"]}\n"));
+    chunks(parts)
+}
+
+fn watch(watch: WatchStream, representation: Representation) -> Response<Body> {
+    let lines = stream::unfold(watch, |mut watch| async move {
+        let line = watch.next().await?;
+        Some((Ok(Frame::data(line)), watch))
+    });
+    response(200, representation.content_type(), StreamBody::new(lines).boxed_unsync())
+}
+
+/// The Go type that Kubernetes names in two of its messages.
+fn go_type(call: &Call, suffix: &str) -> String {
+    let resource = &call.resource;
+    if resource.is_custom() {
+        return format!("unstructured.Unstructured{suffix}");
+    }
+    let package = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    format!("{package}.{}{suffix}", resource.kind)
+}
+
+fn not_acceptable(message: String) -> ApiError {
+    ApiError::new(406, "NotAcceptable", message)
+}

@@ -1,0 +1,187 @@
+//! Everything that is not about an object: discovery, OpenAPI, health, version.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::request::Parts;
+use http::{Method, Response};
+use serde_json::{Value, json};
+
+use super::negotiate::{self, View};
+use super::query::Query;
+use super::respond::{self, Body, full, response, text};
+use super::target::{self, ResourcePath};
+use crate::access::tokens;
+use crate::cluster::Cluster;
+use crate::error::{ApiError, Result};
+use crate::schema::resources::Resource;
+use crate::{discovery, openapi};
+
+/// The row that a path names, or the refusal: an unknown group is no part of the API at all.
+pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Arc<Resource>, Response<Body>> {
+    let registry = cluster.registry();
+    if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
+        return Ok(found.clone());
+    }
+    if registry.has_version(&path.group, &path.version) || (registry.has_group(&path.group)) {
+        return Err(respond::refusal(&ApiError::no_such_resource()));
+    }
+    Err(text(404, "404 page not found\n"))
+}
+
+pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Response<Body>> {
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(ApiError::method_not_allowed());
+    }
+    let path = parts.uri.path().trim_end_matches('/');
+    let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    match path {
+        "" => Ok(respond::json(200, &json!({"paths": paths(cluster)}))),
+        "/healthz" | "/livez" | "/readyz" => Ok(health(cluster, &path[1..], query)),
+        "/version" => Ok(respond::json(200, &version())),
+        "/api" => discovery_root(cluster, parts, accept, true),
+        "/apis" => discovery_root(cluster, parts, accept, false),
+        "/openapi/v3" => {
+            let registry = cluster.registry();
+            Ok(cached(parts, "application/json", &openapi::index(registry.resources(), &custom_schema)))
+        }
+        "/openapi/v2" => Ok(openapi_v2(accept)),
+        "/.well-known/openid-configuration" => Ok(respond::json(200, &tokens::discovery("https://kubernetes.default.svc"))),
+        "/openid/v1/jwks" => Ok(response(200, "application/jwk-set+json", full(cluster.pki().signing_key().key_set().to_string()))),
+        _ => match path.strip_prefix("/openapi/v3/") {
+            Some(group_version) => Ok(openapi_v3(cluster, parts, query, group_version)),
+            None => group(cluster, path),
+        },
+    }
+}
+
+fn paths(cluster: &Cluster) -> Vec<String> {
+    let mut paths: Vec<String> =
+        ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi/v2", "/openapi/v3"].map(str::to_owned).to_vec();
+    for resource in cluster.registry().resources() {
+        let prefix = if resource.group.is_empty() { "/api/" } else { "/apis/" };
+        paths.push(format!("{prefix}{}", resource.api_version()));
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// What `/version` says; `+longshore` tells that nothing runs here.
+pub fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.3+longshore", "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "go1.26", "compiler": "rustc",
+        "platform": concat!("linux/", "amd64"),
+    })
+}
+
+fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
+    let writable = cluster.store().writable();
+    let checks = [("ping", true), ("store", writable || name == "livez")];
+    let well = checks.iter().all(|(_, ok)| *ok);
+    if well && query.get("verbose").is_none() {
+        return text(200, "ok");
+    }
+    let mut body = String::new();
+    for (check, ok) in checks {
+        body.push_str(&if ok { format!("[+]{check} ok\n") } else { format!("[-]{check} failed\n") });
+    }
+    body.push_str(&format!("{name} check {}\n", if well { "passed" } else { "failed" }));
+    text(if well { 200 } else { 503 }, body)
+}
+
+/// A document with an ETag; 304 to whoever has it already.
+fn cached(parts: &Parts, content_type: &'static str, document: &Value) -> Response<Body> {
+    let body = serde_json::to_vec(document).expect("a JSON value serialises");
+    let tag = format!("\"{}\"", hash(&body));
+    let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
+    let mut answer = if known { response(304, content_type, full("")) } else { response(200, content_type, full(body)) };
+    let headers = answer.headers_mut();
+    headers.insert(ETAG, HeaderValue::from_str(&tag).expect("a quoted hash is a header value"));
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    answer
+}
+
+/// The first 64 hexadecimal digits of SHA-512.
+pub fn hash(bytes: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA512, bytes);
+    digest.as_ref()[..32].iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn discovery_root(cluster: &Cluster, parts: &Parts, accept: Option<&str>, core: bool) -> Result<Response<Body>> {
+    let representation = negotiate::choose(accept, negotiate::discovery_views)?;
+    let registry = cluster.registry();
+    if let View::Discovery(_) = representation.view {
+        let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let served = registry.resources();
+        let document = if core { discovery::aggregated_core(served) } else { discovery::aggregated_groups(served) };
+        return Ok(cached(parts, kind, &document));
+    }
+    let document = if core { discovery::core_versions("127.0.0.1:6443") } else { discovery::group_list(registry.resources()) };
+    Ok(respond::document(200, &document, representation.format))
+}
+
+/// `/api/v1`, `/apis/apps`, `/apis/apps/v1`.
+fn group(cluster: &Cluster, path: &str) -> Result<Response<Body>> {
+    let registry = cluster.registry();
+    if let Some(found) = target::resource_path(path) {
+        if let Some(document) = discovery::resource_list(registry.resources(), &found.group, &found.version) {
+            return Ok(respond::json(200, &document));
+        }
+        if registry.has_group(&found.group) {
+            return Err(ApiError::no_such_resource());
+        }
+    } else if let Some(name) = path.strip_prefix("/apis/").filter(|name| !name.contains('/'))
+        && let Some(document) = discovery::group(registry.resources(), name)
+    {
+        return Ok(respond::json(200, &document));
+    }
+    Ok(text(404, "404 page not found\n"))
+}
+
+/// What a CRD says about its kind, for OpenAPI.
+pub fn custom_schema(resource: &Resource) -> Value {
+    resource.custom.as_ref().map(|custom| custom.openapi()).unwrap_or_default()
+}
+
+fn openapi_v2(accept: Option<&str>) -> Response<Body> {
+    if accept.is_some_and(|accept| accept.contains("protobuf")) {
+        let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+        return response(200, kind, full(openapi::V2_PROTOBUF));
+    }
+    respond::json(200, &openapi::v2())
+}
+
+fn openapi_v3(cluster: &Cluster, parts: &Parts, query: &Query, group_version: &str) -> Response<Body> {
+    let Some((document, hash)) = cluster.openapi(group_version) else {
+        return text(404, "404 page not found\n");
+    };
+    if let Some(asked) = query.get("hash") {
+        if asked != hash {
+            let mut moved = response(301, "text/html; charset=utf-8", full(""));
+            let to = format!("/openapi/v3/{group_version}?hash={hash}");
+            if let Ok(to) = HeaderValue::from_str(&to) {
+                moved.headers_mut().insert(LOCATION, to);
+            }
+            return moved;
+        }
+        let mut answer = response(200, "application/json", full(document));
+        let headers = answer.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        headers.insert(EXPIRES, HeaderValue::from_static("Thu, 31 Dec 2037 23:55:55 GMT"));
+        headers.insert(ETAG, HeaderValue::from_str(&format!("\"{hash}\"")).expect("a quoted hash is a header value"));
+        return answer;
+    }
+    let tag = format!("\"{hash}\"");
+    let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
+    let mut answer =
+        if known { response(304, "application/json", full("")) } else { response(200, "application/json", full(document)) };
+    answer.headers_mut().insert(ETAG, HeaderValue::from_str(&tag).expect("a quoted hash is a header value"));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

@@ -1,0 +1,219 @@
+//! One request, from its head to its answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Request, Response};
+use http_body_util::{BodyExt, Limited};
+use parking_lot::Mutex;
+
+use super::negotiate;
+use super::query::Query;
+use super::respond::{self, Body};
+use super::routes;
+use super::target::{self, ResourcePath};
+use crate::access::authn::{Identity, PeerCertificate};
+use crate::access::rbac::name_in_field_selector;
+use crate::access::{Attributes, User};
+use crate::cluster::Cluster;
+use crate::error::{ApiError, Result};
+use crate::verbs::{self, Call};
+
+/// Kubernetes' own limit.
+pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The Kubernetes API as a `tower` service, over TLS or in process for a named identity.
+#[derive(Clone)]
+pub struct ApiService {
+    cluster: Cluster,
+    identity: Option<Arc<User>>,
+    peer: Option<PeerCertificate>,
+}
+
+impl ApiService {
+    /// Callers prove who they are, by certificate or token.
+    pub fn new(cluster: Cluster) -> Self {
+        Self { cluster, identity: None, peer: None }
+    }
+
+    /// Every call is made by `user`, who may still impersonate others.
+    pub fn acting_as(cluster: Cluster, user: User) -> Self {
+        Self { cluster, identity: Some(Arc::new(user)), peer: None }
+    }
+
+    pub(super) fn with_peer(mut self, peer: PeerCertificate) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (mut parts, body) = request.into_parts();
+        // Nothing that arrives over the wire can bring these along.
+        parts.extensions.remove::<Identity>();
+        if let Some(user) = &self.identity {
+            parts.extensions.insert(Identity(User::clone(user)));
+        }
+        if let Some(peer) = &self.peer {
+            parts.extensions.insert(peer.clone());
+        }
+        let cluster = self.cluster;
+        let work = AssertUnwindSafe(handle(&cluster, &parts, body)).catch_unwind();
+        match work.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => respond::refusal(&error),
+            Err(_) => {
+                tracing::error!(method = %parts.method, path = parts.uri.path(), "a request panicked");
+                let message = "This request caused apiserver to panic. Look in the logs for details.";
+                respond::refusal(&ApiError::internal(message))
+            }
+        }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(request).await) })
+    }
+}
+
+async fn handle<B>(cluster: &Cluster, parts: &Parts, body: B) -> Result<Response<Body>>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let path = parts.uri.path();
+    let query = Query::parse(parts.uri.query().unwrap_or_default())?;
+    let resource_path = target::resource_path(path).filter(|found| !found.resource.is_empty());
+    let asked = match &resource_path {
+        Some(found) => attributes(target::verb(&parts.method, found, query.watch), found, &query),
+        None => Attributes {
+            verb: parts.method.as_str().to_ascii_lowercase(),
+            path: path.to_owned(),
+            ..Attributes::default()
+        },
+    };
+    let caller = cluster.authenticator().authenticate(parts)?;
+    let user = cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, &asked)?;
+    cluster.authorizer().check(&user, &asked)?;
+    let Some(found) = resource_path else {
+        return routes::answer(cluster, parts, &query);
+    };
+    let verb = target::verb(&parts.method, &found, query.watch);
+    let resource = match routes::find(cluster, &found) {
+        Ok(resource) => resource,
+        Err(response) => return Ok(response),
+    };
+    if verb.is_empty() || !suits(&found, verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    if resource.namespaced && found.namespace.is_empty() && !matches!(verb, "list" | "watch") {
+        // `/api/v1/pods/x`: namespaced objects are reached through their namespace only.
+        return Err(if found.name.is_empty() { ApiError::method_not_allowed() } else { ApiError::no_such_resource() });
+    }
+    if !resource.namespaced && !found.namespace.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    let views = negotiate::object_views;
+    let representation = negotiate::choose(header(&parts.headers, &ACCEPT), views)?;
+    // A watch lives long and costs little; everything else takes one of a limited number of places.
+    let _place = if verb == "watch" { None } else { Some(cluster.enter()?) };
+    let body = read_body(body).await?;
+    let call = Call {
+        cluster: cluster.clone(),
+        verb,
+        resource,
+        subresource: found.subresource,
+        door: "",
+        namespace: found.namespace,
+        name: found.name,
+        user,
+        query,
+        representation,
+        user_agent: header(&parts.headers, &USER_AGENT).unwrap_or_default().to_owned(),
+        content_type: header(&parts.headers, &CONTENT_TYPE).map(str::to_owned),
+        body,
+        warnings: Mutex::default(),
+    };
+    let answer = verbs::answer(&call).await;
+    let mut response = match answer.and_then(|answer| respond::answer(&call, answer)) {
+        Ok(response) => response,
+        Err(error) => respond::refusal(&error),
+    };
+    respond::add_warnings(&mut response, &call.warnings.lock());
+    Ok(response)
+}
+
+/// POST goes to collections, PUT and PATCH to objects.
+fn suits(found: &ResourcePath, verb: &str) -> bool {
+    match verb {
+        "create" => found.name.is_empty() || !found.subresource.is_empty(),
+        "update" | "patch" => !found.name.is_empty(),
+        _ => true,
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let body = std::pin::pin!(Limited::new(body, BODY_LIMIT));
+    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(ApiError::too_large(BODY_LIMIT)),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("the request's body could not be read: {error}"))),
+        Err(_) => Err(ApiError::new(408, "Timeout", "the request's body did not arrive in time")),
+    }
+}
+
+/// The question for authorization.
+fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
+    let mut name = found.name.clone();
+    if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
+        // A rule for one name allows to list and watch just that one.
+        name = name_in_field_selector(&query.field_selector).unwrap_or_default().to_owned();
+    }
+    // A namespace lies in itself: who may do everything in it may read it.
+    let own = found.resource == "namespaces" && found.group.is_empty();
+    Attributes {
+        verb: verb.to_owned(),
+        group: found.group.clone(),
+        version: found.version.clone(),
+        resource: found.resource.clone(),
+        subresource: found.subresource.clone(),
+        namespace: if own { found.name.clone() } else { found.namespace.clone() },
+        name,
+        path: String::new(),
+    }
+}

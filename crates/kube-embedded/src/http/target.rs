@@ -1,0 +1,116 @@
+//! What a path means: a resource and a verb, or just a path.
+
+use http::Method;
+
+/// `/apis/apps/v1/namespaces/x/deployments/web/scale` taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourcePath {
+    pub group: String,
+    pub version: String,
+    pub namespace: String,
+    /// The plural; empty for the group version itself.
+    pub resource: String,
+    pub name: String,
+    pub subresource: String,
+    /// What stands below a subresource (`/proxy/a/b`).
+    pub rest: String,
+}
+
+/// Takes a path below `/api` or `/apis` apart; `None` for every other path, and for a bare group.
+pub fn resource_path(path: &str) -> Option<ResourcePath> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty()).map(decode);
+    let mut found = ResourcePath::default();
+    match parts.next()?.as_str() {
+        "api" => found.version = parts.next()?,
+        "apis" => {
+            found.group = parts.next()?;
+            found.version = parts.next()?;
+        }
+        _ => return None,
+    }
+    let rest: Vec<String> = parts.collect();
+    let mut rest = rest.as_slice();
+    // `/namespaces/x/pods` is about pods; `/namespaces/x` and `/namespaces/x/status` are about a namespace.
+    if let [word, namespace, more @ ..] = rest
+        && word == "namespaces"
+        && !namespace_alone(more)
+    {
+        found.namespace.clone_from(namespace);
+        rest = more;
+    }
+    let mut words = rest.iter().cloned();
+    found.resource = words.next().unwrap_or_default();
+    found.name = words.next().unwrap_or_default();
+    found.subresource = words.next().unwrap_or_default();
+    found.rest = words.collect::<Vec<_>>().join("/");
+    Some(found)
+}
+
+fn namespace_alone(more: &[String]) -> bool {
+    more.is_empty() || (more.len() == 1 && matches!(more[0].as_str(), "status" | "finalize"))
+}
+
+/// The verb that RBAC knows for this request.
+pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
+    let one = !path.name.is_empty();
+    match *method {
+        Method::GET | Method::HEAD if watch && (!one || path.subresource.is_empty()) => "watch",
+        Method::GET | Method::HEAD if one => "get",
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if one => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "",
+    }
+}
+
+/// Percent-decoding of one path segment; bytes that are not UTF-8 become the replacement character, which
+/// no name contains.
+fn decode(segment: &str) -> String {
+    percent(segment.as_bytes(), false)
+}
+
+/// Percent-decoding; in queries `+` is a space.
+pub fn percent(text: &[u8], plus_is_space: bool) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let hex = |i: usize| text.get(i).and_then(|&b| char::from(b).to_digit(16));
+        match (text[at], hex(at + 1), hex(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).expect("two hex digits fit into a byte"));
+                at += 3;
+                continue;
+            }
+            (b'+', ..) if plus_is_space => out.push(b' '),
+            (byte, ..) => out.push(byte),
+        }
+        at += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let show = |path| match resource_path(path) {
+            None => "-".to_owned(),
+            Some(p) => [p.group, p.version, p.namespace, p.resource, p.name, p.subresource, p.rest].join("|"),
+        };
+        assert_eq!(show("/api/v1/namespaces/x/pods/p/log"), "|v1|x|pods|p|log|");
+        assert_eq!(show("/apis/apps/v1/deployments"), "apps|v1||deployments|||");
+        assert_eq!(show("/api/v1/namespaces/x"), "|v1||namespaces|x||");
+        assert_eq!(show("/api/v1/namespaces/x/finalize"), "|v1||namespaces|x|finalize|");
+        assert_eq!(show("/api/v1/namespaces/x/services/s/proxy/a/b"), "|v1|x|services|s|proxy|a/b");
+        assert_eq!(show("/apis/apps/v1"), "apps|v1|||||");
+        assert_eq!(show("/apis/apps"), "-");
+        assert_eq!(show("/healthz"), "-");
+        assert_eq!(show("/api/v1/namespaces/x/configmaps/a%2Fb"), "|v1|x|configmaps|a/b||");
+        assert_eq!(show("/api/v1/namespaces/x/configmaps/%ff"), "|v1|x|configmaps|\u{fffd}||");
+    }
+}

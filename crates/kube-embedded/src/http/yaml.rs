@@ -1,0 +1,177 @@
+//! JSON values as YAML, in the style that Kubernetes clients know: sorted keys, block style, and quotes only
+//! where a plain scalar would be read as something else.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+/// The document, ending with a line break.
+pub fn print(value: &Value) -> String {
+    let mut out = String::new();
+    match value {
+        Value::Object(map) if !map.is_empty() => write_value(&mut out, value, 0, false),
+        Value::Array(list) if !list.is_empty() => write_value(&mut out, value, 0, false),
+        _ => {
+            scalar(&mut out, value, 0);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// `inline`: the first line continues after `- `.
+fn write_value(out: &mut String, value: &Value, indent: usize, inline: bool) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (at, (key, child)) in map.iter().enumerate() {
+                if at > 0 || !inline {
+                    pad(out, indent);
+                }
+                text(out, key, indent, true);
+                out.push(':');
+                below(out, child, indent, false);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            for (at, child) in list.iter().enumerate() {
+                if at > 0 || !inline {
+                    pad(out, indent);
+                }
+                out.push('-');
+                below(out, child, indent, true);
+            }
+        }
+        _ => {
+            scalar(out, value, indent);
+            out.push('\n');
+        }
+    }
+}
+
+/// What stands after a key or a dash. Lists in maps are not indented further.
+fn below(out: &mut String, child: &Value, indent: usize, in_list: bool) {
+    match child {
+        Value::Object(map) if !map.is_empty() => {
+            if in_list {
+                out.push(' ');
+                write_value(out, child, indent + 2, true);
+            } else {
+                out.push('\n');
+                write_value(out, child, indent + 2, false);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            if in_list {
+                out.push(' ');
+                write_value(out, child, indent + 2, true);
+            } else {
+                out.push('\n');
+                write_value(out, child, indent, false);
+            }
+        }
+        _ => {
+            out.push(' ');
+            scalar(out, child, indent);
+            out.push('\n');
+        }
+    }
+}
+
+fn pad(out: &mut String, indent: usize) {
+    out.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn scalar(out: &mut String, value: &Value, indent: usize) {
+    match value {
+        Value::String(string) => text(out, string, indent, false),
+        Value::Object(_) => out.push_str("{}"),
+        Value::Array(_) => out.push_str("[]"),
+        other => {
+            let _ = write!(out, "{other}"); // writing to a String cannot fail
+        }
+    }
+}
+
+fn text(out: &mut String, string: &str, indent: usize, key: bool) {
+    if !key && string.contains('\n') && literal_possible(string) {
+        let body = string.trim_end_matches('\n');
+        let breaks = string.len() - body.len();
+        out.push_str(match breaks {
+            0 => "|-",
+            1 => "|",
+            _ => "|+",
+        });
+        for line in body.split('\n').chain(std::iter::repeat_n("", breaks.saturating_sub(1))) {
+            out.push('\n');
+            if !line.is_empty() {
+                pad(out, indent + 2);
+                out.push_str(line);
+            }
+        }
+        return;
+    }
+    if string.chars().any(|c| c.is_control() || c == '\u{feff}') {
+        let _ = write!(out, "{}", Value::from(string)); // a JSON string is a YAML double-quoted scalar
+    } else if needs_quotes(string) {
+        if ambiguous(string) {
+            let _ = write!(out, "\"{}\"", string.replace('\\', "\\\\").replace('"', "\\\""));
+        } else {
+            let _ = write!(out, "'{}'", string.replace('\'', "''"));
+        }
+    } else {
+        out.push_str(string);
+    }
+}
+
+/// Block scalars cannot hold control characters, nor begin with white space without an indicator.
+fn literal_possible(string: &str) -> bool {
+    !string.starts_with([' ', '\n', '\t']) && !string.chars().any(|c| c.is_control() && c != '\n')
+}
+
+/// Would be read as a number, a boolean, a time or nothing.
+fn ambiguous(string: &str) -> bool {
+    let lower = string.to_ascii_lowercase();
+    if matches!(lower.as_str(), "" | "~" | "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n" | ".nan" | ".inf" | "-.inf" | "+.inf" | "<<" | "=") {
+        return true;
+    }
+    let body = lower.trim_start_matches(['-', '+']);
+    let number = body.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && (body.replace('_', "").parse::<f64>().is_ok() || body.starts_with("0x") || body.starts_with("0o") || body.starts_with("0b"));
+    let time = string.len() >= 8 && string.as_bytes().first().is_some_and(u8::is_ascii_digit)
+        && string.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b':' | b'T' | b't' | b'Z' | b'z' | b'.' | b'+' | b' '))
+        && (string.matches('-').count() >= 2 || string.contains(':'));
+    number || time
+}
+
+fn needs_quotes(string: &str) -> bool {
+    ambiguous(string)
+        || string.starts_with(|c: char| "!&*-?|>@`\"'%#,[]{}: ".contains(c)) && !(string.starts_with('-') && string.len() > 1 && !string.starts_with("- ") && !string.starts_with("---"))
+        || string.ends_with([' ', ':'])
+        || string.contains(": ")
+        || string.contains(" #")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_config_map_looks_as_kubectl_shows_it() {
+        let value = json!({"kind": "ConfigMap", "data": {"n": "1", "t": "true", "s": "a: b", "l": "x\ny\n", "e": ""},
+            "list": [{"a": 1, "b": [true, null]}, "z"], "when": "2026-01-02T03:04:05Z", "empty": {}, "none": []});
+        let expected = "data:\n  e: \"\"\n  l: |\n    x\n    y\n  n: \"1\"\n  s: 'a: b'\n  t: \"true\"\nempty: {}\nkind: ConfigMap\n\
+            list:\n- a: 1\n  b:\n  - true\n  - null\n- z\nnone: []\nwhen: \"2026-01-02T03:04:05Z\"\n";
+        assert_eq!(print(&value), expected);
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for text in ["- a", "-a", "a\nb", " lead", "tab\there", "#c", "a #b", "0x1f", "1e3", "null", "é", "a:", "'q'", "\"d\"", "|", "a\n\n", "12:30"] {
+            let value = json!({"k": text});
+            let read: Value = serde_norway::from_str(&print(&value)).unwrap();
+            assert_eq!(read, value, "{}", print(&value));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Schemas of custom resources: what the CRD says, with what every object has.
+
+use serde_json::{Map, Value, json};
+
+use super::schemas::{Collector, reference};
+use crate::schema::{builtin, resources::Resource};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+
+/// Adds a custom kind and its list.
+pub fn add(row: &Resource, schema: Value, schemas: &mut Collector<'_>) {
+    let name = published_name(&row.group, &row.version, &row.kind);
+    schemas.insert(published_name(&row.group, &row.version, &row.list_kind), list(row, &name));
+    schemas.insert(name, object(row, schema));
+    for meta in [OBJECT_META, LIST_META] {
+        schemas.add_published(builtin::types().named(meta));
+    }
+}
+
+/// `ships.example.com`, `v1`, `Ship` is `com.example.ships.v1.Ship`.
+fn published_name(group: &str, version: &str, kind: &str) -> String {
+    let domain: Vec<_> = group.rsplit('.').collect();
+    format!("{}.{version}.{kind}", domain.join("."))
+}
+
+fn object(row: &Resource, mut schema: Value) -> Value {
+    open_int_or_string(&mut schema);
+    let Value::Object(mut schema) = schema else { return object(row, json!({"type": "object"})) };
+    let mut properties = match schema.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    properties.extend(common("object's metadata", OBJECT_META, "metadata"));
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("properties".to_owned(), Value::Object(properties));
+    schema.insert("x-kubernetes-group-version-kind".to_owned(), kind_of(row, &row.kind));
+    Value::Object(schema)
+}
+
+fn list(row: &Resource, element: &str) -> Value {
+    let mut properties = common("list metadata", LIST_META, "types-kinds");
+    properties.insert(
+        "items".to_owned(),
+        json!({
+            "description": format!("List of {}. More info: {CONVENTIONS}", row.name),
+            "type": "array",
+            "items": reference(element),
+        }),
+    );
+    json!({
+        "description": format!("{} is a list of {}", row.list_kind, row.kind),
+        "type": "object",
+        "required": ["items"],
+        "properties": properties,
+        "x-kubernetes-group-version-kind": kind_of(row, &row.list_kind),
+    })
+}
+
+fn kind_of(row: &Resource, kind: &str) -> Value {
+    json!([{"group": row.group, "version": row.version, "kind": kind}])
+}
+
+/// `apiVersion`, `kind` and `metadata`, in the words that built-in kinds have for them.
+fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
+    let text = |field| {
+        let described = super::descriptions::of("io.k8s.api.core.v1.ConfigMap");
+        described.and_then(|described| described.fields.get(field)).map(|field| field.text.clone())
+    };
+    let metadata = format!("Standard {what}. More info: {CONVENTIONS}#{section}");
+    let mut fields = Map::new();
+    for name in ["apiVersion", "kind"] {
+        fields.insert(name.to_owned(), json!({"type": "string", "description": text(name)}));
+    }
+    fields.insert("metadata".to_owned(), json!({"description": metadata, "allOf": [reference(meta)]}));
+    fields
+}
+
+/// `x-kubernetes-int-or-string` alone says nothing to a client that knows only OpenAPI.
+fn open_int_or_string(schema: &mut Value) {
+    let Value::Object(fields) = schema else { return };
+    if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !fields.contains_key("anyOf") {
+        fields.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = fields.get_mut(key) {
+            open_int_or_string(inner);
+        }
+    }
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(open_int_or_string);
+    }
+}

@@ -1,0 +1,178 @@
+//! OpenAPI documents, as far as clients read them.
+//!
+//! kubectl and Helm look for three things: the schema of a kind (`explain`, merge keys of a client-side
+//! apply), whether a kind's PATCH takes `fieldValidation` (then they leave validation to the server), and
+//! which patch types it takes. A document therefore has all schemas and one path per kind; operations that
+//! nobody looks at are left out. `http` serves and keeps what is built here.
+//!
+//! Always true: equal rows give equal documents and equal hashes.
+
+mod custom;
+mod descriptions;
+mod schemas;
+
+use std::{borrow::Borrow, collections::BTreeSet, fmt::Write, sync::LazyLock};
+
+use aws_lc_rs::digest;
+use serde_json::{Map, Value, json};
+
+use crate::schema::{builtin, resources::Resource};
+
+/// Gives the `openAPIV3Schema` of a custom resource.
+pub type CustomSchema<'a> = &'a dyn Fn(&Resource) -> Value;
+
+/// The shortest document of the second version in protobuf that kubectl accepts: `swagger` and
+/// `info.title`. It is asked for only about kinds that nobody serves.
+pub const V2_PROTOBUF: &[u8] = b"\x0a\x032.0\x12\x0c\x0a\x0aKubernetes";
+
+/// `/openapi/v2` as JSON, as empty as [`V2_PROTOBUF`].
+pub fn v2() -> Value {
+    json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.36"}, "paths": {}})
+}
+
+/// `/openapi/v3`: where the document of each group version is.
+pub fn index<R: Borrow<Resource>>(served: &[R], custom: CustomSchema) -> Value {
+    let versions: BTreeSet<_> =
+        served.iter().map(|row| (&*row.borrow().group, &*row.borrow().version)).collect();
+    let paths: Map<_, _> = versions
+        .into_iter()
+        .filter_map(|(group, version)| {
+            let path = path_of(group, version);
+            let hash = hash(group, version, served, custom)?;
+            Some((path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")})))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// The group and version that `/openapi/v3/<path>` asks for: `api/v1`, `apis/apps/v1`.
+pub fn group_version(path: &str) -> Option<(&str, &str)> {
+    match path.strip_prefix("apis/") {
+        Some(rest) => rest.split_once('/').filter(|(_, version)| !version.contains('/')),
+        None => {
+            path.strip_prefix("api/").filter(|version| !version.contains('/')).map(|version| ("", version))
+        }
+    }
+}
+
+/// Changes whenever the document would; made without building it. Nothing for what nobody serves.
+pub fn hash<R: Borrow<Resource>>(
+    group: &str,
+    version: &str,
+    served: &[R],
+    custom: CustomSchema,
+) -> Option<String> {
+    /// Built-in kinds change only with the program.
+    static PROGRAM: LazyLock<digest::Digest> = LazyLock::new(|| {
+        let tables = [
+            env!("CARGO_PKG_VERSION"),
+            include_str!("../../data/schema.txt"),
+            include_str!("../../data/resources.txt"),
+            include_str!("../../data/descriptions.txt"),
+        ];
+        digest::digest(&digest::SHA512, tables.concat().as_bytes())
+    });
+    let rows = rows(group, version, served)?;
+    let mut context = digest::Context::new(&digest::SHA512);
+    context.update(PROGRAM.as_ref());
+    for row in rows {
+        let schema = if row.is_custom() { custom(row) } else { Value::Null };
+        let subresources: Vec<_> = row.subresources.iter().map(|sub| &sub.name).collect();
+        let names = json!([group, version, row.name, row.kind, row.list_kind]);
+        let identity = json!([names, row.namespaced, subresources, row.verbs, schema]);
+        context.update(identity.to_string().as_bytes());
+    }
+    let mut hash = String::new();
+    for byte in context.finish().as_ref() {
+        let _ = write!(hash, "{byte:02X}"); // a string takes everything
+    }
+    Some(hash)
+}
+
+/// The document of one group version. Nothing for one that nobody serves.
+pub fn document<R: Borrow<Resource>>(
+    group: &str,
+    version: &str,
+    served: &[R],
+    custom: CustomSchema,
+) -> Option<Value> {
+    let rows = rows(group, version, served)?;
+    let mut schemas = schemas::Collector::new(group, version);
+    let mut paths = Map::new();
+    for row in rows {
+        if row.is_custom() {
+            custom::add(row, custom(row), &mut schemas);
+        } else {
+            schemas.add(row.root());
+            if row.has_verb("list")
+                && let Some(list) = builtin::type_of(group, version, &row.list_kind)
+            {
+                schemas.add(list);
+            }
+        }
+        for sub in &row.subresources {
+            let (group, version) =
+                if sub.version.is_empty() { (group, version) } else { (&*sub.group, &*sub.version) };
+            schemas.add_published(builtin::type_of(group, version, &sub.kind));
+        }
+        let (path, operations) = operations(row);
+        paths.insert(path, operations);
+    }
+    schemas.add_published(builtin::type_of("", "v1", "DeleteOptions"));
+    Some(json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "1.36"},
+        "paths": paths,
+        "components": {"schemas": schemas.finish()},
+    }))
+}
+
+fn rows<'a, R: Borrow<Resource>>(group: &str, version: &str, served: &'a [R]) -> Option<Vec<&'a Resource>> {
+    let mut rows: Vec<_> = served
+        .iter()
+        .map(Borrow::borrow)
+        .filter(|row| (&*row.group, &*row.version) == (group, version))
+        .collect();
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    if rows.is_empty() { None } else { Some(rows) }
+}
+
+/// `api/v1`, `apis/apps/v1`
+fn path_of(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+/// One path for a kind, with the one operation that tells most.
+fn operations(row: &Resource) -> (String, Value) {
+    let namespace = if row.namespaced { "/namespaces/{namespace}" } else { "" };
+    let collection = format!("/{}{namespace}/{}", path_of(&row.group, &row.version), row.name);
+    let kind = json!({"group": row.group, "version": row.version, "kind": row.kind});
+    if !row.has_verb("patch") {
+        let verb = if row.has_verb("create") { "post" } else { "get" };
+        return (collection, json!({ verb: {"x-kubernetes-group-version-kind": kind, "responses": {}} }));
+    }
+    let mut patches =
+        vec!["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
+    if !row.is_custom() {
+        patches.push("application/strategic-merge-patch+json");
+    }
+    let content: Map<_, _> = patches.into_iter().map(|patch| (patch.to_owned(), json!({}))).collect();
+    let parameters: Vec<_> = ["dryRun", "fieldManager", "fieldValidation", "force"]
+        .into_iter()
+        .map(|name| {
+            let ty = if name == "force" { "boolean" } else { "string" };
+            json!({"name": name, "in": "query", "schema": {"type": ty, "uniqueItems": true}})
+        })
+        .collect();
+    let patch = json!({
+        "parameters": parameters,
+        "requestBody": {"content": content, "required": true},
+        "responses": {},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": kind,
+    });
+    (format!("{collection}/{{name}}"), json!({"patch": patch}))
+}
+
+#[cfg(test)]
+mod tests;

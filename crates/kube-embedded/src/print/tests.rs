@@ -1,0 +1,11 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn no_kind_has_two_rows() {
+    let mut kinds: Vec<_> = ROWS.iter().map(|(group, kind, _)| (group, kind)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds.len(), ROWS.len());
+}

@@ -1,0 +1,96 @@
+//! What is served right now: the built-in kinds, and those that the stored CRDs define.
+//!
+//! A registry never changes; when a CRD does, the cluster puts a new one in its place. Always true: no two
+//! rows have the same group, version and plural name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::crd;
+use crate::schema::builtin;
+use crate::schema::resources::Resource;
+use crate::store::Object;
+
+pub struct Registry {
+    resources: Vec<Arc<Resource>>,
+    by_plural: HashMap<(Box<str>, Box<str>, Box<str>), Arc<Resource>>,
+    /// The rows of each CRD, by its name and version: compiling them is dear, and few change at a time.
+    compiled: HashMap<(Box<str>, u64), Vec<Arc<Resource>>>,
+}
+
+impl Registry {
+    /// The built-in kinds alone.
+    pub fn builtin() -> Self {
+        Self::of(builtin::resources().into_iter().map(Arc::new).collect(), HashMap::new())
+    }
+
+    /// The built-in kinds and the served versions of `crds` (those whose names have been accepted).
+    pub fn with(&self, crds: &[Arc<Object>]) -> Self {
+        let mut compiled = HashMap::new();
+        for object in crds {
+            let key = (object.name.clone(), object.version);
+            let rows = self.compiled.get(&key).cloned().unwrap_or_else(|| compile(object));
+            compiled.insert(key, rows);
+        }
+        Self::of(self.resources.iter().filter(|row| !row.is_custom()).cloned().collect(), compiled)
+    }
+
+    /// Whether this is what `crds` define.
+    pub fn knows(&self, crds: &[Arc<Object>]) -> bool {
+        let known = |object: &Arc<Object>| self.compiled.contains_key(&(object.name.clone(), object.version));
+        crds.len() == self.compiled.len() && crds.iter().all(known)
+    }
+
+    fn of(builtin: Vec<Arc<Resource>>, compiled: HashMap<(Box<str>, u64), Vec<Arc<Resource>>>) -> Self {
+        let mut resources = builtin;
+        let mut custom: Vec<_> = compiled.values().flatten().cloned().collect();
+        custom.sort_by(|a, b| (&a.group, &a.name, &a.version).cmp(&(&b.group, &b.name, &b.version)));
+        resources.extend(custom);
+        let by_plural = resources.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone()));
+        Self { by_plural: by_plural.collect(), resources, compiled }
+    }
+
+    pub fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.by_plural.get(&(group.into(), version.into(), plural.into()))
+    }
+
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        let same = |r: &&Arc<Resource>| {
+            r.kind.as_ref() == kind && r.group.as_ref() == group && r.version.as_ref() == version
+        };
+        self.resources.iter().find(same)
+    }
+
+    /// A row that shows the objects of `storage`, in the version they are stored in.
+    pub fn of_storage(&self, storage: &str) -> Option<&Arc<Resource>> {
+        let mut rows = self.resources.iter().filter(|r| r.storage.as_ref() == storage);
+        let first = rows.clone().next();
+        rows.find(|r| r.version == r.storage_version && !r.is_view()).or(first)
+    }
+
+    pub fn has_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|r| r.group.as_ref() == group)
+    }
+
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.resources.iter().any(|r| r.group.as_ref() == group && r.version.as_ref() == version)
+    }
+}
+
+fn compile(object: &Object) -> Vec<Arc<Resource>> {
+    let crd = object.value();
+    if !crd::status::is_established(&crd) {
+        return Vec::new();
+    }
+    match crd::resources(&crd, builtin::types()) {
+        Ok(rows) => rows.into_iter().map(Arc::new).collect(),
+        Err(error) => {
+            tracing::error!(crd.name = %object.name, error, "cannot serve a CRD");
+            Vec::new()
+        }
+    }
+}

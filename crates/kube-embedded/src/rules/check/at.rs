@@ -1,0 +1,125 @@
+//! A place in an object: what stands there, and how its path is written.
+//!
+//! Rules walk objects with it, so that value and path never drift apart. A place can be asked for
+//! anything: what is absent, or of another JSON type, reads as Go's zero value.
+
+use serde_json::Value;
+
+use crate::field::Path;
+
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct At<'a> {
+    /// `None` where nothing, or null, stands.
+    pub value: Option<&'a Value>,
+    pub path: Path,
+}
+
+impl<'a> At<'a> {
+    pub fn root(value: &'a Value) -> Self {
+        Self { value: Some(value), path: Path::root() }
+    }
+
+    /// The same value under another path.
+    pub fn named(&self, path: Path) -> Self {
+        Self { value: self.value, path }
+    }
+
+    /// A named member.
+    pub fn get(&self, name: &str) -> At<'a> {
+        At { value: self.peek(name), path: self.path.field(name) }
+    }
+
+    /// The value of a member, without its path.
+    pub fn peek(&self, name: &str) -> Option<&'a Value> {
+        self.value.and_then(|value| value.get(name)).filter(|value| !value.is_null())
+    }
+
+    /// Several members down: `spec.template.metadata`.
+    pub fn down(&self, names: &str) -> At<'a> {
+        names.split('.').fold(self.clone(), |at, name| at.get(name))
+    }
+
+    /// An entry of a map, written `[key]`.
+    pub fn key(&self, key: &str) -> At<'a> {
+        At { value: self.peek(key), path: self.path.key(key) }
+    }
+
+    pub fn exists(&self) -> bool {
+        self.value.is_some()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.peek(name).is_some()
+    }
+
+    /// The text that stands there, or `""`.
+    pub fn text(&self) -> &'a str {
+        self.value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub fn number(&self) -> Option<i64> {
+        self.value.and_then(Value::as_i64)
+    }
+
+    /// The number that stands there, or 0.
+    pub fn int(&self) -> i64 {
+        self.number().unwrap_or_default()
+    }
+
+    pub fn flag(&self) -> bool {
+        self.value.and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// A copy of what stands there; null where nothing does.
+    pub fn json(&self) -> Value {
+        self.value.cloned().unwrap_or_default()
+    }
+
+    pub fn len(&self) -> usize {
+        match self.value {
+            Some(Value::Array(list)) => list.len(),
+            Some(Value::Object(map)) => map.len(),
+            Some(Value::String(text)) => text.len(),
+            _ => 0,
+        }
+    }
+
+    /// Nothing, `""`, `[]` or `{}`.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements of a list, as places.
+    pub fn items(&self) -> impl DoubleEndedIterator<Item = At<'a>> + ExactSizeIterator + use<'a> {
+        let list: &[Value] = self.value.and_then(Value::as_array).map_or(&[], Vec::as_slice);
+        let path = self.path.clone();
+        list.iter().enumerate().map(move |(i, value)| At { value: Some(value), path: path.index(i) })
+    }
+
+    /// The entries of a map, as places.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, At<'a>)> + use<'a> {
+        let path = self.path.clone();
+        let map = self.value.and_then(Value::as_object);
+        map.into_iter()
+            .flatten()
+            .map(move |(key, value)| (key.as_str(), At { value: Some(value), path: path.key(key) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn value_and_path_go_together() {
+        let object = json!({"a": [{"b": {"k": 1}}], "n": null, "t": "x"});
+        let root = At::root(&object);
+        let inner = root.get("a").items().next().unwrap().get("b").key("k");
+        assert_eq!((inner.path.as_str(), inner.int()), ("a[0].b[k]", 1));
+        assert!(!root.has("n") && root.get("n").is_empty() && root.get("t").int() == 0);
+        assert_eq!(root.down("a.b.c").path.as_str(), "a.b.c");
+    }
+}

@@ -1,0 +1,74 @@
+//! How the kinds differ at the verbs: what a deletion answers, what a PUT may do, what `/status` takes.
+//!
+//! Facts of Kubernetes 1.36's registries, one function a question. Custom resources differ in nothing.
+
+use crate::control::Propagation;
+use crate::schema::resources::Resource;
+
+fn is(resource: &Resource, group: &str, names: &[&str]) -> bool {
+    !resource.is_custom() && resource.group.as_ref() == group && names.contains(&resource.name.as_ref())
+}
+
+/// Deleting at once answers the object instead of a Status.
+pub fn deletion_answers_object(resource: &Resource) -> bool {
+    const CORE: &[&str] = &[
+        "namespaces",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "podtemplates",
+        "resourcequotas",
+        "serviceaccounts",
+        "services",
+    ];
+    is(resource, "", CORE) || (!resource.is_custom() && resource.group.as_ref() == "resource.k8s.io")
+}
+
+/// A PUT to a name that is free creates.
+pub fn creates_on_update(resource: &Resource) -> bool {
+    is(resource, "", &["endpoints", "events", "limitranges", "services"])
+        || is(resource, "events.k8s.io", &["events"])
+        || is(resource, "coordination.k8s.io", &["leases"])
+        || is(resource, "node.k8s.io", &["runtimeclasses"])
+        || is(resource, "rbac.authorization.k8s.io", &["roles", "rolebindings", "clusterroles", "clusterrolebindings"])
+}
+
+/// A PUT must say which version it replaces.
+pub fn is_conditional(resource: &Resource) -> bool {
+    resource.is_custom()
+        || is(resource, "node.k8s.io", &["runtimeclasses"])
+        || is(resource, "policy", &["poddisruptionbudgets"])
+        || is(resource, "storage.k8s.io", &["csidrivers", "csistoragecapacities", "volumeattachments", "csinodes"])
+        || is(resource, "coordination.k8s.io", &["leases"])
+        || is(resource, "apiextensions.k8s.io", &["customresourcedefinitions"])
+        || is(resource, "apiregistration.k8s.io", &["apiservices"])
+        || (!resource.is_custom() && resource.group.as_ref() == "admissionregistration.k8s.io")
+}
+
+/// Which part of the metadata a write to `/status` may change, beside the managed fields.
+pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
+    const MOST: &[&str] = &["labels", "annotations", "ownerReferences", "finalizers", "managedFields"];
+    if is(resource, "apps", &["deployments"]) {
+        return &["annotations", "ownerReferences", "finalizers", "managedFields"];
+    }
+    if is(resource, "", &["pods"]) {
+        return &["labels", "annotations", "finalizers", "managedFields"];
+    }
+    let restricted = is(resource, "flowcontrol.apiserver.k8s.io", &["flowschemas", "prioritylevelconfigurations"])
+        || is(resource, "networking.k8s.io", &["servicecidrs"])
+        || is(resource, "resource.k8s.io", &["resourceclaims"])
+        || is(resource, "storage.k8s.io", &["volumeattachments"])
+        || is(resource, "admissionregistration.k8s.io", &["validatingadmissionpolicies"])
+        || is(resource, "apiextensions.k8s.io", &["customresourcedefinitions"])
+        || is(resource, "apiregistration.k8s.io", &["apiservices"]);
+    if restricted || resource.is_custom() { &["managedFields"] } else { MOST }
+}
+
+/// What becomes of dependents when the request does not say.
+pub fn default_propagation(resource: &Resource) -> Propagation {
+    if is(resource, "batch", &["jobs"]) || is(resource, "", &["replicationcontrollers"]) {
+        Propagation::Orphan
+    } else {
+        Propagation::Background
+    }
+}

@@ -1,0 +1,350 @@
+//! Namespace, Node, ServiceAccount and Endpoints.
+
+use serde_json::{Value, json};
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::{self, At, quantity};
+use crate::rules::network::ip;
+use crate::rules::read::{fill_text, items, list_mut, maps_mut, members, text, texts};
+use crate::rules::{Naming, PLAIN, Rules, meta};
+
+const ENDPOINTS_DEPRECATED: &str =
+    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: "",
+        kind: "Namespace",
+        naming: Naming::Label,
+        default: |namespace| {
+            name_label(namespace);
+            fill_text(members(namespace, "status"), "phase", "Active");
+        },
+        create: |namespace| {
+            name_label(namespace);
+            namespace["status"] = json!({"phase": "Active"});
+            let finalizers = members(namespace, "spec").entry("finalizers").or_insert_with(|| json!([]));
+            if !texts(finalizers).any(|finalizer| finalizer == "kubernetes") {
+                match finalizers.as_array_mut() {
+                    Some(list) => list.push("kubernetes".into()),
+                    None => *finalizers = json!(["kubernetes"]),
+                }
+            }
+        },
+        update: |new, old| {
+            let spec = members(new, "spec");
+            match old["spec"].get("finalizers") {
+                Some(kept) => _ = spec.insert("finalizers".to_owned(), kept.clone()),
+                None => _ = spec.remove("finalizers"),
+            }
+        },
+        validate: validate_namespace,
+        validate_update: |new, _| {
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Label);
+            errs.extend(validate_namespace(new));
+            errs
+        },
+        validate_status: |new, _| {
+            let (wanted, empty) =
+                if meta::deleting(new) { ("Terminating", "not empty") } else { ("Active", "empty") };
+            let phase = text(&new["status"]["phase"]);
+            if phase == wanted {
+                return Vec::new();
+            }
+            let words = format!("may only be '{wanted}' if `deletionTimestamp` is {empty}");
+            vec![FieldError::invalid(&Path::new("status.Phase"), phase, words)]
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "",
+        kind: "Node",
+        status_on_create: true,
+        default: |node| {
+            sync_pod_ranges(node);
+            let status = members(node, "status");
+            if let (None, Some(capacity)) = (status.get("allocatable"), status.get("capacity").cloned()) {
+                status.insert("allocatable".to_owned(), capacity);
+            }
+        },
+        validate: validate_node,
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            errs.extend(validate_node(new));
+            errs.extend(validate_node_change(new, old));
+            errs
+        },
+        validate_status: validate_node_change,
+        warnings: |node, _| node_warnings(node),
+        ..PLAIN
+    },
+    Rules {
+        group: "",
+        kind: "ServiceAccount",
+        create: only_secret_names,
+        update: |new, _| only_secret_names(new),
+        validate_update: |new, _| meta::validate_create(&new["metadata"], true, Naming::Subdomain),
+        warnings: |new, old| {
+            const KEY: &str = "kubernetes.io/enforce-mountable-secrets";
+            let has = |account: &Value| account["metadata"]["annotations"].get(KEY).is_some();
+            if !has(new) || old.is_some_and(has) {
+                return Vec::new();
+            }
+            vec![format!(
+                "metadata.annotations[{KEY}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+            )]
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "",
+        kind: "Endpoints",
+        default: |endpoints| {
+            for subset in list_mut(endpoints, "subsets").into_iter().flatten() {
+                for port in maps_mut(subset, "ports") {
+                    fill_text(port, "protocol", "TCP");
+                }
+            }
+        },
+        validate: |endpoints| validate_subsets(&At::root(endpoints).get("subsets")),
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+            if new["subsets"] != old["subsets"] {
+                errs.extend(validate_subsets(&At::root(new).get("subsets")));
+            }
+            errs
+        },
+        warnings: |endpoints, _| endpoints_warnings(endpoints),
+        ..PLAIN
+    },
+];
+
+/// Every namespace carries its name as a label.
+fn name_label(namespace: &mut Value) {
+    const KEY: &str = "kubernetes.io/metadata.name";
+    let name = text(&namespace["metadata"]["name"]).to_owned();
+    if !name.is_empty() {
+        members(namespace, "metadata");
+        members(&mut namespace["metadata"], "labels").insert(KEY.to_owned(), name.into());
+    }
+}
+
+fn validate_namespace(namespace: &Value) -> Vec<FieldError> {
+    validate_namespace_finalizers(namespace, false)
+}
+
+/// Complaints about `spec.finalizers`; through `/finalize` (`indexed`) they name the element.
+pub fn validate_namespace_finalizers(namespace: &Value, indexed: bool) -> Vec<FieldError> {
+    let root = At::root(namespace);
+    let finalizers = root.down("spec.finalizers");
+    let mut errs = Vec::new();
+    for finalizer in finalizers.items() {
+        let place = if indexed { finalizer } else { finalizer.named(finalizers.path.clone()) };
+        check::text(&place, check::qualified_name, &mut errs);
+        meta::standard_finalizer(&place, &mut errs);
+    }
+    errs
+}
+
+/// `podCIDR` is the first of `podCIDRs`; whoever gives one gives both.
+fn sync_pod_ranges(node: &mut Value) {
+    let spec = members(node, "spec");
+    let one = spec.get("podCIDR").map(text).unwrap_or_default().to_owned();
+    let first = spec.get("podCIDRs").and_then(|list| items(list).first()).map(text).unwrap_or_default();
+    if one.is_empty() && !first.is_empty() {
+        let first = first.to_owned();
+        spec.insert("podCIDR".to_owned(), first.into());
+    } else if !one.is_empty() && one != first {
+        spec.insert("podCIDRs".to_owned(), json!([one]));
+    }
+}
+
+fn validate_node(node: &Value) -> Vec<FieldError> {
+    let root = At::root(node);
+    let mut errs = Vec::new();
+    // The path is a slip of Kubernetes; the taints stand in the spec.
+    taints(&root.down("spec.taints").named(Path::new("metadata.taints")), &mut errs);
+    amounts(&root, &mut errs);
+    let ranges = root.down("spec.podCIDRs");
+    for range in ranges.items() {
+        ip::legacy_range(range.text(), &range.path, [], &mut errs);
+    }
+    if ranges.len() > 1 {
+        let v6 = ranges.items().filter(|range| range.text().contains(':')).count();
+        if ranges.len() > 2 || v6 != 1 {
+            let words = "may specify no more than one CIDR for each IP family";
+            errs.push(FieldError::invalid(&ranges.path, ranges.json(), words));
+        }
+    }
+    errs
+}
+
+fn taints(taints: &At, errs: &mut Vec<FieldError>) {
+    let mut seen = Vec::new();
+    for taint in taints.items() {
+        let (key, value, effect) = (taint.get("key"), taint.get("value"), taint.get("effect"));
+        check::text(&key, check::qualified_name, errs);
+        let wrong = check::label_value(value.text());
+        if !wrong.is_empty() {
+            errs.push(FieldError::invalid(&value.path, value.text(), wrong.join(";")));
+        }
+        check::required_one_of(&effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"], errs);
+        let pair = (key.text(), effect.text());
+        if seen.contains(&pair) {
+            let mut twice = FieldError::duplicate(&taint.path, taint.json());
+            "taints must be unique by key and effect pair".clone_into(&mut twice.detail);
+            errs.push(twice);
+        }
+        seen.push(pair);
+    }
+}
+
+/// Capacity and what of it can be used.
+fn amounts(root: &At, errs: &mut Vec<FieldError>) {
+    for field in ["capacity", "allocatable"] {
+        let list = root.get("status").get(field);
+        for (name, amount) in list.entries() {
+            let at = amount.named(list.path.field(name));
+            quantity::not_negative(&at, errs);
+            let counted = matches!(name, "pods") || name.contains('/') && !name.starts_with("kubernetes.io/");
+            let whole =
+                amount.value.and_then(quantity::Quantity::of).is_none_or(quantity::Quantity::is_whole);
+            if counted && !whole {
+                errs.push(FieldError::invalid(&at.path, at.json(), "must be an integer"));
+            }
+        }
+    }
+}
+
+fn validate_node_change(new: &Value, old: &Value) -> Vec<FieldError> {
+    let root = At::root(new);
+    let mut errs = Vec::new();
+    amounts(&root, &mut errs);
+    let mut seen = Vec::new();
+    for address in root.down("status.addresses").items() {
+        if seen.contains(&address.value) {
+            errs.push(FieldError::duplicate(&address.path, address.json()));
+        }
+        seen.push(address.value);
+    }
+    let once = |field: &str, name: &str| {
+        let words = format!("node updates may not change {name} except from \"\" to valid");
+        FieldError::forbidden(&Path::new("spec").field(field), words)
+    };
+    let (now, was) = (&new["spec"], &old["spec"]);
+    if !items(&was["podCIDRs"]).is_empty() && now["podCIDRs"] != was["podCIDRs"] {
+        errs.push(once("podCIDRs", "podCIDR"));
+    }
+    if !text(&was["providerID"]).is_empty() && now["providerID"] != was["providerID"] {
+        errs.push(once("providerID", "providerID"));
+    }
+    taints(&root.down("spec.taints").named(Path::new("metadata.taints")), &mut errs);
+    if text(&now["externalID"]) != text(&was["externalID"]) {
+        errs.push(FieldError::forbidden(&Path::new("spec.externalID"), "may not be updated"));
+    }
+    errs
+}
+
+fn node_warnings(node: &Value) -> Vec<String> {
+    let root = At::root(node);
+    let spec = root.get("spec");
+    let mut told = Vec::new();
+    if spec.has("configSource") {
+        told.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if !spec.get("externalID").is_empty() {
+        told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    told.extend(spec.get("podCIDRs").items().flat_map(|range| ip::range_warnings(&range)));
+    told
+}
+
+/// Of the Secrets that an account lists, only the names are kept.
+fn only_secret_names(account: &mut Value) {
+    for secret in maps_mut(account, "secrets") {
+        secret.retain(|field, _| field == "name");
+    }
+}
+
+fn validate_subsets(subsets: &At) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    for subset in subsets.items() {
+        let lists = [subset.get("addresses"), subset.get("notReadyAddresses")];
+        if lists.iter().all(At::is_empty) {
+            let words = "must specify `addresses` or `notReadyAddresses`";
+            errs.push(FieldError::required(&subset.path, words));
+        }
+        for address in lists.iter().flat_map(At::items) {
+            let (place, host, node) = (address.get("ip"), address.get("hostname"), address.get("nodeName"));
+            ip::legacy(&place, [], &mut errs);
+            if !host.is_empty() {
+                check::text(&host, check::dns_label, &mut errs);
+            }
+            if node.exists() {
+                check::text(&node, check::dns_subdomain, &mut errs);
+            }
+            ip::endpoint(&place, &mut errs);
+        }
+        let ports = subset.get("ports");
+        for port in ports.items() {
+            let name = port.get("name");
+            if !name.is_empty() {
+                check::text(&name, check::dns_label, &mut errs);
+            } else if ports.len() > 1 {
+                errs.push(FieldError::required(&name.path, ""));
+            }
+            check::port_number(&port.get("port"), &mut errs);
+            check::required_one_of(&port.get("protocol"), &["SCTP", "TCP", "UDP"], &mut errs);
+            if port.has("appProtocol") {
+                check::text(&port.get("appProtocol"), check::qualified_name, &mut errs);
+            }
+        }
+    }
+    errs
+}
+
+fn endpoints_warnings(endpoints: &Value) -> Vec<String> {
+    let root = At::root(endpoints);
+    let mut told = vec![ENDPOINTS_DEPRECATED.to_owned()];
+    if root.down("metadata.labels").key("endpoints.kubernetes.io/managed-by").text() == "endpoint-controller"
+    {
+        return told;
+    }
+    for subset in root.get("subsets").items() {
+        for field in ["addresses", "notReadyAddresses"] {
+            told.extend(subset.get(field).items().filter_map(|address| ip::warning(&address.get("ip"))));
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_labelled_and_held() {
+        let rules = &RULES[0];
+        let mut namespace = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["x/y"]}});
+        (rules.create)(&mut namespace);
+        assert_eq!(
+            namespace,
+            json!({"metadata": {"name": "a", "labels": {"kubernetes.io/metadata.name": "a"}},
+                   "spec": {"finalizers": ["x/y", "kubernetes"]}, "status": {"phase": "Active"}})
+        );
+    }
+
+    #[test]
+    fn one_taint_for_a_key_and_an_effect() {
+        let taint = json!({"key": "a", "effect": "NoSchedule"});
+        let errs = validate_node(&json!({"spec": {"taints": [taint, taint, {"key": "a", "effect": "x"}]}}));
+        let told: Vec<_> = errs.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "metadata.taints[1]: Duplicate value: {\"effect\":\"NoSchedule\",\"key\":\"a\"}: taints must be unique by key and effect pair",
+                "metadata.taints[2].effect: Unsupported value: \"x\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"",
+            ]
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! ConfigMap and Secret: keys, sizes, and what cannot be changed any more.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::{self, At};
+use crate::rules::read::{entries, fill_text, text, truth};
+use crate::rules::{Naming, PLAIN, Rules, meta};
+
+/// What the values of one object may weigh together.
+const MOST_BYTES: usize = 1024 * 1024;
+
+const IMMUTABLE: &str = "field is immutable when `immutable` is set";
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: "",
+        kind: "ConfigMap",
+        validate: validate_config_map,
+        validate_update: |new, old| {
+            let mut errs = unchanged(new, old, &["data", "binaryData"]);
+            errs.extend(meta::validate_create(&new["metadata"], true, Naming::Subdomain));
+            errs.extend(validate_config_map(new));
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "",
+        kind: "Secret",
+        default: default_secret,
+        update: |new, old| {
+            if let (Some(new), Some(kind)) = (new.as_object_mut(), old.get("type")) {
+                fill_text(new, "type", kind.clone());
+            }
+        },
+        validate: validate_secret,
+        validate_update: |new, old| {
+            let mut errs = Vec::new();
+            check::immutable(&At::root(new).get("type"), &At::root(old).get("type"), &mut errs);
+            errs.extend(unchanged(new, old, &["data"]));
+            errs.extend(meta::validate_create(&new["metadata"], true, Naming::Subdomain));
+            errs.extend(validate_secret(new));
+            errs
+        },
+        warnings: |secret, _| secret_warnings(secret),
+        ..PLAIN
+    },
+];
+
+/// Complaints about a change of what has been declared immutable.
+fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
+    if !truth(&old["immutable"]) {
+        return Vec::new();
+    }
+    let unset = (!truth(&new["immutable"])).then_some("immutable");
+    let changed = fields.iter().copied().filter(|field| new[*field] != old[*field]);
+    unset
+        .into_iter()
+        .chain(changed)
+        .map(|field| FieldError::forbidden(&Path::new(field), IMMUTABLE))
+        .collect()
+}
+
+/// How many bytes a base64 text stands for.
+fn decoded_len(encoded: &str) -> usize {
+    let padding = encoded.bytes().rev().take_while(|b| *b == b'=').count();
+    (encoded.len() / 4 * 3).saturating_sub(padding)
+}
+
+fn keys(map: &At, errs: &mut Vec<FieldError>) {
+    for (key, entry) in map.entries() {
+        let words = check::config_key(key);
+        errs.extend(words.into_iter().map(|words| FieldError::invalid(&entry.path, key, words)));
+    }
+}
+
+fn validate_config_map(object: &Value) -> Vec<FieldError> {
+    let root = At::root(object);
+    let (data, binary) = (root.get("data"), root.get("binaryData"));
+    let mut errs = Vec::new();
+    keys(&data, &mut errs);
+    for (key, entry) in data.entries().filter(|(key, _)| binary.has(key)) {
+        errs.push(FieldError::invalid(&entry.path, key, "duplicate of key present in binaryData"));
+    }
+    keys(&binary, &mut errs);
+    let plain: usize = entries(&object["data"]).map(|(_, value)| text(value).len()).sum();
+    let encoded: usize = entries(&object["binaryData"]).map(|(_, value)| decoded_len(text(value))).sum();
+    if plain + encoded > MOST_BYTES {
+        // Kubernetes' path here is one empty name, which it writes so.
+        errs.push(FieldError::too_long(&Path::new("[]"), MOST_BYTES));
+    }
+    errs
+}
+
+/// `stringData` is a convenience for writers: it goes into `data` and is never seen again.
+fn default_secret(secret: &mut Value) {
+    let Some(fields) = secret.as_object_mut() else { return };
+    fill_text(fields, "type", "Opaque");
+    if let Some(Value::Object(plain)) = fields.remove("stringData") {
+        if plain.is_empty() {
+            return;
+        }
+        let data = fields.entry("data").or_insert_with(|| Value::Object(Map::new()));
+        if data.is_null() {
+            *data = Value::Object(Map::new());
+        }
+        if let Some(data) = data.as_object_mut() {
+            for (key, value) in plain {
+                data.insert(key, STANDARD.encode(text(&value)).into());
+            }
+        }
+    }
+}
+
+/// The keys that a type of Secret must have.
+const REQUIRED_KEYS: &[(&str, &[&str])] = &[
+    ("kubernetes.io/dockercfg", &[".dockercfg"]),
+    ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
+    ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
+];
+
+fn validate_secret(secret: &Value) -> Vec<FieldError> {
+    let root = At::root(secret);
+    let data = root.get("data");
+    let mut errs = Vec::new();
+    keys(&data, &mut errs);
+    let size: usize = data.entries().map(|(_, value)| decoded_len(value.text())).sum();
+    if size > MOST_BYTES {
+        errs.push(FieldError::too_long(&data.path, MOST_BYTES));
+    }
+    let kind = text(&secret["type"]);
+    let mut require = |at: At| errs.push(FieldError::required(&at.path, ""));
+    match kind {
+        "kubernetes.io/service-account-token" => {
+            let account = root.down("metadata.annotations").key("kubernetes.io/service-account.name");
+            if account.text().is_empty() {
+                require(account);
+            }
+        }
+        "kubernetes.io/basic-auth" if !data.has("username") && !data.has("password") => {
+            require(data.key("username"));
+            require(data.key("password"));
+        }
+        "kubernetes.io/ssh-auth" if data.key("ssh-privatekey").is_empty() => {
+            require(data.key("ssh-privatekey"));
+        }
+        _ => {
+            let required = REQUIRED_KEYS.iter().find(|(of, _)| *of == kind).map_or(&[][..], |(_, keys)| keys);
+            for key in required.iter().filter(|key| !data.has(key)) {
+                require(data.key(key));
+            }
+        }
+    }
+    let config = match kind {
+        "kubernetes.io/dockercfg" => data.key(".dockercfg"),
+        "kubernetes.io/dockerconfigjson" => data.key(".dockerconfigjson"),
+        _ => return errs,
+    };
+    if config.exists() {
+        docker_config(&config, &mut errs);
+    }
+    errs
+}
+
+/// The credentials of a registry are a JSON object; what is in it is never repeated.
+fn docker_config(config: &At, errs: &mut Vec<FieldError>) {
+    let bytes = STANDARD.decode(config.text()).unwrap_or_default();
+    let words = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(Value::Object(_) | Value::Null) => return,
+        Ok(other) => {
+            let found = match other {
+                Value::String(_) => "string",
+                Value::Number(_) => "number",
+                Value::Array(_) => "array",
+                _ => "bool",
+            };
+            format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
+        }
+        Err(_) => go_syntax_error(&bytes),
+    };
+    errs.push(FieldError::invalid(&config.path, "<secret contents redacted>", words));
+}
+
+/// The commonest complaints of Go's JSON reader.
+fn go_syntax_error(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match text.trim_start().chars().next() {
+        Some(c) if !matches!(c, '{' | '[' | '"' | '-' | '0'..='9' | 't' | 'f' | 'n') => {
+            format!("invalid character {c:?} looking for beginning of value")
+        }
+        _ => "unexpected end of JSON input".to_owned(),
+    }
+}
+
+fn secret_warnings(secret: &Value) -> Vec<String> {
+    let data = &secret["data"];
+    if text(&secret["type"]) != "kubernetes.io/tls" {
+        return Vec::new();
+    }
+    // Kubernetes parses the pair; we can say as much as whether it looks like one.
+    let pem = |key: &str| {
+        let bytes = STANDARD.decode(text(&data[key])).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains("-----BEGIN ")
+    };
+    if pem("tls.crt") {
+        if pem("tls.key") {
+            return Vec::new();
+        }
+        return vec!["tls: failed to find any PEM data in key input".to_owned()];
+    }
+    vec!["tls: failed to find any PEM data in certificate input".to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(errs: &[FieldError]) -> Vec<String> {
+        errs.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn string_data_becomes_data() {
+        let mut secret = json!({"data": {"a": "eA=="}, "stringData": {"a": "y", "b": "z"}});
+        default_secret(&mut secret);
+        assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "eQ==", "b": "eg=="}}));
+    }
+
+    #[test]
+    fn a_type_demands_its_keys() {
+        let table = [
+            ("Opaque", json!({}), vec![]),
+            ("kubernetes.io/tls", json!({"tls.crt": ""}), vec!["data[tls.key]: Required value"]),
+            (
+                "kubernetes.io/basic-auth",
+                json!({}),
+                vec!["data[username]: Required value", "data[password]: Required value"],
+            ),
+            ("kubernetes.io/basic-auth", json!({"password": "eA=="}), vec![]),
+            ("kubernetes.io/ssh-auth", json!({}), vec!["data[ssh-privatekey]: Required value"]),
+            ("kubernetes.io/dockerconfigjson", json!({}), vec!["data[.dockerconfigjson]: Required value"]),
+            (
+                "kubernetes.io/service-account-token",
+                json!({}),
+                vec!["metadata.annotations[kubernetes.io/service-account.name]: Required value"],
+            ),
+        ];
+        for (kind, data, expected) in table {
+            assert_eq!(told(&validate_secret(&json!({"type": kind, "data": data}))), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_immutable_stays() {
+        let old = json!({"immutable": true, "data": {"a": "1"}});
+        let new = json!({"data": {"a": "2"}});
+        assert_eq!(
+            told(&unchanged(&new, &old, &["data", "binaryData"])),
+            [
+                "immutable: Forbidden: field is immutable when `immutable` is set",
+                "data: Forbidden: field is immutable when `immutable` is set"
+            ]
+        );
+    }
+
+    #[test]
+    fn values_are_weighed_decoded() {
+        let half = "a".repeat(MOST_BYTES / 2);
+        let map = json!({"data": {"a": half}, "binaryData": {"b": STANDARD.encode(&half)}});
+        assert_eq!(told(&validate_config_map(&map)), Vec::<String>::new());
+        let map = json!({"data": {"a": half, "c": "x"}, "binaryData": {"b": STANDARD.encode(&half)}});
+        assert_eq!(told(&validate_config_map(&map)), ["[]: Too long: may not be more than 1048576 bytes"]);
+    }
+}

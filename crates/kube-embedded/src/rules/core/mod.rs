@@ -1,0 +1,7 @@
+//! The core group, apart from workloads.
+
+pub mod cluster;
+pub mod config;
+pub mod service;
+pub mod service_addresses;
+pub mod volume;

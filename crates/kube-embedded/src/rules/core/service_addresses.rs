@@ -1,0 +1,182 @@
+//! The cluster addresses of a Service and their families: what may stand there, and how it may change.
+//!
+//! Asked by validation, and before it by `crate::admission::services`, which must not hand out addresses for
+//! a Service that contradicts itself.
+
+use serde_json::Value;
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::{self, At};
+use crate::rules::network::ip;
+use crate::rules::read::{items, text, texts};
+
+/// `clusterIPs` is just `None`.
+pub fn headless(service: &Value) -> bool {
+    matches!(items(&service["spec"]["clusterIPs"]), [only] if text(only) == "None")
+}
+
+fn external_name(service: &Value) -> bool {
+    text(&service["spec"]["type"]) == "ExternalName"
+}
+
+/// Complaints about `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` as they stand.
+pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    if external_name(service) {
+        return errs;
+    }
+    let root = At::root(service);
+    let spec = root.get("spec");
+    let (first, all, families) = (spec.get("clusterIP"), spec.get("clusterIPs"), spec.get("ipFamilies"));
+    match (first.text(), all.items().next()) {
+        ("", Some(_)) => {
+            let words = "must be empty when `clusterIP` is not specified";
+            errs.push(FieldError::invalid(&all.path, all.json(), words));
+        }
+        ("", None) => {}
+        (_, None) => errs.push(FieldError::required(&all.path, "")),
+        (first, Some(listed)) if first != listed.text() => {
+            errs.push(FieldError::invalid(&all.path, all.json(), "first value must match `clusterIP`"));
+        }
+        _ => {}
+    }
+    let mut seen = Vec::new();
+    for family in families.items() {
+        check::one_of(&family, &["IPv4", "IPv6"], &mut errs);
+        if seen.contains(&family.text()) {
+            errs.push(FieldError::duplicate(&family.path, family.text()));
+        }
+        seen.push(family.text());
+    }
+    let policy = spec.get("ipFamilyPolicy");
+    if policy.exists() {
+        check::one_of(&policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &mut errs);
+    }
+    listed_addresses(&all, old, &families, &mut errs);
+    errs
+}
+
+fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Vec<FieldError>) {
+    let known: Vec<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["clusterIPs"])).collect();
+    let before = errs.len();
+    for (at, address) in all.items().enumerate() {
+        if at == 0 && address.text() == "None" {
+            if all.len() > 1 {
+                let words = "'None' must be the first and only value";
+                errs.push(FieldError::invalid(&all.path, all.json(), words));
+            }
+            continue;
+        }
+        ip::legacy(&address, known.iter().copied(), errs);
+    }
+    let broken = errs.len() != before;
+    if all.len() > 2 {
+        errs.push(FieldError::invalid(&all.path, all.json(), "may only hold up to 2 values"));
+    }
+    if broken {
+        return;
+    }
+    let versions: Vec<_> = all.items().map(|address| ip::is_v6(address.text())).collect();
+    if versions.len() > 1 && !(versions.contains(&true) && versions.contains(&false)) {
+        let words = "may specify no more than one IP for each IP family";
+        errs.push(FieldError::invalid(&all.path, all.json(), words));
+    }
+    for ((address, v6), (at, family)) in all.items().zip(versions).zip(families.items().enumerate()) {
+        let wanted = match (family.text(), v6) {
+            ("IPv4", true) => "IPv4",
+            ("IPv6", false) if address.text() != "None" => "IPv6",
+            _ => continue,
+        };
+        let words = format!("expected an {wanted} value as indicated by `ipFamilies[{at}]`");
+        errs.push(FieldError::invalid(&address.path, address.text(), words));
+    }
+}
+
+/// Complaints about a change of addresses or families: the first of each stays, the second may come and go.
+pub fn validate_change(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    if external_name(new) || external_name(old) {
+        return errs;
+    }
+    match (headless(old), headless(new)) {
+        (true, true) => {}
+        (was, is) => {
+            change(new, old, "clusterIPs", "clusterIP", &mut errs);
+            if !was && !is {
+                change(new, old, "ipFamilies", "ipFamily", &mut errs);
+            }
+        }
+    }
+    errs
+}
+
+fn change(new: &Value, old: &Value, field: &str, one: &str, errs: &mut Vec<FieldError>) {
+    let path = Path::new("spec").field(field);
+    let (now, was) = (&new["spec"][field], &old["spec"][field]);
+    let (now_list, was_list) = (items(now), items(was));
+    let mut refuse = |at: usize, words: &str| {
+        errs.push(FieldError::invalid(&path.index(at), now.clone(), words));
+    };
+    if now_list.len() == was_list.len() {
+        for (at, _) in now_list.iter().zip(was_list).enumerate().filter(|(_, (now, was))| now != was) {
+            refuse(if field == "clusterIPs" { at } else { 0 }, "may not change once set");
+        }
+        return;
+    }
+    let gone = items(&new["spec"]["clusterIPs"]).is_empty();
+    if gone && now_list.len() < was_list.len() {
+        refuse(0, &format!("primary {one} can not be unset"));
+    }
+    if let (Some(now), Some(was)) = (now_list.first(), was_list.first())
+        && now != was
+    {
+        refuse(0, "may not change once set");
+    }
+    let policy = &new["spec"]["ipFamilyPolicy"];
+    if now_list.len() < was_list.len() && now_list.len() == 1 && text(policy) != "SingleStack" {
+        let words = format!("must be set to 'SingleStack' when releasing the secondary {one}");
+        errs.push(FieldError::invalid(&Path::new("spec.ipFamilyPolicy"), policy.clone(), words));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(errs: &[FieldError]) -> Vec<String> {
+        errs.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn addresses_and_families_must_agree() {
+        let table = [
+            (json!({"clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv6"]}), vec![]),
+            (
+                json!({"clusterIP": "a", "clusterIPs": ["10.0.0.1"]}),
+                vec!["spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: first value must match `clusterIP`"],
+            ),
+            (
+                json!({"clusterIP": "::1", "clusterIPs": ["::1"], "ipFamilies": ["IPv4"]}),
+                vec![
+                    "spec.clusterIPs[0]: Invalid value: \"::1\": expected an IPv4 value as indicated by `ipFamilies[0]`",
+                ],
+            ),
+        ];
+        for (spec, expected) in table {
+            assert_eq!(told(&validate(&json!({"spec": spec}), None)), expected);
+        }
+    }
+
+    #[test]
+    fn the_first_address_stays() {
+        let service = |list: Value| json!({"spec": {"clusterIPs": list, "ipFamilies": ["IPv4"]}});
+        let old = service(json!(["10.96.0.1"]));
+        assert_eq!(
+            told(&validate_change(&service(json!(["10.96.0.2"])), &old)),
+            ["spec.clusterIPs[0]: Invalid value: [\"10.96.0.2\"]: may not change once set"]
+        );
+        assert_eq!(told(&validate_change(&old, &old)), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,208 @@
+//! Events, which two groups show in two forms; the core form is stored.
+//!
+//! [`to_core`] and [`from_core`] are inverse to each other on what both forms can say. Requests to
+//! `events.k8s.io` are checked more strictly than those to the core group.
+
+use serde_json::{Map, Value};
+
+use super::check::{self, At};
+use super::read::{empty, int, text};
+use super::{Naming, PLAIN, Rules};
+use crate::field::{FieldError, Path};
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: "",
+        kind: "Event",
+        naming: Naming::PathSegment,
+        validate: |event| validate_common(event, "reportingComponent"),
+        validate_update: |new, _| validate_common(new, "reportingComponent"),
+        ..PLAIN
+    },
+    Rules {
+        group: "events.k8s.io",
+        kind: "Event",
+        validate: validate_strict,
+        validate_update: validate_strict_change,
+        ..PLAIN
+    },
+];
+
+/// How the fields are called: core, events.k8s.io.
+const NAMES: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Rewrites an `events.k8s.io/v1` Event as a core one.
+pub fn to_core(event: &mut Value) {
+    rename(event, "v1", |(core, own)| (own, core));
+}
+
+/// Rewrites a core Event as an `events.k8s.io/v1` one.
+pub fn from_core(event: &mut Value) {
+    rename(event, "events.k8s.io/v1", |(core, own)| (core, own));
+}
+
+fn rename(
+    event: &mut Value,
+    api_version: &str,
+    order: fn((&'static str, &'static str)) -> (&'static str, &'static str),
+) {
+    let Some(fields) = event.as_object_mut() else { return };
+    fields.insert("apiVersion".to_owned(), api_version.into());
+    let mut renamed = Map::new();
+    for (from, to) in NAMES.iter().copied().map(order) {
+        if let Some(value) = fields.remove(from) {
+            renamed.insert(to.to_owned(), value);
+        }
+    }
+    fields.extend(renamed);
+}
+
+/// Checks of both groups; `reporter` is what the group calls the reporting component.
+fn validate_common(event: &Value, reporter: &str) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let namespace = text(&event["metadata"]["namespace"]);
+    let about = text(&event["involvedObject"]["namespace"]);
+    let mismatch = if empty(&event["eventTime"]) {
+        if about.is_empty() { !matches!(namespace, "" | "default") } else { namespace != about }
+    } else {
+        about.is_empty() && !matches!(namespace, "default" | "kube-system")
+    };
+    if mismatch {
+        let path = Path::new("involvedObject.namespace");
+        errs.push(FieldError::invalid(&path, about, "does not match event.namespace"));
+    }
+    if !empty(&event["eventTime"]) {
+        let root = At::root(event);
+        let component = root.get("reportingComponent").named(Path::new(reporter));
+        check::required(&component, &mut errs);
+        check::text(&component, check::qualified_name, &mut errs);
+        for (field, required, most) in [
+            ("reportingInstance", true, 128),
+            ("action", true, 128),
+            ("reason", true, 128),
+            ("message", false, 1024),
+        ] {
+            let at = root.get(field);
+            if required {
+                check::required(&at, &mut errs);
+            }
+            if at.len() > most {
+                let words = format!("can have at most {most} characters");
+                errs.push(FieldError::invalid(&at.path, "", words));
+            }
+        }
+    }
+    let words = check::dns_subdomain(namespace).into_iter();
+    errs.extend(words.map(|words| FieldError::invalid(&Path::new("namespace"), namespace, words)));
+    errs
+}
+
+fn validate_strict(event: &Value) -> Vec<FieldError> {
+    let mut errs = validate_common(event, "reportingController");
+    series(event, &mut errs);
+    if empty(&event["eventTime"]) {
+        errs.push(FieldError::required(&Path::new("eventTime"), ""));
+    }
+    let kind = text(&event["type"]);
+    if !matches!(kind, "Normal" | "Warning") {
+        errs.push(FieldError::invalid(&Path::new("type"), "", format!("has invalid value: {kind}")));
+    }
+    let source = &event["source"];
+    for (field, set) in [
+        ("firstTimestamp", !empty(&event["firstTimestamp"])),
+        ("lastTimestamp", !empty(&event["lastTimestamp"])),
+        ("count", int(&event["count"]) != 0),
+        ("source", !empty(&source["component"]) || !empty(&source["host"])),
+    ] {
+        if set {
+            errs.push(FieldError::invalid(&Path::new(field), "", "needs to be unset"));
+        }
+    }
+    errs
+}
+
+fn series(event: &Value, errs: &mut Vec<FieldError>) {
+    let series = &event["series"];
+    if series.is_null() {
+        return;
+    }
+    if int(&series["count"]) < 2 {
+        errs.push(FieldError::invalid(&Path::new("series.count"), "", "should be at least 2"));
+    }
+    if empty(&series["lastObservedTime"]) {
+        errs.push(FieldError::required(&Path::new("series.lastObservedTime"), ""));
+    }
+}
+
+fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errs = validate_common(new, "reportingController");
+    if new["series"] != old["series"] {
+        series(new, &mut errs);
+    }
+    for (field, shown) in [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        if new[field] != old[field] {
+            errs.push(FieldError::invalid(&Path::new(shown), new[field].clone(), check::IMMUTABLE));
+        }
+    }
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let core = json!({"apiVersion": "v1", "involvedObject": {"name": "a"}, "message": "m", "reason": "r",
+            "source": {"component": "c"}, "count": 2, "firstTimestamp": "t", "reportingComponent": "x"});
+        let mut event = core.clone();
+        from_core(&mut event);
+        assert_eq!(
+            event,
+            json!({"apiVersion": "events.k8s.io/v1", "regarding": {"name": "a"}, "note": "m", "reason": "r",
+                   "deprecatedSource": {"component": "c"}, "deprecatedCount": 2, "deprecatedFirstTimestamp": "t",
+                   "reportingController": "x"})
+        );
+        to_core(&mut event);
+        assert_eq!(event, core);
+    }
+
+    #[test]
+    fn the_newer_group_demands_more() {
+        let event = json!({"metadata": {"name": "e", "namespace": "default"}, "count": 1});
+        assert_eq!(validate_common(&event, "reportingComponent").len(), 0);
+        let told: Vec<_> = validate_strict(&event).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "eventTime: Required value",
+                "type: Invalid value: \"\": has invalid value: ",
+                "count: Invalid value: \"\": needs to be unset",
+            ]
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! Ingress and IngressClass.
+
+use serde_json::{Value, json};
+
+use super::ip;
+use crate::field::{FieldError, Path};
+use crate::rules::check::{self, At};
+use crate::rules::read::{fill, items, members, text};
+use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
+
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: "networking.k8s.io",
+        kind: "Ingress",
+        generation: Generation::Content,
+        create: |ingress| ingress["status"] = json!({"loadBalancer": {}}),
+        validate: |ingress| {
+            let root = At::root(ingress);
+            let mut errs = spec(&root.get("spec"), None);
+            let annotation = root.down("metadata.annotations").get(CLASS_ANNOTATION);
+            let class = root.down("spec.ingressClassName");
+            if annotation.exists() && class.exists() && annotation.text() != class.text() {
+                // The path lacks `metadata` in Kubernetes.
+                let path = Path::new("annotations").field(CLASS_ANNOTATION);
+                let words = "must match `ingressClassName` when both are specified";
+                errs.push(FieldError::invalid(&path, annotation.text(), words));
+            }
+            errs
+        },
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+            errs.extend(spec(&At::root(new).get("spec"), Some(old)));
+            errs
+        },
+        validate_status: |new, old| {
+            let known =
+                items(&old["status"]["loadBalancer"]["ingress"]).iter().map(|point| text(&point["ip"]));
+            let known: Vec<_> = known.collect();
+            let mut errs = Vec::new();
+            for point in At::root(new).down("status.loadBalancer.ingress").items() {
+                let (address, host) = (point.get("ip"), point.get("hostname"));
+                if !address.is_empty() {
+                    ip::legacy(&address, known.iter().copied(), &mut errs);
+                }
+                if !host.is_empty() {
+                    check::text(&host, check::dns_subdomain, &mut errs);
+                    no_address(&host, &mut errs);
+                }
+            }
+            errs
+        },
+        warnings: |ingress, old| {
+            let annotated = ingress["metadata"]["annotations"].get(CLASS_ANNOTATION).is_some();
+            if old.is_some() || !annotated || !ingress["spec"]["ingressClassName"].is_null() {
+                return Vec::new();
+            }
+            vec![format!(
+                "annotation {CLASS_ANNOTATION:?} is deprecated, please use 'spec.ingressClassName' instead"
+            )]
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "networking.k8s.io",
+        kind: "IngressClass",
+        generation: Generation::Content,
+        default: |class| {
+            if let Some(Value::Object(parameters)) = members(class, "spec").get_mut("parameters") {
+                fill(parameters, "scope", "Cluster");
+            }
+        },
+        validate: |class| class_spec(&At::root(class).get("spec")),
+        validate_update: |new, old| {
+            let mut errs = Vec::new();
+            let (now, was) = (At::root(new), At::root(old));
+            check::immutable(&now.down("spec.controller"), &was.down("spec.controller"), &mut errs);
+            errs.extend(meta::validate_create(&new["metadata"], false, Naming::Subdomain));
+            errs.extend(class_spec(&now.get("spec")));
+            errs
+        },
+        ..PLAIN
+    },
+];
+
+fn no_address(host: &At, errs: &mut Vec<FieldError>) {
+    if ip::parse(host.text()).is_some() {
+        let words = "must be a DNS name, not an IP address";
+        errs.push(FieldError::invalid(&host.path, host.text(), words));
+    }
+}
+
+/// A host name, in which the first label may be `*`.
+fn host(host: &At, errs: &mut Vec<FieldError>) {
+    let wildcard = host.text().contains('*');
+    check::text(host, if wildcard { check::dns_wildcard } else { check::dns_subdomain }, errs);
+}
+
+fn spec(spec: &At, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let (rules, backend_at) = (spec.get("rules"), spec.get("defaultBackend"));
+    if rules.is_empty() && !backend_at.exists() {
+        let words = "either `defaultBackend` or `rules` must be specified";
+        errs.push(FieldError::invalid(&spec.path, rules.json(), words));
+    }
+    if backend_at.exists() {
+        backend(&backend_at, &mut errs);
+    }
+    // What was let through earlier must not stand in the way of a change elsewhere.
+    let lax = old.is_some_and(|old| {
+        let rules = At::root(old);
+        rules.down("spec.rules").items().any(|rule| {
+            let mut errs = Vec::new();
+            http(&rule.get("http"), &mut errs);
+            rule.get("host").text().contains('*') && !errs.is_empty()
+        })
+    });
+    for rule in rules.items() {
+        let name = rule.get("host");
+        if !name.is_empty() {
+            no_address(&name, &mut errs);
+            host(&name, &mut errs);
+        }
+        if !(lax && name.text().contains('*')) {
+            http(&rule.get("http"), &mut errs);
+        }
+    }
+    let bad_secret = |name: &str| !name.is_empty() && !check::dns_subdomain(name).is_empty();
+    let lax = old
+        .is_some_and(|old| items(&old["spec"]["tls"]).iter().any(|tls| bad_secret(text(&tls["secretName"]))));
+    for tls in spec.get("tls").items() {
+        for name in tls.get("hosts").items() {
+            host(&name, &mut errs);
+        }
+        let secret = tls.get("secretName");
+        if !secret.is_empty() && !lax {
+            check::text(&secret, check::dns_subdomain, &mut errs);
+        }
+    }
+    let class = spec.get("ingressClassName");
+    if class.exists() {
+        check::text(&class, check::dns_subdomain, &mut errs);
+    }
+    errs
+}
+
+fn http(http: &At, errs: &mut Vec<FieldError>) {
+    if !http.exists() {
+        return;
+    }
+    let paths = http.get("paths");
+    check::required(&paths, errs);
+    for path in paths.items() {
+        http_path(&path, errs);
+    }
+}
+
+fn http_path(path: &At, errs: &mut Vec<FieldError>) {
+    let (kind, text) = (path.get("pathType"), path.get("path"));
+    if !kind.exists() {
+        errs.push(FieldError::required(&kind.path, "pathType must be specified"));
+        return;
+    }
+    let mut refuse = |words: String| errs.push(FieldError::invalid(&text.path, text.text(), words));
+    let absolute = text.text().starts_with('/');
+    match kind.text() {
+        "Exact" | "Prefix" => {
+            if !absolute {
+                refuse("must be an absolute path".to_owned());
+            }
+            for part in ["//", "/./", "/../", "%2f", "%2F"] {
+                if text.text().contains(part) {
+                    refuse(format!("must not contain '{part}'"));
+                }
+            }
+            for end in ["/..", "/."] {
+                if text.text().ends_with(end) {
+                    refuse(format!("cannot end with '{end}'"));
+                }
+            }
+        }
+        "ImplementationSpecific" if !absolute && !text.is_empty() => {
+            refuse("must be an absolute path".to_owned());
+        }
+        "ImplementationSpecific" => {}
+        _ => check::one_of(&kind, &["Exact", "ImplementationSpecific", "Prefix"], errs),
+    }
+    backend(&path.get("backend"), errs);
+}
+
+fn backend(backend: &At, errs: &mut Vec<FieldError>) {
+    let (resource, service) = (backend.get("resource"), backend.get("service"));
+    let mut refuse = |words: &str| errs.push(FieldError::invalid(&backend.path, "", words));
+    match (resource.exists(), service.exists()) {
+        (true, true) => refuse("cannot set both resource and service backends"),
+        (false, false) => refuse("resource or service backend is required"),
+        (true, false) => reference(&resource, errs),
+        (false, true) => {
+            check::required_text(&service.get("name"), check::dns_label, errs);
+            let port = service.get("port");
+            let (name, number) = (port.get("name"), port.get("number"));
+            match (name.is_empty(), number.int()) {
+                (true, 0) => {
+                    errs.push(FieldError::required(&backend.path, "port name or number is required"));
+                }
+                (true, _) => check::port_number(&number, errs),
+                (false, 0) => check::text(&name, check::port_name, errs),
+                (false, _) => errs.push(FieldError::invalid(
+                    &backend.path,
+                    "",
+                    "cannot set both port name & port number",
+                )),
+            }
+        }
+    }
+}
+
+/// A reference to an object of any kind, by group, kind and name.
+fn reference(at: &At, errs: &mut Vec<FieldError>) {
+    let group = at.get("apiGroup");
+    if group.exists() {
+        check::text(&group, check::dns_subdomain, errs);
+    }
+    check::required_text(&at.get("kind"), check::path_segment, errs);
+    check::required_text(&at.get("name"), check::path_segment, errs);
+}
+
+fn class_spec(spec: &At) -> Vec<FieldError> {
+    const MOST: usize = 250;
+    let mut errs = Vec::new();
+    let controller = spec.get("controller");
+    if controller.len() > MOST {
+        errs.push(FieldError::too_long(&controller.path, MOST));
+    }
+    domain_path(&controller, &mut errs);
+    let parameters = spec.get("parameters");
+    if !parameters.exists() {
+        return errs;
+    }
+    reference(&parameters, &mut errs);
+    let (scope, namespace) = (parameters.get("scope"), parameters.get("namespace"));
+    match scope.text() {
+        "" if !scope.exists() => errs.push(FieldError::required(&scope.path, "")),
+        "Namespace" if namespace.exists() => check::text(&namespace, check::dns_label, &mut errs),
+        "Namespace" => {
+            errs.push(FieldError::required(&namespace.path, "`parameters.scope` is set to 'Namespace'"));
+        }
+        "Cluster" if namespace.exists() => {
+            errs.push(FieldError::forbidden(&namespace.path, "`parameters.scope` is set to 'Cluster'"));
+        }
+        "Cluster" => {}
+        _ => check::one_of(&scope, &["Cluster", "Namespace"], &mut errs),
+    }
+    errs
+}
+
+/// A domain and a path behind it: `example.com/controller`.
+fn domain_path(at: &At, errs: &mut Vec<FieldError>) {
+    let text = at.text();
+    if text.is_empty() {
+        errs.push(FieldError::required(&at.path, ""));
+        return;
+    }
+    let Some((domain, path)) =
+        text.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
+    else {
+        let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        errs.push(FieldError::invalid(&at.path, text, words));
+        return;
+    };
+    let words = check::dns_subdomain(domain).into_iter();
+    errs.extend(words.map(|words| FieldError::invalid(&at.path, domain, words)));
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/.%:_+-~!$&'()*,;=".contains(&b);
+    if !path.bytes().all(allowed) {
+        let words = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        errs.push(FieldError::invalid(&at.path, path, words));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defects_of_an_ingress() {
+        let table = [
+            (json!({}), "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"),
+            (
+                json!({"defaultBackend": {}}),
+                "spec.defaultBackend: Invalid value: \"\": resource or service backend is required",
+            ),
+            (
+                json!({"rules": [{"host": "1.2.3.4"}]}),
+                "spec.rules[0].host: Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address",
+            ),
+            (
+                json!({"rules": [{"http": {"paths": [{"path": "a/../b", "pathType": "Exact", "backend":
+                    {"service": {"name": "s", "port": {}}}}]}}]}),
+                "spec.rules[0].http.paths[0].path: Invalid value: \"a/../b\": must be an absolute path\nspec.rules[0].http.paths[0].path: Invalid value: \"a/../b\": must not contain '/../'\nspec.rules[0].http.paths[0].backend: Required value: port name or number is required",
+            ),
+        ];
+        for (given, expected) in table {
+            let errs = spec(&At { value: Some(&given), path: Path::new("spec") }, None);
+            assert_eq!(errs.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), expected);
+        }
+    }
+}

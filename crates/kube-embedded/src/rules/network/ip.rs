@@ -1,0 +1,249 @@
+//! Addresses and ranges of addresses, with the words that Kubernetes has for bad ones.
+//!
+//! Old fields were once read leniently: `010.0.0.1` was an address. Since 1.36 what is new must be exact;
+//! what stands there already may stay.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::At;
+
+/// An address, read as leniently as Kubernetes ever did: leading zeros are skipped.
+pub fn parse(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| lenient_v4(text).map(IpAddr::V4))
+}
+
+fn lenient_v4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = text.split('.').map(|part| {
+        let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| part.parse::<u8>().ok()).flatten()
+    });
+    let parts = [octets.next()??, octets.next()??, octets.next()??, octets.next()??];
+    octets.next().is_none().then(|| Ipv4Addr::from(parts))
+}
+
+/// How Go writes an address: one that is IPv4 at heart is written as IPv4.
+pub fn canonical(ip: IpAddr) -> String {
+    ip.to_canonical().to_string()
+}
+
+pub fn is_v6(text: &str) -> bool {
+    parse(text).is_some_and(|ip| ip.to_canonical().is_ipv6())
+}
+
+/// An address and the length of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub ip: IpAddr,
+    pub prefix: u8,
+}
+
+impl Range {
+    /// Read as leniently as [`parse`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let (ip, prefix) = text.split_once('/')?;
+        let ip = parse(ip)?;
+        let digits = !prefix.is_empty() && prefix.bytes().all(|b| b.is_ascii_digit());
+        let prefix = prefix.parse().ok().filter(|prefix| digits && *prefix <= Self::bits(ip))?;
+        Some(Self { ip, prefix })
+    }
+
+    fn bits(ip: IpAddr) -> u8 {
+        if ip.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// The first address of the range.
+    pub fn base(self) -> IpAddr {
+        match self.ip {
+            IpAddr::V4(ip) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                Ipv4Addr::from(u32::from(ip) & mask).into()
+            }
+            IpAddr::V6(ip) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                Ipv6Addr::from(u128::from(ip) & mask).into()
+            }
+        }
+    }
+
+    pub fn contains(self, ip: IpAddr) -> bool {
+        ip.is_ipv4() == self.ip.is_ipv4() && Self { ip, prefix: self.prefix }.base() == self.base()
+    }
+
+    pub fn canonical(self) -> String {
+        format!("{}/{}", self.base(), self.prefix)
+    }
+}
+
+/// What is wrong with an address that must be exact.
+fn judge(text: &str) -> Vec<&'static str> {
+    let Some(ip) = parse(text) else {
+        return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
+    };
+    if text.parse::<IpAddr>().is_err() {
+        return vec!["must not have leading 0s"];
+    }
+    if ip.is_ipv6() && ip.to_canonical().is_ipv4() {
+        return vec!["must not be an IPv4-mapped IPv6 address"];
+    }
+    Vec::new()
+}
+
+/// An address in a field of old; `known` are those that stood there before.
+pub fn legacy<'a>(at: &At, known: impl IntoIterator<Item = &'a str>, errs: &mut Vec<FieldError>) {
+    if known.into_iter().any(|old| old == at.text()) {
+        return;
+    }
+    errs.extend(judge(at.text()).into_iter().map(|words| FieldError::invalid(&at.path, at.text(), words)));
+}
+
+/// An address in its one canonical form.
+pub fn strict(at: &At, errs: &mut Vec<FieldError>) {
+    let before = errs.len();
+    legacy(at, [], errs);
+    let canonical = parse(at.text()).map(canonical).unwrap_or_default();
+    if errs.len() == before && canonical != at.text() {
+        let words = format!("must be in canonical form ({canonical:?})");
+        errs.push(FieldError::invalid(&at.path, at.text(), words));
+    }
+}
+
+/// An address at which something can be reached from elsewhere.
+pub fn endpoint(at: &At, errs: &mut Vec<FieldError>) {
+    let text = at.text();
+    let mut refuse = |words: String| errs.push(FieldError::invalid(&at.path, text, words));
+    let Some(ip) = parse(text).map(|ip| ip.to_canonical()) else {
+        refuse("must be a valid IP address".to_owned());
+        return;
+    };
+    let (link_local, link_local_multicast) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(ip) => {
+            (ip.is_unicast_link_local(), ip.octets()[0] == 0xff && ip.octets()[1] & 0x0f == 0x02)
+        }
+    };
+    if ip.is_unspecified() {
+        refuse(format!("may not be unspecified ({text})"));
+    }
+    if ip.is_loopback() {
+        refuse("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
+    }
+    if link_local {
+        refuse("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
+    }
+    if link_local_multicast {
+        refuse("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
+    }
+}
+
+/// What is wrong with a range that must be exact.
+fn judge_range(text: &str) -> Option<&'static str> {
+    let Some(range) = Range::parse(text) else {
+        return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+    };
+    let (ip, prefix) = text.split_once('/').unwrap_or((text, ""));
+    if ip.parse::<IpAddr>().is_err() || (prefix.len() > 1 && prefix.starts_with('0')) {
+        return Some("must not have leading 0s in IP or prefix length");
+    }
+    if range.ip.is_ipv6() && range.ip.to_canonical().is_ipv4() {
+        return Some("must not have an IPv4-mapped IPv6 address");
+    }
+    (range.base() != range.ip).then_some("must not have bits set beyond the prefix length")
+}
+
+/// A range in a field of old; `known` are those that stood there before.
+pub fn legacy_range<'a>(
+    text: &str,
+    path: &Path,
+    known: impl IntoIterator<Item = &'a str>,
+    errs: &mut Vec<FieldError>,
+) {
+    if !known.into_iter().any(|old| old == text) {
+        errs.extend(judge_range(text).map(|words| FieldError::invalid(path, text, words)));
+    }
+}
+
+/// A range in its one canonical form.
+pub fn strict_range(at: &At, errs: &mut Vec<FieldError>) {
+    let before = errs.len();
+    legacy_range(at.text(), &at.path, [], errs);
+    let canonical = Range::parse(at.text()).map(Range::canonical).unwrap_or_default();
+    if errs.len() == before && canonical != at.text() {
+        let words = format!("must be in canonical form ({canonical:?})");
+        errs.push(FieldError::invalid(&at.path, at.text(), words));
+    }
+}
+
+/// A warning about an address that is written in an odd way.
+pub fn warning(at: &At) -> Option<String> {
+    let (path, text) = (&at.path, at.text());
+    let ip = parse(text)?;
+    let odd = text.parse::<IpAddr>().is_err() || ip.is_ipv6() && ip.to_canonical().is_ipv4();
+    if odd {
+        let better = canonical(ip);
+        return Some(format!("{path}: non-standard IP address {text:?} is invalid: use {better:?}"));
+    }
+    (ip.is_ipv6() && ip.to_string() != text).then(|| {
+        format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({:?})", ip.to_string())
+    })
+}
+
+/// Warnings about a range that is written in an odd way.
+pub fn range_warnings(at: &At) -> Vec<String> {
+    let (path, text) = (&at.path, at.text());
+    let Some(range) = Range::parse(text) else { return Vec::new() };
+    let mut told = Vec::new();
+    let canonical = range.canonical();
+    if range.base() != range.ip {
+        let alone = format!("{}/{}", range.ip, Range::bits(range.ip));
+        told.push(format!(
+            "{path}: CIDR value {text:?} is ambiguous in this context (should be {canonical:?} or {alone:?}?)"
+        ));
+    }
+    let (ip, prefix) = text.split_once('/').unwrap_or((text, ""));
+    let zeros = prefix.len() > 1 && prefix.starts_with('0');
+    let mapped = range.ip.is_ipv6() && range.ip.to_canonical().is_ipv4();
+    if ip.parse::<IpAddr>().is_err() || zeros || mapped {
+        told.push(format!("{path}: non-standard CIDR value {text:?} is invalid: use {canonical:?}"));
+    }
+    let shown = format!("{}/{}", range.ip, range.prefix);
+    if told.is_empty() && range.ip.is_ipv6() && shown != text {
+        told.push(format!(
+            "{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({shown:?})"
+        ));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_leniently_and_judged_strictly() {
+        assert_eq!(parse("010.1.1.1"), Some(Ipv4Addr::new(10, 1, 1, 1).into()));
+        for bad in ["", "1.2.3", "1.2.3.4.5", "256.1.1.1", "a::b::c", "fe80::1%eth0", "+1.2.3.4"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        let table = [
+            ("10.0.0.1", None),
+            ("010.0.0.1", Some("must not have leading 0s")),
+            ("::ffff:1.2.3.4", Some("must not be an IPv4-mapped IPv6 address")),
+        ];
+        for (text, words) in table {
+            assert_eq!(judge(text).first().copied(), words, "{text}");
+        }
+        let table = [
+            ("10.0.0.0/8", None),
+            ("10.0.0.1/8", Some("must not have bits set beyond the prefix length")),
+            ("10.0.0.0/08", Some("must not have leading 0s in IP or prefix length")),
+            ("10.0.0.0/33", Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")),
+            ("::/0", None),
+        ];
+        for (text, words) in table {
+            assert_eq!(judge_range(text), words, "{text}");
+        }
+        assert!(Range::parse("10.96.0.0/16").unwrap().contains("10.96.255.1".parse().unwrap()));
+        assert!(!Range::parse("10.96.0.0/16").unwrap().contains("10.97.0.1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,464 @@
+//! NetworkPolicy, EndpointSlice, IPAddress and ServiceCIDR.
+
+use serde_json::{Value, json};
+
+use super::ip;
+use crate::field::{FieldError, Path};
+use crate::rules::check::{self, At};
+use crate::rules::read::{empty, fill, items, list_mut, maps_mut, members, text, texts};
+use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: "networking.k8s.io",
+        kind: "NetworkPolicy",
+        generation: Generation::Content,
+        default: default_policy,
+        validate: |policy| validate_policy(policy, &[]),
+        validate_update: |new, old| {
+            let known: Vec<_> = blocks(old).flat_map(|block| ranges(&block)).map(|at| at.text()).collect();
+            validate_policy(new, &known)
+        },
+        warnings: |policy, _| {
+            blocks(policy)
+                .flat_map(|block| ranges(&block))
+                .flat_map(|range| ip::range_warnings(&range))
+                .collect()
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "discovery.k8s.io",
+        kind: "EndpointSlice",
+        generation: Generation::Content,
+        default: |slice| {
+            for port in maps_mut(slice, "ports") {
+                fill(port, "name", "");
+                fill(port, "protocol", "TCP");
+            }
+        },
+        create: |slice| drop_topology(slice, None),
+        update: |new, old| drop_topology(new, Some(old)),
+        validate: |slice| validate_slice(slice, None),
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+            errs.extend(validate_slice(new, Some(old)));
+            check::immutable(&At::root(new).get("addressType"), &At::root(old).get("addressType"), &mut errs);
+            errs
+        },
+        warnings: slice_warnings,
+        ..PLAIN
+    },
+    Rules {
+        group: "networking.k8s.io",
+        kind: "IPAddress",
+        naming: Naming::PathSegment,
+        validate: validate_address,
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::PathSegment);
+            errs.extend(validate_address(new));
+            let (now, was) = (At::root(new), At::root(old));
+            check::immutable(&now.down("spec.parentRef"), &was.down("spec.parentRef"), &mut errs);
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "networking.k8s.io",
+        kind: "ServiceCIDR",
+        validate: |object| service_ranges(&At::root(object).down("spec.cidrs")),
+        validate_update: service_ranges_change,
+        ..PLAIN
+    },
+];
+
+fn default_policy(policy: &mut Value) {
+    let spec = members(policy, "spec");
+    if spec.get("policyTypes").is_none_or(empty) {
+        let egress = spec.get("egress").is_some_and(|egress| !empty(egress));
+        let types = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+        spec.insert("policyTypes".to_owned(), types);
+    }
+    for direction in ["ingress", "egress"] {
+        for rule in list_mut(&mut policy["spec"], direction).into_iter().flatten() {
+            for port in maps_mut(rule, "ports") {
+                fill(port, "protocol", "TCP");
+            }
+        }
+    }
+}
+
+/// Both directions of a policy: the field with its rules, and the field with their peers.
+const DIRECTIONS: &[(&str, &str)] = &[("ingress", "from"), ("egress", "to")];
+
+/// Every block of addresses in a policy.
+fn blocks(policy: &Value) -> impl Iterator<Item = At<'_>> {
+    let spec = At::root(policy).get("spec");
+    DIRECTIONS.iter().flat_map(move |(direction, peers)| {
+        let rules = spec.get(direction).items();
+        rules.flat_map(|rule| rule.get(peers).items().map(|peer| peer.get("ipBlock"))).filter(At::exists)
+    })
+}
+
+/// The ranges of a block: its own, then the exceptions.
+fn ranges<'a>(block: &At<'a>) -> impl Iterator<Item = At<'a>> + use<'a> {
+    std::iter::once(block.get("cidr")).chain(block.get("except").items())
+}
+
+fn validate_policy(policy: &Value, known: &[&str]) -> Vec<FieldError> {
+    let root = At::root(policy);
+    let spec = root.get("spec");
+    let mut errs = Vec::new();
+    check::label_selector(&spec.get("podSelector"), &mut errs);
+    for (direction, peers) in DIRECTIONS {
+        for rule in spec.get(direction).items() {
+            for port in rule.get("ports").items() {
+                policy_port(&port, &mut errs);
+            }
+            for peer in rule.get(peers).items() {
+                policy_peer(&peer, known, &mut errs);
+            }
+        }
+    }
+    let types = spec.get("policyTypes");
+    if types.len() > 2 {
+        errs.push(FieldError::invalid(
+            &types.path,
+            types.json(),
+            "may not specify more than two policyTypes",
+        ));
+        return errs;
+    }
+    for kind in types.items() {
+        check::one_of(&kind, &["Ingress", "Egress"], &mut errs);
+    }
+    errs
+}
+
+fn policy_port(port: &At, errs: &mut Vec<FieldError>) {
+    let (protocol, number, end) = (port.get("protocol"), port.get("port"), port.get("endPort"));
+    if protocol.exists() {
+        check::one_of(&protocol, &["TCP", "UDP", "SCTP"], errs);
+    }
+    if !number.exists() {
+        if end.exists() {
+            let words = "may not be specified when `port` is not specified";
+            errs.push(FieldError::invalid(&end.path, end.int(), words));
+        }
+    } else if number.value.is_some_and(Value::is_string) {
+        if end.exists() {
+            let words = "may not be specified when `port` is non-numeric";
+            errs.push(FieldError::invalid(&end.path, end.int(), words));
+        }
+        check::text(&number, check::port_name, errs);
+    } else {
+        check::port_number(&number, errs);
+        if end.exists() {
+            if end.int() < number.int() {
+                let words = "must be greater than or equal to `port`";
+                errs.push(FieldError::invalid(&end.path, number.int(), words));
+            }
+            check::port_number(&end, errs);
+        }
+    }
+}
+
+fn policy_peer(peer: &At, known: &[&str], errs: &mut Vec<FieldError>) {
+    let (pods, namespaces, block) =
+        (peer.get("podSelector"), peer.get("namespaceSelector"), peer.get("ipBlock"));
+    check::label_selector(&pods, errs);
+    check::label_selector(&namespaces, errs);
+    if block.exists() {
+        policy_block(&block, known, errs);
+    }
+    let selected = pods.exists() || namespaces.exists();
+    match (selected, block.exists()) {
+        (false, false) => errs.push(FieldError::required(&peer.path, "must specify a peer")),
+        (true, true) => {
+            errs.push(FieldError::forbidden(&peer.path, "may not specify both ipBlock and another peer"));
+        }
+        _ => {}
+    }
+}
+
+fn policy_block(block: &At, known: &[&str], errs: &mut Vec<FieldError>) {
+    let range = block.get("cidr");
+    if range.is_empty() {
+        errs.push(FieldError::required(&range.path, ""));
+        return;
+    }
+    ip::legacy_range(range.text(), &range.path, known.iter().copied(), errs);
+    let Some(whole) = ip::Range::parse(range.text()) else { return };
+    for except in block.get("except").items() {
+        ip::legacy_range(except.text(), &except.path, known.iter().copied(), errs);
+        let Some(part) = ip::Range::parse(except.text()) else { continue };
+        if !whole.contains(part.base()) || whole.prefix >= part.prefix {
+            errs.push(FieldError::invalid(&except.path, except.text(), "must be a strict subset of `cidr`"));
+        }
+    }
+}
+
+/// An old field that is not accepted any more.
+fn drop_topology(slice: &mut Value, old: Option<&Value>) {
+    if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
+        return;
+    }
+    for endpoint in maps_mut(slice, "endpoints") {
+        endpoint.remove("deprecatedTopology");
+    }
+}
+
+fn validate_slice(slice: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let root = At::root(slice);
+    let mut errs = Vec::new();
+    check::required_one_of(&root.get("addressType"), &["FQDN", "IPv4", "IPv6"], &mut errs);
+    slice_ports(&root.get("ports"), &mut errs);
+    if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
+        slice_endpoints(&root, &mut errs);
+    }
+    errs
+}
+
+fn slice_ports(ports: &At, errs: &mut Vec<FieldError>) {
+    const MOST: usize = 20_000;
+    if ports.len() > MOST {
+        errs.push(FieldError::too_many(&ports.path, ports.len(), MOST));
+        return;
+    }
+    let mut names = std::collections::HashSet::new();
+    for port in ports.items() {
+        let name = port.get("name");
+        if !name.is_empty() {
+            check::text(&name, check::dns_label, errs);
+        }
+        if !names.insert(name.text()) {
+            errs.push(FieldError::duplicate(&name.path, name.text()));
+        }
+        check::required_one_of(&port.get("protocol"), &["SCTP", "TCP", "UDP"], errs);
+        let protocol = port.get("appProtocol");
+        if protocol.exists() {
+            check::text(&protocol, check::qualified_name, errs);
+        }
+    }
+}
+
+fn slice_endpoints(root: &At, errs: &mut Vec<FieldError>) {
+    const MOST: usize = 1000;
+    const MOST_ADDRESSES: usize = 100;
+    let endpoints = root.get("endpoints");
+    if endpoints.len() > MOST {
+        errs.push(FieldError::too_many(&endpoints.path, endpoints.len(), MOST));
+        return;
+    }
+    let family = root.get("addressType").text();
+    for endpoint in endpoints.items() {
+        let addresses = endpoint.get("addresses");
+        if addresses.is_empty() {
+            errs.push(FieldError::required(&addresses.path, "must contain at least 1 address"));
+        } else if addresses.len() > MOST_ADDRESSES {
+            errs.push(FieldError::too_many(&addresses.path, addresses.len(), MOST_ADDRESSES));
+        }
+        for address in addresses.items() {
+            slice_address(&address, family, &addresses.path, errs);
+        }
+        let (node, host) = (endpoint.get("nodeName"), endpoint.get("hostname"));
+        if node.exists() {
+            check::text(&node, check::dns_subdomain, errs);
+        }
+        if host.exists() {
+            check::text(&host, check::dns_label, errs);
+        }
+        hints(&endpoint.get("hints").get("forZones"), check::label_value, errs);
+        hints(&endpoint.get("hints").get("forNodes"), check::dns_subdomain, errs);
+    }
+}
+
+fn slice_address(address: &At, family: &str, list: &Path, errs: &mut Vec<FieldError>) {
+    let before = errs.len();
+    match family {
+        "IPv4" => ip::legacy(address, [], errs),
+        "IPv6" => ip::strict(address, errs),
+        "FQDN" => {
+            domain_name(address, errs);
+            return;
+        }
+        _ => return,
+    }
+    if errs.len() != before {
+        return;
+    }
+    if ip::is_v6(address.text()) != (family == "IPv6") {
+        errs.push(FieldError::invalid(list, address.text(), format!("must be an {family} address")));
+    }
+    ip::endpoint(address, errs);
+}
+
+/// A domain name of at least two labels; a dot at its end does not matter.
+fn domain_name(at: &At, errs: &mut Vec<FieldError>) {
+    let name = at.text();
+    if name.is_empty() {
+        errs.push(FieldError::required(&at.path, ""));
+        return;
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let wrong = check::dns_subdomain(name);
+    if !wrong.is_empty() {
+        errs.extend(wrong.into_iter().map(|words| FieldError::invalid(&at.path, name, words)));
+        return;
+    }
+    if !name.contains('.') {
+        let words = "should be a domain with at least two segments separated by dots";
+        errs.push(FieldError::invalid(&at.path, name, words));
+        return;
+    }
+    for label in name.split('.') {
+        let words = check::dns_label(label).into_iter();
+        errs.extend(words.map(|words| FieldError::invalid(&at.path, label, words)));
+    }
+}
+
+fn hints(list: &At, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
+    const MOST: usize = 8;
+    if list.len() > MOST {
+        errs.push(FieldError::too_many(&list.path, list.len(), MOST));
+        return;
+    }
+    let mut seen = Vec::new();
+    for hint in list.items() {
+        let name = hint.get("name");
+        if seen.contains(&name.text()) {
+            errs.push(FieldError::duplicate(&name.path, name.text()));
+        }
+        seen.push(name.text());
+        check::text(&name, judge, errs);
+    }
+}
+
+fn slice_warnings(slice: &Value, old: Option<&Value>) -> Vec<String> {
+    const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+    let mut told = Vec::new();
+    if old.is_none() && text(&slice["addressType"]) == "FQDN" {
+        told.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+    }
+    let manager = text(&slice["metadata"]["labels"][MANAGED_BY]);
+    if manager.starts_with("endpointslice") && manager.ends_with("controller.k8s.io") {
+        return told;
+    }
+    let endpoints = At::root(slice).get("endpoints").items();
+    told.extend(
+        endpoints.flat_map(|e| e.get("addresses").items()).filter_map(|address| ip::warning(&address)),
+    );
+    told
+}
+
+fn validate_address(object: &Value) -> Vec<FieldError> {
+    let root = At::root(object);
+    let mut errs = Vec::new();
+    ip::strict(&root.down("metadata.name"), &mut errs);
+    let parent = root.down("spec.parentRef");
+    if !parent.exists() {
+        errs.push(FieldError::required(&parent.path, ""));
+        return errs;
+    }
+    let (group, namespace) = (parent.get("group"), parent.get("namespace"));
+    if !group.is_empty() {
+        check::text(&group, check::dns_subdomain, &mut errs);
+    }
+    check::required_text(&parent.get("resource"), check::path_segment, &mut errs);
+    check::required_text(&parent.get("name"), check::path_segment, &mut errs);
+    if !namespace.is_empty() {
+        check::text(&namespace, check::path_segment, &mut errs);
+    }
+    errs
+}
+
+fn service_ranges(ranges: &At) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    if ranges.is_empty() {
+        errs.push(FieldError::required(&ranges.path, "at least one CIDR required"));
+        return errs;
+    }
+    if ranges.len() > 2 {
+        let shown = json!({"cidrs": ranges.json()});
+        errs.push(FieldError::invalid(&ranges.path, shown, "may only hold up to 2 values"));
+        return errs;
+    }
+    for range in ranges.items() {
+        ip::strict_range(&range, &mut errs);
+    }
+    let families: Vec<_> = ranges
+        .items()
+        .filter_map(|range| ip::Range::parse(range.text()))
+        .map(|range| range.ip.is_ipv4())
+        .collect();
+    if let [first, second] = families[..]
+        && first == second
+    {
+        let words =
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        errs.push(FieldError::invalid(&ranges.path, ranges.json(), words));
+    }
+    errs
+}
+
+fn service_ranges_change(new: &Value, old: &Value) -> Vec<FieldError> {
+    let path = Path::new("spec.cidrs");
+    let (now, was) = (&new["spec"]["cidrs"], &old["spec"]["cidrs"]);
+    let changed = texts(now).zip(texts(was)).enumerate().filter(|(_, (now, was))| now != was);
+    let mut errs: Vec<_> =
+        changed.map(|(at, (now, _))| FieldError::invalid(&path.index(at), now, check::IMMUTABLE)).collect();
+    match (items(was).len(), items(now).len()) {
+        (was, now) if was == now => {}
+        (1, 2) => errs.extend(service_ranges(&At::root(new).down("spec.cidrs"))),
+        _ => errs = vec![FieldError::invalid(&path, now.clone(), check::IMMUTABLE)],
+    }
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(errs: &[FieldError]) -> Vec<String> {
+        errs.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_policy_without_types_is_about_ingress_and_what_it_mentions() {
+        let mut policy = json!({"spec": {"podSelector": {}, "egress": [{"ports": [{"port": 1}]}]}});
+        default_policy(&mut policy);
+        assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+        assert_eq!(policy["spec"]["egress"][0]["ports"][0]["protocol"], "TCP");
+    }
+
+    #[test]
+    fn blocks_contain_their_exceptions() {
+        let peer = json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16", "11.0.0.0/16", "10.0.0.0/8"]}});
+        let policy = json!({"spec": {"ingress": [{"from": [peer, {}]}]}});
+        assert_eq!(
+            told(&validate_policy(&policy, &[])),
+            [
+                "spec.ingress[0].from[0].ipBlock.except[1]: Invalid value: \"11.0.0.0/16\": must be a strict subset of `cidr`",
+                "spec.ingress[0].from[0].ipBlock.except[2]: Invalid value: \"10.0.0.0/8\": must be a strict subset of `cidr`",
+                "spec.ingress[0].from[1]: Required value: must specify a peer",
+            ]
+        );
+    }
+
+    #[test]
+    fn slices_hold_addresses_of_their_family() {
+        let slice = |family: &str, address: &str| json!({"addressType": family, "endpoints": [{"addresses": [address]}]});
+        assert_eq!(told(&validate_slice(&slice("IPv4", "10.0.0.1"), None)), [""; 0]);
+        assert_eq!(told(&validate_slice(&slice("FQDN", "a.b."), None)), [""; 0]);
+        assert_eq!(
+            told(&validate_slice(&slice("IPv4", "2001:db8::1"), None)),
+            ["endpoints[0].addresses: Invalid value: \"2001:db8::1\": must be an IPv4 address"]
+        );
+        assert_eq!(
+            told(&validate_slice(&slice("IPv6", "::1"), None)),
+            [
+                "endpoints[0].addresses[0]: Invalid value: \"::1\": may not be in the loopback range (127.0.0.0/8, ::1/128)"
+            ]
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Reading a document without ceremony: what is absent reads as empty, as Go's zero values do.
+//!
+//! Everybody who looks at objects by field name leans on this (`rules`, `print`, `admission`). The shapes
+//! have been checked when the document was decoded, so a wrong type can be read as absent.
+
+use serde_json::{Map, Value};
+
+/// The text, or `""`.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The text, unless absent or empty.
+pub fn filled(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
+}
+
+/// The number, or 0.
+pub fn int(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_default()
+}
+
+/// The truth value, or false.
+pub fn truth(value: &Value) -> bool {
+    value.as_bool().unwrap_or_default()
+}
+
+/// The elements, or none.
+pub fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The texts in a list.
+pub fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    items(value).iter().map(text)
+}
+
+/// The entries, in the order of their keys, or none.
+pub fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+/// Whether there is nothing in it: absent, null, or an empty text, list or map.
+pub fn empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The members of `parent[name]`, which becomes a map if it is not one.
+pub fn members<'a>(parent: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
+    if !parent.is_object() {
+        *parent = Value::Object(Map::new());
+    }
+    let map = parent.as_object_mut().expect("it has just been made a map");
+    let member = map.entry(name).or_insert(Value::Null);
+    if !member.is_object() {
+        *member = Value::Object(Map::new());
+    }
+    member.as_object_mut().expect("it has just been made a map")
+}
+
+/// `parent[name]` as a list that can be changed, if it is one.
+pub fn list_mut<'a>(parent: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
+    parent.get_mut(name)?.as_array_mut()
+}
+
+/// Every element of `parent[name]` that is a map.
+pub fn maps_mut<'a>(
+    parent: &'a mut Value,
+    name: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> + use<'a> {
+    list_mut(parent, name).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Sets `map[name]` if it is absent or null.
+pub fn fill(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    if map.get(name).is_none_or(Value::is_null) {
+        map.insert(name.to_owned(), value.into());
+    }
+}
+
+/// As [`fill`], where an empty text counts as absent, too.
+pub fn fill_text(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    if map.get(name).is_none_or(empty) {
+        map.insert(name.to_owned(), value.into());
+    }
+}

@@ -1,0 +1,297 @@
+//! `autoscaling/v1`, which knows the use of cpu only; annotations carry the rest there and back.
+
+use serde_json::{Map, Value, json};
+
+use super::autoscaling::cpu_metric;
+use super::fill::{down, ensure, missing, put};
+use crate::rules::check::At;
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+
+fn take(object: &mut Value, owner: &str, name: &str) -> Option<Value> {
+    down(object, owner)?.as_object_mut()?.remove(name).filter(|value| !value.is_null())
+}
+
+fn list(value: Option<Value>) -> Vec<Value> {
+    match value {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    }
+}
+
+fn utilization<'a>(metric: &At<'a>, of: &str) -> Option<&'a Value> {
+    let resource = metric.get("resource");
+    let cpu = metric.get("type").text() == "Resource" && resource.get("name").text() == "cpu";
+    resource.get(of).peek("averageUtilization").filter(|_| cpu)
+}
+
+/// From `autoscaling/v2` to `autoscaling/v1`.
+pub fn to_v1(object: &mut Value) {
+    put(object, "apiVersion", "autoscaling/v1");
+    let metrics = list(take(object, "spec", "metrics"));
+    let by_cpu = |metric: &Value| utilization(&At::root(metric), "target").cloned();
+    let percent = metrics.iter().find_map(by_cpu);
+    let others: Vec<_> = metrics.iter().filter(|metric| by_cpu(metric).is_none()).map(spec_to_v1).collect();
+    let behavior = take(object, "spec", "behavior");
+    let current = list(take(object, "status", "currentMetrics"));
+    let conditions = list(take(object, "status", "conditions"));
+    if let Some(percent) = percent
+        && let Some(spec) = ensure(object, "spec")
+    {
+        put(spec, "targetCPUUtilizationPercentage", percent);
+    }
+    let now = current.iter().rev().find_map(|metric| utilization(&At::root(metric), "current").cloned());
+    if let Some(now) = now
+        && let Some(status) = ensure(object, "status")
+    {
+        put(status, "currentCPUUtilizationPercentage", now);
+    }
+    let current: Vec<_> = current.iter().map(status_to_v1).collect();
+    let notes = [
+        (METRICS, (!others.is_empty()).then_some(Value::Array(others))),
+        (CURRENT_METRICS, (!current.is_empty()).then_some(Value::Array(current))),
+        (BEHAVIOR, behavior.map(behavior_as_go_writes_it)),
+        (CONDITIONS, (!conditions.is_empty()).then_some(Value::Array(conditions))),
+    ];
+    for (name, value) in notes {
+        if let Some(value) = value
+            && let Some(metadata) = ensure(object, "metadata")
+            && let Some(annotations) = ensure(metadata, "annotations")
+        {
+            put(annotations, name, value.to_string());
+        }
+    }
+}
+
+/// From `autoscaling/v1` to `autoscaling/v2`.
+pub fn from_v1(object: &mut Value) {
+    put(object, "apiVersion", "autoscaling/v2");
+    let mut note = |name: &str| -> Option<Value> {
+        let text = take(object, "metadata.annotations", name)?;
+        serde_json::from_str(text.as_str()?).ok()
+    };
+    let (others, current) = (note(METRICS), note(CURRENT_METRICS));
+    let (behavior, conditions) = (note(BEHAVIOR), note(CONDITIONS));
+    let empty = At::root(object).down("metadata.annotations").value.is_some_and(|notes| notes == &json!({}));
+    if empty {
+        take(object, "metadata", "annotations");
+    }
+    let mut metrics: Vec<_> = list(others).iter().map(spec_from_v1).collect();
+    let percent = take(object, "spec", "targetCPUUtilizationPercentage").and_then(|percent| percent.as_i64());
+    metrics.extend(percent.map(cpu_metric));
+    if metrics.is_empty() {
+        metrics.push(cpu_metric(80));
+    }
+    let now = take(object, "status", "currentCPUUtilizationPercentage");
+    if let Some(spec) = ensure(object, "spec") {
+        missing(spec, "minReplicas", 1);
+        put(spec, "metrics", metrics);
+        if let Some(behavior) = behavior.map(behavior_from_go).filter(|behavior| *behavior != json!({})) {
+            put(spec, "behavior", behavior);
+        }
+    }
+    let current: Vec<_> = match current {
+        Some(current) => list(Some(current)).iter().map(status_from_v1).collect(),
+        None => now
+            .map(|now| json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": now}}}))
+            .into_iter()
+            .collect(),
+    };
+    for (name, value) in [("currentMetrics", current), ("conditions", list(conditions))] {
+        if !value.is_empty()
+            && let Some(status) = ensure(object, "status")
+        {
+            put(status, name, value);
+        }
+    }
+}
+
+/// The annotation holds Go's internal names, which begin with capitals.
+fn behavior_as_go_writes_it(behavior: Value) -> Value {
+    rename(behavior, |name| name[..1].to_uppercase() + &name[1..])
+}
+
+fn behavior_from_go(behavior: Value) -> Value {
+    let mut behavior = rename(behavior, |name| name[..1].to_lowercase() + &name[1..]);
+    drop_nulls(&mut behavior);
+    behavior
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+fn rename(value: Value, how: fn(&str) -> String) -> Value {
+    match value {
+        Value::Object(map) => {
+            let renamed = map.into_iter().map(|(name, value)| {
+                let first_is_ascii = name.as_bytes().first().is_some_and(u8::is_ascii);
+                (if first_is_ascii { how(&name) } else { name }, rename(value, how))
+            });
+            Value::Object(renamed.collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(|value| rename(value, how)).collect()),
+        other => other,
+    }
+}
+
+/// Where the fields of a source stand in v2, and what they are called in v1.
+fn fields(kind: &str, target: &'static str) -> Vec<(String, &'static str)> {
+    let raw = target == "target";
+    let pairs: &[(&str, &'static str)] = match (kind, raw) {
+        ("object", true) => &[
+            ("describedObject", "target"),
+            ("metric.name", "metricName"),
+            ("metric.selector", "selector"),
+            ("#.value", "targetValue"),
+            ("#.averageValue", "averageValue"),
+        ],
+        ("object", false) => &[
+            ("describedObject", "target"),
+            ("metric.name", "metricName"),
+            ("metric.selector", "selector"),
+            ("#.value", "currentValue"),
+            ("#.averageValue", "averageValue"),
+        ],
+        ("pods", true) => &[
+            ("metric.name", "metricName"),
+            ("metric.selector", "selector"),
+            ("#.averageValue", "targetAverageValue"),
+        ],
+        ("pods", false) => &[
+            ("metric.name", "metricName"),
+            ("metric.selector", "selector"),
+            ("#.averageValue", "currentAverageValue"),
+        ],
+        ("external", true) => &[
+            ("metric.name", "metricName"),
+            ("metric.selector", "metricSelector"),
+            ("#.value", "targetValue"),
+            ("#.averageValue", "targetAverageValue"),
+        ],
+        ("external", false) => &[
+            ("metric.name", "metricName"),
+            ("metric.selector", "metricSelector"),
+            ("#.value", "currentValue"),
+            ("#.averageValue", "currentAverageValue"),
+        ],
+        (_, true) => &[
+            ("name", "name"),
+            ("container", "container"),
+            ("#.averageUtilization", "targetAverageUtilization"),
+            ("#.averageValue", "targetAverageValue"),
+        ],
+        (_, false) => &[
+            ("name", "name"),
+            ("container", "container"),
+            ("#.averageUtilization", "currentAverageUtilization"),
+            ("#.averageValue", "currentAverageValue"),
+        ],
+    };
+    pairs.iter().map(|(new, old)| (new.replace('#', target), *old)).collect()
+}
+
+const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
+
+fn convert(metric: &Value, target: &'static str, to_v1: bool) -> Value {
+    let at = At::root(metric);
+    let mut converted = Map::new();
+    converted.insert("type".to_owned(), at.get("type").json());
+    for kind in SOURCES.into_iter().filter(|kind| at.has(kind)) {
+        let source = at.get(kind);
+        let mut made = json!({});
+        for (new, old) in fields(kind, target) {
+            let (from, to) = if to_v1 { (new.as_str(), old) } else { (old, new.as_str()) };
+            let found = source.down(from);
+            if found.exists() {
+                set_down(&mut made, to, found.json());
+            }
+        }
+        converted.insert(kind.to_owned(), made);
+    }
+    Value::Object(converted)
+}
+
+fn set_down(object: &mut Value, names: &str, value: Value) {
+    match names.split_once('.') {
+        Some((first, rest)) => {
+            if let Some(member) = ensure(object, first) {
+                set_down(member, rest, value);
+            }
+        }
+        None => put(object, names, value),
+    }
+}
+
+fn spec_to_v1(metric: &Value) -> Value {
+    convert(metric, "target", true)
+}
+
+fn status_to_v1(metric: &Value) -> Value {
+    convert(metric, "current", true)
+}
+
+fn status_from_v1(metric: &Value) -> Value {
+    convert(metric, "current", false)
+}
+
+/// v1 does not say which sort of target a number is; it follows from which one is there.
+fn spec_from_v1(metric: &Value) -> Value {
+    let mut converted = convert(metric, "target", false);
+    for kind in SOURCES {
+        if let Some(source) = down(&mut converted, kind)
+            && let Some(target) = ensure(source, "target")
+        {
+            let sort = if target.get("averageUtilization").is_some() {
+                "Utilization"
+            } else if target.get("averageValue").is_some()
+                || matches!(kind, "pods" | "resource" | "containerResource")
+            {
+                "AverageValue"
+            } else {
+                "Value"
+            };
+            put(target, "type", sort);
+        }
+    }
+    converted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_on_the_way_to_v1_and_back() {
+        let v2 = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+            "spec": {"minReplicas": 1, "maxReplicas": 4, "scaleTargetRef": {"kind": "Deployment", "name": "d"},
+                "behavior": {"scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}]}},
+                "metrics": [
+                    {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "5"}}},
+                    {"type": "External", "external": {"metric": {"name": "q", "selector": {"matchLabels": {"a": "b"}}},
+                        "target": {"type": "Value", "value": "30"}}},
+                    cpu_metric(50),
+                ]},
+            "status": {"conditions": [{"type": "AbleToScale", "status": "True"}]}});
+        let mut object = v2.clone();
+        to_v1(&mut object);
+        assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 50);
+        assert_eq!(object["spec"].get("metrics"), None);
+        assert_eq!(
+            object["metadata"]["annotations"][METRICS].as_str().unwrap(),
+            r#"[{"pods":{"metricName":"m","targetAverageValue":"5"},"type":"Pods"},{"external":{"metricName":"q","metricSelector":{"matchLabels":{"a":"b"}},"targetValue":"30"},"type":"External"}]"#
+        );
+        from_v1(&mut object);
+        assert_eq!(object, v2);
+    }
+}

@@ -1,0 +1,245 @@
+//! Containers of a pod: those that run, those that run before, and those that are put in later.
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+
+use super::{env, mount, probe, resources, security};
+
+/// What a container's rules need to know of its pod.
+pub struct Surroundings<'a> {
+    /// The volumes without fault, by name.
+    pub volumes: Vec<(&'a str, At<'a>)>,
+    /// The names of the pod's resource claims, sorted.
+    pub claims: Vec<&'a str>,
+    /// `terminationGracePeriodSeconds`
+    pub grace: Option<i64>,
+    pub os: At<'a>,
+    pub restart_policy: &'a str,
+    /// The pod's users are those of the host.
+    pub host_users: bool,
+}
+
+const FOR_SIDECARS: &str = "may not be set for init containers without restartPolicy=Always";
+const NOT_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
+
+/// `spec.containers`
+pub fn regular(list: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+    if list.is_empty() {
+        errs.push(FieldError::required(&list.path, ""));
+        return;
+    }
+    let mut names = Vec::new();
+    for container in list.items() {
+        common(&container, pod, errs);
+        unique_name(&container, &mut names, errs);
+        if container.has("lifecycle") {
+            probe::lifecycle(&container.get("lifecycle"), pod.grace, &pod.os, errs);
+        }
+        probe::probes(&container, pod.grace, errs);
+        restart_policy(&container, errs);
+    }
+    host_ports(list.items(), errs);
+}
+
+/// `spec.initContainers`
+pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+    let mut names: Vec<_> = regular.items().map(|container| container.get("name").text()).collect();
+    for container in list.items() {
+        common(&container, pod, errs);
+        restart_policy(&container, errs);
+        unique_name(&container, &mut names, errs);
+        host_ports(std::iter::once(container.named(list.path.index(0))), errs);
+        let sidecar = container.get("restartPolicy").text() == "Always";
+        if sidecar {
+            if container.has("lifecycle") {
+                probe::lifecycle(&container.get("lifecycle"), pod.grace, &pod.os, errs);
+            }
+            probe::probes(&container, pod.grace, errs);
+        } else {
+            for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+                if container.has(name) {
+                    errs.push(FieldError::forbidden(&container.get(name).path, FOR_SIDECARS));
+                }
+            }
+            for policy in container.get("resizePolicy").items() {
+                let restart = policy.get("restartPolicy");
+                if restart.text() == "RestartContainer" {
+                    let words = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+                    errs.push(FieldError::invalid(&restart.path, restart.text(), words));
+                }
+            }
+        }
+    }
+}
+
+/// `spec.ephemeralContainers`
+pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+    let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
+    let others: Vec<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
+    let mut names = others.clone();
+    for container in spec.get("ephemeralContainers").items() {
+        common(&container, pod, errs);
+        image_is_trimmed(&container, errs);
+        unique_name(&container, &mut names, errs);
+        let target = container.get("targetContainerName");
+        if !target.is_empty() && !others.contains(&target.text()) {
+            errs.push(FieldError::not_found(&target.path, target.text()));
+        }
+        let never = [
+            "ports",
+            "resources",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "lifecycle",
+            "resizePolicy",
+            "restartPolicy",
+            "restartPolicyRules",
+        ];
+        for name in never {
+            let at = container.get(name);
+            if at.exists() && !at.is_empty() {
+                errs.push(FieldError::forbidden(&at.path, NOT_EPHEMERAL));
+            }
+        }
+        for mount in container.get("volumeMounts").items() {
+            for name in ["subPath", "subPathExpr"] {
+                if !mount.get(name).is_empty() {
+                    errs.push(FieldError::forbidden(&mount.get(name).path, NOT_EPHEMERAL));
+                }
+            }
+        }
+    }
+}
+
+/// Pods are stricter than templates about the image's name.
+pub fn image_is_trimmed(container: &At, errs: &mut Vec<FieldError>) {
+    let image = container.get("image");
+    if image.text().trim() != image.text() {
+        let words = "must not have leading or trailing whitespace";
+        errs.push(FieldError::invalid(&image.path, image.text(), words));
+    }
+}
+
+fn unique_name<'a>(container: &At<'a>, names: &mut Vec<&'a str>, errs: &mut Vec<FieldError>) {
+    let name = container.get("name");
+    if names.contains(&name.text()) {
+        errs.push(FieldError::duplicate(&name.path, name.text()));
+    } else {
+        names.push(name.text());
+    }
+}
+
+fn common(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+    check::required_text(&container.get("name"), check::dns_label, errs);
+    check::required(&container.get("image"), errs);
+    let message = container.get("terminationMessagePolicy");
+    check::required_one_of(&message, &["File", "FallbackToLogsOnError"], errs);
+    ports(&container.get("ports"), errs);
+    env::variables(&container.get("env"), errs);
+    env::sources(&container.get("envFrom"), errs);
+    mount::mounts(container, pod, errs);
+    mount::devices(container, pod, errs);
+    let pull = container.get("imagePullPolicy");
+    check::required_one_of(&pull, &["Always", "IfNotPresent", "Never"], errs);
+    resources::container(&container.get("resources"), &pod.claims, errs);
+    resize_policy(&container.get("resizePolicy"), pod.restart_policy, errs);
+    security::container(&container.get("securityContext"), pod.host_users, errs);
+}
+
+fn ports(list: &At, errs: &mut Vec<FieldError>) {
+    let mut names = Vec::new();
+    for port in list.items() {
+        let name = port.get("name");
+        if !name.is_empty() {
+            let before = errs.len();
+            check::text(&name, check::port_name, errs);
+            if errs.len() == before {
+                if names.contains(&name.text()) {
+                    errs.push(FieldError::duplicate(&name.path, name.text()));
+                } else {
+                    names.push(name.text());
+                }
+            }
+        }
+        let number = port.get("containerPort");
+        if number.int() == 0 {
+            errs.push(FieldError::required(&number.path, ""));
+        } else {
+            check::port_number(&number, errs);
+        }
+        if port.get("hostPort").int() != 0 {
+            check::port_number(&port.get("hostPort"), errs);
+        }
+        check::required_one_of(&port.get("protocol"), &["SCTP", "TCP", "UDP"], errs);
+    }
+}
+
+/// No two ports of these containers take the same port of the host.
+fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut Vec<FieldError>) {
+    let mut taken = Vec::new();
+    for container in containers {
+        for port in container.get("ports").items() {
+            let number = port.get("hostPort");
+            if number.int() == 0 {
+                continue;
+            }
+            let (protocol, ip) = (port.get("protocol").text(), port.get("hostIP").text());
+            let key = format!("{protocol}/{ip}/{}", number.int());
+            if taken.contains(&key) {
+                errs.push(FieldError::duplicate(&number.path, key));
+            } else {
+                taken.push(key);
+            }
+        }
+    }
+}
+
+fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut Vec<FieldError>) {
+    let mut seen = Vec::new();
+    for policy in list.items() {
+        let resource = policy.get("resourceName").text();
+        if seen.contains(&resource) {
+            errs.push(FieldError::duplicate(&policy.path, resource));
+        }
+        seen.push(resource);
+        let restart = policy.get("restartPolicy").named(list.path.clone());
+        check::required_one_of(
+            &policy.get("resourceName").named(list.path.clone()),
+            &["cpu", "memory"],
+            errs,
+        );
+        check::required_one_of(&restart, &["NotRequired", "RestartContainer"], errs);
+        if pod_restart_policy == "Never" && restart.text() != "NotRequired" {
+            let words = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errs.push(FieldError::invalid(&list.path, restart.text(), words));
+        }
+    }
+}
+
+fn restart_policy(container: &At, errs: &mut Vec<FieldError>) {
+    let (policy, rules) = (container.get("restartPolicy"), container.get("restartPolicyRules"));
+    if policy.exists() {
+        check::one_of(&policy, &["Always", "Never", "OnFailure"], errs);
+    } else if !rules.is_empty() {
+        errs.push(FieldError::required(
+            &policy.path,
+            "must specify restartPolicy when restart rules are used",
+        ));
+    }
+    if rules.len() > 20 {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), 20));
+    }
+    for rule in rules.items() {
+        check::one_of(&rule.get("action"), &["Restart", "RestartAllContainers"], errs);
+        let codes = rule.get("exitCodes");
+        if !codes.exists() {
+            errs.push(FieldError::required(&codes.path, "must be specified"));
+            continue;
+        }
+        check::one_of(&codes.get("operator"), &["In", "NotIn"], errs);
+        if codes.get("values").len() > 255 {
+            errs.push(FieldError::too_many(&codes.get("values").path, codes.get("values").len(), 255));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! CronJobs. What a Job gets by default is not filled into their template; what a pod gets is.
+
+use serde_json::{Value, json};
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+use crate::rules::{Generation, PLAIN, Rules};
+
+use super::fill::{ensure, missing, zero};
+use super::{job, schedule, warnings};
+
+pub const RULES: Rules = Rules {
+    group: "batch",
+    kind: "CronJob",
+    generation: Generation::Content,
+    default: |cron| {
+        let Some(spec) = ensure(cron, "spec") else { return };
+        zero(spec, "concurrencyPolicy", "Allow");
+        missing(spec, "suspend", false);
+        missing(spec, "successfulJobsHistoryLimit", 3);
+        missing(spec, "failedJobsHistoryLimit", 1);
+        missing(spec, "jobTemplate", json!({}));
+        if let Some(template) = ensure(spec, "jobTemplate")
+            && let Some(spec) = ensure(template, "spec")
+        {
+            job::pods(spec);
+        }
+    },
+    validate: |cron| {
+        let mut errs = validate(cron, None);
+        let name = At::root(cron).down("metadata.name");
+        if name.len() > 52 {
+            errs.push(FieldError::invalid(&name.path, name.text(), "must be no more than 52 characters"));
+        }
+        errs
+    },
+    validate_update: |new, old| validate(new, Some(old)),
+    warnings: |new, old| {
+        let spec = At::root(new).get("spec");
+        let mut told = warnings::of_maker(new, old, "spec.jobTemplate.spec.template", true);
+        if old.is_none_or(|old| warnings::changes(new, old)) {
+            told.extend(job::too_many_to_track(&spec.down("jobTemplate.spec")));
+        }
+        if old.is_some() && spec.get("schedule").text().contains("TZ") {
+            told.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
+        }
+        told
+    },
+    ..PLAIN
+};
+
+fn validate(cron: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let spec = At::root(cron).get("spec");
+    let before = old.map(|old| At::root(old).get("spec"));
+    let (times, zone) = (spec.get("schedule"), spec.get("timeZone"));
+    if times.is_empty() {
+        errs.push(FieldError::required(&times.path, ""));
+    } else {
+        let had_zone = before.as_ref().is_some_and(|spec| spec.get("schedule").text().contains("TZ"));
+        if let Err(why) = schedule::check(times.text()) {
+            errs.push(FieldError::invalid(&times.path, times.text(), why));
+        }
+        if times.text().contains("TZ") {
+            let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+            let both = "cannot use both timeZone field and TZ or CRON_TZ in schedule";
+            if !had_zone || zone.exists() {
+                let words = if had_zone { both } else { words };
+                errs.push(FieldError::invalid(&times.path, times.text(), words));
+            }
+        }
+    }
+    check::not_negative(&spec.get("startingDeadlineSeconds"), &mut errs);
+    if zone.exists() && before.is_none_or(|spec| spec.peek("timeZone") != zone.value) {
+        time_zone(&zone, &mut errs);
+    }
+    let policies = ["Allow", "Forbid", "Replace"];
+    check::required_one_of(&spec.get("concurrencyPolicy"), &policies, &mut errs);
+    let template = spec.down("jobTemplate.spec");
+    job::validate_spec(&template, &mut errs);
+    let selector = template.get("selector");
+    if selector.exists() {
+        let words = "`selector` will be auto-generated";
+        errs.push(FieldError::invalid(&selector.path, selector.json(), words));
+    }
+    let manual = template.get("manualSelector");
+    if manual.flag() {
+        errs.push(FieldError::unsupported(&manual.path, true, &["nil", "false"]));
+    }
+    check::not_negative(&spec.get("successfulJobsHistoryLimit"), &mut errs);
+    check::not_negative(&spec.get("failedJobsHistoryLimit"), &mut errs);
+    errs
+}
+
+fn time_zone(zone: &At, errs: &mut Vec<FieldError>) {
+    let name = zone.text();
+    let mut bad = |words: String| errs.push(FieldError::invalid(&zone.path, name, words));
+    if name.is_empty() {
+        return bad("timeZone must be nil or non-empty string".to_owned());
+    }
+    let sound = |part: &str| {
+        !matches!(part, "." | "..")
+            && !part.starts_with('-')
+            && (1..=14).contains(&part.len())
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b))
+    };
+    if !name.split('/').all(sound) {
+        return bad(format!("unknown time zone {name}"));
+    }
+    if name.eq_ignore_ascii_case("local") {
+        bad("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned());
+    }
+    // Go knows UTC and Local under exactly these names; all others it looks up.
+    if !matches!(name, "UTC" | "Local") && jiff::tz::TimeZone::get(name).is_err() {
+        bad(format!("unknown time zone {name}"));
+    }
+}

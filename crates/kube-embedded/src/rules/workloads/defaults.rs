@@ -1,0 +1,293 @@
+//! What Kubernetes fills into a pod's spec, in pods and in every template.
+//!
+//! What only a Pod itself gets (requests from limits, host ports) is in `pod`.
+
+use serde_json::{Value, json};
+
+use super::fill::{down, each, ensure, is_empty, missing, put, zero};
+use crate::rules::check::quantity::Quantity;
+
+/// The members of a volume that say what it is.
+pub const VOLUME_SOURCES: &[&str] = &[
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// The lists of containers of a pod, in the order in which Kubernetes visits them.
+pub const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Defaults of the pod template that stands at `names`, if there is one.
+pub fn template(object: &mut Value, names: &str) {
+    if let Some(template) = down(object, names)
+        && let Some(spec) = ensure(template, "spec")
+    {
+        pod_spec(spec);
+    }
+}
+
+pub fn pod_spec(spec: &mut Value) {
+    zero(spec, "dnsPolicy", "ClusterFirst");
+    zero(spec, "restartPolicy", "Always");
+    missing(spec, "securityContext", json!({}));
+    missing(spec, "terminationGracePeriodSeconds", 30);
+    zero(spec, "schedulerName", "default-scheduler");
+    service_account(spec);
+    for list in CONTAINER_LISTS {
+        each(spec, list).for_each(container);
+    }
+    each(spec, "volumes").for_each(volume);
+    resource_list(spec.get_mut("overhead"));
+    resources(spec);
+}
+
+/// The old name of the service account's field follows the new one.
+fn service_account(spec: &mut Value) {
+    let name = ["serviceAccountName", "serviceAccount"]
+        .into_iter()
+        .find_map(|field| spec.get(field).and_then(Value::as_str).filter(|name| !name.is_empty()));
+    if let Some(name) = name.map(str::to_owned) {
+        put(spec, "serviceAccountName", name.clone());
+        put(spec, "serviceAccount", name);
+    }
+}
+
+fn container(container: &mut Value) {
+    let policy = pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
+    zero(container, "imagePullPolicy", policy);
+    zero(container, "terminationMessagePath", "/dev/termination-log");
+    zero(container, "terminationMessagePolicy", "File");
+    for port in each(container, "ports") {
+        zero(port, "protocol", "TCP");
+    }
+    for variable in each(container, "env") {
+        if let Some(field) = down(variable, "valueFrom.fieldRef") {
+            zero(field, "apiVersion", "v1");
+        }
+        if let Some(resource) = down(variable, "valueFrom.resourceFieldRef") {
+            missing(resource, "divisor", "0");
+        }
+        if let Some(file) = down(variable, "valueFrom.fileKeyRef") {
+            missing(file, "optional", false);
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(found) = down(container, name) {
+            probe(found);
+        }
+    }
+    for name in ["lifecycle.postStart.httpGet", "lifecycle.preStop.httpGet"] {
+        if let Some(found) = down(container, name) {
+            http_get(found);
+        }
+    }
+    resources(container);
+}
+
+fn probe(probe: &mut Value) {
+    zero(probe, "timeoutSeconds", 1);
+    zero(probe, "periodSeconds", 10);
+    zero(probe, "successThreshold", 1);
+    zero(probe, "failureThreshold", 3);
+    if let Some(found) = down(probe, "httpGet") {
+        http_get(found);
+    }
+    if let Some(found) = down(probe, "grpc") {
+        missing(found, "service", "");
+    }
+}
+
+fn http_get(action: &mut Value) {
+    zero(action, "path", "/");
+    zero(action, "scheme", "HTTP");
+}
+
+fn volume(volume: &mut Value) {
+    if VOLUME_SOURCES.iter().all(|source| volume.get(source).is_none_or(Value::is_null)) {
+        put(volume, "emptyDir", json!({}));
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(found) = down(volume, source) {
+            missing(found, "defaultMode", 0o644);
+        }
+    }
+    if let Some(found) = down(volume, "hostPath") {
+        missing(found, "type", "");
+    }
+    if let Some(found) = down(volume, "image") {
+        let policy = pull_policy(found.get("reference").and_then(Value::as_str).unwrap_or_default());
+        zero(found, "pullPolicy", policy);
+    }
+    if let Some(found) = down(volume, "downwardAPI") {
+        each(found, "items").for_each(downward_file);
+    }
+    if let Some(found) = down(volume, "projected") {
+        for source in each(found, "sources") {
+            if let Some(token) = down(source, "serviceAccountToken") {
+                missing(token, "expirationSeconds", 3600);
+            }
+            if let Some(downward) = down(source, "downwardAPI") {
+                each(downward, "items").for_each(downward_file);
+            }
+        }
+    }
+    if let Some(found) = down(volume, "iscsi") {
+        zero(found, "iscsiInterface", "default");
+    }
+    if let Some(found) = down(volume, "rbd") {
+        zero(found, "pool", "rbd");
+        zero(found, "user", "admin");
+        zero(found, "keyring", "/etc/ceph/keyring");
+    }
+    if let Some(found) = down(volume, "scaleIO") {
+        zero(found, "storageMode", "ThinProvisioned");
+        zero(found, "fsType", "xfs");
+    }
+    if let Some(found) = down(volume, "azureDisk") {
+        missing(found, "cachingMode", "ReadWrite");
+        missing(found, "kind", "Shared");
+        missing(found, "fsType", "ext4");
+        missing(found, "readOnly", false);
+    }
+    if let Some(template) = down(volume, "ephemeral.volumeClaimTemplate")
+        && let Some(spec) = ensure(template, "spec")
+    {
+        claim_spec(spec);
+    }
+}
+
+fn downward_file(file: &mut Value) {
+    if let Some(field) = down(file, "fieldRef") {
+        zero(field, "apiVersion", "v1");
+    }
+    if let Some(resource) = down(file, "resourceFieldRef") {
+        missing(resource, "divisor", "0");
+    }
+}
+
+/// Defaults of a claim's spec, as a template holds it.
+pub fn claim_spec(spec: &mut Value) {
+    missing(spec, "volumeMode", "Filesystem");
+    resources(spec);
+}
+
+/// `Always` for images that may change under their name.
+fn pull_policy(image: &str) -> &'static str {
+    let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
+    let (name, tag) = match rest.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+        _ => (rest, None),
+    };
+    // What cannot be an image's name has no tag, so it is not `latest` either.
+    let named = is_repository(name);
+    match tag {
+        Some("latest") if named => "Always",
+        None if digest.is_none() && named => "Always",
+        _ => "IfNotPresent",
+    }
+}
+
+fn is_repository(name: &str) -> bool {
+    let mut parts = name.split('/').rev().peekable();
+    let mut fits = true;
+    while let Some(part) = parts.next() {
+        let host = parts.peek().is_none() && name.contains('/');
+        let allowed = |b: u8| {
+            b.is_ascii_lowercase()
+                || b.is_ascii_digit()
+                || b".-_".contains(&b)
+                || host && (b == b':' || b.is_ascii_uppercase())
+        };
+        fits &= !part.is_empty() && part.bytes().all(allowed);
+    }
+    fits
+}
+
+fn resources(owner: &mut Value) {
+    for list in ["limits", "requests"] {
+        resource_list(owner.get_mut("resources").and_then(|resources| resources.get_mut(list)));
+    }
+}
+
+/// No amount is finer than a thousandth.
+pub fn resource_list(list: Option<&mut Value>) {
+    for amount in list.and_then(Value::as_object_mut).into_iter().flat_map(|map| map.values_mut()) {
+        let fine = amount.as_str().is_some_and(|text| text.ends_with(['n', 'u']));
+        if fine && let Some(parsed) = Quantity::of(amount) {
+            let milli = parsed.milli();
+            *amount = if milli % 1000 == 0 { (milli / 1000).to_string() } else { format!("{milli}m") }.into();
+        }
+    }
+}
+
+/// The labels of an object or a template, copied to where there are none.
+pub fn labels_from_template(object: &mut Value, template: &str) {
+    let labels = down(object, template).and_then(|template| template.get("metadata")?.get("labels")).cloned();
+    if let Some(labels) = labels.filter(|labels| !is_empty(&json!({"l": labels}), "l"))
+        && let Some(metadata) = ensure(object, "metadata")
+        && is_empty(metadata, "labels")
+    {
+        put(metadata, "labels", labels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_pod_spec_is_completed() {
+        let mut spec = json!({
+            "serviceAccount": "robot",
+            "containers": [{"name": "c", "image": "host:5000/app", "ports": [{"containerPort": 1}],
+                "livenessProbe": {"httpGet": {"port": 1}}, "resources": {"limits": {"cpu": "100u"}},
+                "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}],
+            "volumes": [{"name": "v"}, {"name": "w", "hostPath": {"path": "/"}}, {"name": "s", "secret": {}}],
+        });
+        pod_spec(&mut spec);
+        insta::assert_json_snapshot!(spec, @"");
+    }
+
+    #[test]
+    fn only_movable_tags_are_always_pulled() {
+        for (image, policy) in [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("host:5000/a/b", "Always"),
+            ("nginx:1", "IfNotPresent"),
+            ("nginx@sha256:abc", "IfNotPresent"),
+            ("host:5000/a/b:1", "IfNotPresent"),
+            ("", "IfNotPresent"),
+            ("Not An Image", "IfNotPresent"),
+        ] {
+            assert_eq!(pull_policy(image), policy, "{image}");
+        }
+    }
+}

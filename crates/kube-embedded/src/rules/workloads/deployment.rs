@@ -1,0 +1,154 @@
+//! Deployments.
+
+use serde_json::{Value, json};
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+use crate::rules::{Generation, PLAIN, Rules};
+
+use super::fill::{ensure, missing, zero};
+use super::{defaults, selector, status, template, warnings};
+
+pub const RULES: Rules = Rules {
+    group: "apps",
+    kind: "Deployment",
+    generation: Generation::ContentAndAnnotations,
+    default,
+    validate,
+    validate_update: |new, old| {
+        let mut errs = validate(new);
+        let (new, old) = (At::root(new), At::root(old));
+        check::immutable(&new.down("spec.selector"), &old.down("spec.selector"), &mut errs);
+        errs
+    },
+    validate_status,
+    warnings: |new, old| warnings::of_maker(new, old, "spec.template", true),
+    ..PLAIN
+};
+
+fn default(deployment: &mut Value) {
+    let Some(spec) = ensure(deployment, "spec") else { return };
+    missing(spec, "replicas", 1);
+    missing(spec, "revisionHistoryLimit", 10);
+    missing(spec, "progressDeadlineSeconds", 600);
+    if let Some(strategy) = ensure(spec, "strategy") {
+        zero(strategy, "type", "RollingUpdate");
+        if strategy["type"] == "RollingUpdate"
+            && let Some(rolling) = ensure(strategy, "rollingUpdate")
+        {
+            missing(rolling, "maxUnavailable", "25%");
+            missing(rolling, "maxSurge", "25%");
+        }
+    }
+    missing(spec, "template", json!({}));
+    defaults::template(spec, "template");
+}
+
+fn validate(deployment: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let spec = At::root(deployment).get("spec");
+    let chosen = spec.get("selector");
+    check::not_negative(&spec.get("replicas"), &mut errs);
+    if selector::validate(&chosen, "deployment", "invalid label selector", &mut errs) {
+        selector::fits(&chosen, &spec.get("template"), &mut errs);
+        template::validate_lasting(&spec.get("template"), "ReplicaSet", &mut errs);
+    }
+    strategy(&spec.get("strategy"), &mut errs);
+    let ready = spec.get("minReadySeconds");
+    check::not_negative(&ready, &mut errs);
+    check::not_negative(&spec.get("revisionHistoryLimit"), &mut errs);
+    let deadline = spec.get("progressDeadlineSeconds");
+    if deadline.exists() {
+        check::not_negative(&deadline, &mut errs);
+        if deadline.int() <= ready.int() {
+            let words = "must be greater than minReadySeconds";
+            errs.push(FieldError::invalid(&deadline.path, deadline.int(), words));
+        }
+    }
+    errs
+}
+
+fn strategy(strategy: &At, errs: &mut Vec<FieldError>) {
+    let rolling = strategy.get("rollingUpdate");
+    match strategy.get("type").text() {
+        "Recreate" => {
+            if rolling.exists() {
+                let words = "may not be specified when strategy `type` is 'Recreate'";
+                errs.push(FieldError::forbidden(&rolling.path, words));
+            }
+        }
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+            check::number_or_percent(&unavailable, errs);
+            check::number_or_percent(&surge, errs);
+            if amount(&unavailable) == 0 && amount(&surge) == 0 {
+                let words = "may not be 0 when `maxSurge` is 0";
+                errs.push(FieldError::invalid(&unavailable.path, unavailable.json(), words));
+            }
+            check::at_most_hundred_percent(&unavailable, errs);
+        }
+        _ => errs.push(FieldError::unsupported(
+            &strategy.path,
+            strategy.json(),
+            &["Recreate", "RollingUpdate"],
+        )),
+    }
+}
+
+/// The number of a number or a percentage; of other texts, the number that they spell.
+pub fn amount(at: &At) -> i64 {
+    at.number().or_else(|| check::percent_of(at)).or_else(|| at.text().parse().ok()).unwrap_or_default()
+}
+
+fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let (new, old) = (At::root(new), At::root(old));
+    let now = new.get("status");
+    let all = [
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ];
+    status::counters(&now, &all, &["updatedReplicas", "readyReplicas", "availableReplicas"], &mut errs);
+    status::available_are_ready(&now, "cannot be greater than readyReplicas", &mut errs);
+    status::collisions_only_grow(&new, &old, &mut errs);
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_is_told() {
+        let mut deployment = json!({"metadata": {"name": "d"}, "spec": {
+            "replicas": -1, "selector": {"matchLabels": {"a": "b"}}, "minReadySeconds": 600,
+            "strategy": {"rollingUpdate": {"maxUnavailable": "0%", "maxSurge": 0}},
+            "template": {"metadata": {"labels": {"a": "x"}}, "spec": {"restartPolicy": "Never",
+                "containers": [{"name": "C", "image": ""}]}}}});
+        default(&mut deployment);
+        let told: Vec<_> = validate(&deployment).iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(told.join("\n"), @"");
+    }
+
+    #[test]
+    fn the_selector_stays() {
+        let with = |label: &str| {
+            let mut deployment = json!({"spec": {"selector": {"matchLabels": {"a": label}},
+                "template": {"metadata": {"labels": {"a": label}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+            default(&mut deployment);
+            deployment
+        };
+        assert!((RULES.validate_update)(&with("x"), &with("x")).is_empty());
+        let told = (RULES.validate_update)(&with("y"), &with("x"));
+        assert_eq!(
+            told[0].to_string(),
+            r#"spec.selector: Invalid value: {"matchLabels":{"a":"y"}}: field is immutable"#
+        );
+    }
+}

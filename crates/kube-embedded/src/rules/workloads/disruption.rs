@@ -1,0 +1,128 @@
+//! PodDisruptionBudgets and PriorityClasses: who may be sent away, and who goes first.
+
+use serde_json::Value;
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::{self, At};
+use crate::rules::{Generation, PLAIN, Rules};
+
+use super::fill::missing;
+
+pub const BUDGET: Rules = Rules {
+    group: "policy",
+    kind: "PodDisruptionBudget",
+    generation: Generation::Content,
+    validate: validate_budget,
+    validate_update: |new, _| validate_budget(new),
+    validate_status: |new, _| {
+        let mut errs = Vec::new();
+        let status = At::root(new).get("status");
+        for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+            check::not_negative(&status.get(name), &mut errs);
+        }
+        errs
+    },
+    ..PLAIN
+};
+
+pub const PRIORITY_CLASS: Rules = Rules {
+    group: "scheduling.k8s.io",
+    kind: "PriorityClass",
+    generation: Generation::Content,
+    default: |class| missing(class, "preemptionPolicy", "PreemptLowerPriority"),
+    validate: validate_class,
+    validate_update: |new, old| {
+        let (new, old) = (At::root(new), At::root(old));
+        let mut errs = Vec::new();
+        if new.get("value").int() != old.get("value").int() {
+            errs.push(FieldError::forbidden(&Path::new("value"), "may not be changed in an update."));
+        }
+        check::immutable(&new.get("preemptionPolicy"), &old.get("preemptionPolicy"), &mut errs);
+        errs
+    },
+    ..PLAIN
+};
+
+/// The classes that the system itself has.
+pub const SYSTEM_CLASSES: &[(&str, i64)] =
+    &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const HIGHEST_FOR_USERS: i64 = 1_000_000_000;
+
+fn validate_budget(object: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let spec = At::root(object).get("spec");
+    let (available, unavailable) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
+    if available.exists() && unavailable.exists() {
+        let words = "minAvailable and maxUnavailable cannot be both set";
+        errs.push(FieldError::invalid(&spec.path, spec.json(), words));
+    }
+    for at in [available, unavailable].iter().filter(|at| at.exists()) {
+        check::number_or_percent(at, &mut errs);
+        check::at_most_hundred_percent(at, &mut errs);
+    }
+    check::label_selector(&spec.get("selector"), &mut errs);
+    if spec.has("unhealthyPodEvictionPolicy") {
+        let policy = spec.get("unhealthyPodEvictionPolicy");
+        check::one_of(&policy, &["AlwaysAllow", "IfHealthyBudget"], &mut errs);
+    }
+    errs
+}
+
+fn validate_class(object: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let class = At::root(object);
+    let (name, value) = (class.down("metadata.name"), class.get("value"));
+    if name.text().starts_with("system-") {
+        let known = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name.text());
+        let why = match known {
+            None => Some(format!("{} is not a known system priority class", name.text())),
+            Some((name, known)) if value.int() != *known => {
+                Some(format!("value of {name} PriorityClass must be {known}"))
+            }
+            Some((name, _)) if class.get("globalDefault").flag() => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            let words = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+            );
+            errs.push(FieldError::forbidden(&name.path, words));
+        }
+    } else if value.int() > HIGHEST_FOR_USERS {
+        let words = format!("maximum allowed value of a user defined priority is {HIGHEST_FOR_USERS}");
+        errs.push(FieldError::forbidden(&value.path, words));
+    }
+    let policy = class.get("preemptionPolicy");
+    if policy.exists() {
+        check::required_one_of(&policy, &["PreemptLowerPriority", "Never"], &mut errs);
+    }
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_of_the_system_are_reserved() {
+        let class = |name: &str, value: i64| {
+            let told = validate_class(&json!({"metadata": {"name": name}, "value": value}));
+            told.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(class("system-node-critical", 2_000_001_000).is_empty() && class("mine", 5).is_empty());
+        assert_eq!(
+            class("system-mine", 5),
+            [
+                "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-mine is not a known system priority class"
+            ]
+        );
+        assert_eq!(
+            class("mine", HIGHEST_FOR_USERS + 1),
+            ["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! When a Job's pod that failed counts, and when a Job has succeeded early.
+
+use crate::field::{Complaint, FieldError, Path};
+use crate::rules::check::{self, At};
+
+const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
+
+/// `spec.podFailurePolicy`
+pub fn validate(spec: &At, errs: &mut Vec<FieldError>) {
+    let rules = spec.down("podFailurePolicy.rules");
+    if rules.len() > 20 {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), 20));
+    }
+    for rule in rules.items() {
+        let action = rule.get("action");
+        required_one_of(&action, ACTIONS, errs);
+        if action.text() == "FailIndex" && !spec.has("backoffLimitPerIndex") {
+            let words = "requires the backoffLimitPerIndex to be set";
+            errs.push(FieldError::invalid(&action.path, action.text(), words));
+        }
+        let (codes, conditions) = (rule.get("onExitCodes"), rule.get("onPodConditions"));
+        if codes.exists() {
+            exit_codes(&codes, spec, errs);
+        }
+        if conditions.len() > 20 {
+            errs.push(FieldError::too_many(&conditions.path, conditions.len(), 20));
+        }
+        for pattern in conditions.items() {
+            check::text(&pattern.get("type"), check::qualified_name, errs);
+            required_one_of(&pattern.get("status"), &["False", "True", "Unknown"], errs);
+        }
+        match (codes.exists(), !conditions.is_empty()) {
+            (true, true) => errs.push(without_value(
+                &rule.path,
+                "specifying both OnExitCodes and OnPodConditions is not supported",
+            )),
+            (false, false) => errs.push(without_value(
+                &rule.path,
+                "specifying one of OnExitCodes and OnPodConditions is required",
+            )),
+            _ => {}
+        }
+    }
+}
+
+/// `path: Invalid value: detail`, where the value would say nothing.
+pub fn without_value(path: &Path, detail: &str) -> FieldError {
+    FieldError { path: path.clone(), complaint: Complaint::Invalid, value: None, detail: detail.to_owned() }
+}
+
+fn required_one_of(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
+    if at.is_empty() {
+        let quoted: Vec<_> = supported.iter().map(|word| format!("{word:?}")).collect();
+        errs.push(FieldError::required(&at.path, format!("valid values: [{}]", quoted.join(" "))));
+    } else {
+        check::one_of(at, supported, errs);
+    }
+}
+
+fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
+    let (operator, values, container) =
+        (codes.get("operator"), codes.get("values"), codes.get("containerName"));
+    required_one_of(&operator, &["In", "NotIn"], errs);
+    let pod = spec.down("template.spec");
+    let (regular, init) = (pod.get("containers"), pod.get("initContainers"));
+    let known = regular.items().chain(init.items()).any(|c| c.get("name").text() == container.text());
+    if container.exists() && !known {
+        let words = "must be one of the container or initContainer names in the pod template";
+        errs.push(FieldError::invalid(&container.path, container.text(), words));
+    }
+    if values.is_empty() {
+        errs.push(FieldError::invalid(&values.path, values.json(), "at least one value is required"));
+    } else if values.len() > 255 {
+        errs.push(FieldError::too_many(&values.path, values.len(), 255));
+    }
+    let mut seen = Vec::new();
+    for value in values.items() {
+        if operator.text() == "In" && value.int() == 0 {
+            errs.push(FieldError::invalid(&value.path, 0, "must not be 0 for the In operator"));
+        }
+        if seen.contains(&value.int()) {
+            errs.push(FieldError::duplicate(&value.path, value.int()));
+        }
+        seen.push(value.int());
+    }
+    if !seen.is_sorted() {
+        errs.push(FieldError::invalid(&values.path, values.json(), "must be ordered"));
+    }
+}
+
+/// `spec.successPolicy` of an indexed Job.
+pub fn success(spec: &At, errs: &mut Vec<FieldError>) {
+    let rules = spec.down("successPolicy.rules");
+    if rules.is_empty() {
+        let words = "at least one rules must be specified when the successPolicy is specified";
+        errs.push(FieldError::required(&rules.path, words));
+    }
+    if rules.len() > 20 {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), 20));
+    }
+    let completions = spec.get("completions").int();
+    for rule in rules.items() {
+        let (indexes, count) = (rule.get("succeededIndexes"), rule.get("succeededCount"));
+        if !indexes.exists() && !count.exists() {
+            let words = "at least one of succeededCount or succeededIndexes must be specified";
+            errs.push(FieldError::required(&rule.path, words));
+        }
+        let total = count_indexes(indexes.text(), completions);
+        if indexes.len() > 64 * 1024 {
+            errs.push(FieldError::too_long(&indexes.path, 64 * 1024));
+        }
+        if let Err(why) = &total {
+            let words = format!("error parsing succeededIndexes: {why}");
+            errs.push(FieldError::invalid(&indexes.path, indexes.text(), words));
+        }
+        let total = total.unwrap_or_default();
+        if let Some(wanted) = count.number() {
+            check::not_negative(&count, errs);
+            if wanted > completions {
+                let words = format!(
+                    "must be less than or equal to {completions} (the number of specified completions)"
+                );
+                errs.push(FieldError::invalid(&count.path, wanted, words));
+            }
+            if indexes.exists() && wanted > total {
+                let words = format!(
+                    "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+                );
+                errs.push(FieldError::invalid(&count.path, wanted, words));
+            }
+        }
+    }
+}
+
+/// How many indexes a list such as `1,3-5` names.
+pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
+    if list.is_empty() {
+        return Ok(0);
+    }
+    let index = |text: &str| match text.parse::<i64>() {
+        Err(_) => Err(format!("cannot convert string to integer for index: {text:?}")),
+        Ok(index) if index >= completions => Err(format!("too large index: {text:?}")),
+        Ok(index) => Ok(index),
+    };
+    let (mut total, mut last) = (0, None);
+    for interval in list.split(',') {
+        let parts: Vec<_> = interval.split('-').collect();
+        let (from, to) = match parts[..] {
+            [one] => (index(one)?, index(one)?),
+            [from, to] => {
+                let (from, to) = (index(from)?, index(to)?);
+                if from >= to {
+                    return Err(format!("non-increasing order, previous: {from}, current: {to}"));
+                }
+                (from, to)
+            }
+            _ => {
+                return Err(format!(
+                    "the fragment {interval:?} violates the requirement that an index interval can have at most two parts separated by '-'"
+                ));
+            }
+        };
+        if let Some(last) = last.filter(|last| *last >= from) {
+            return Err(format!("non-increasing order, previous: {last}, current: {from}"));
+        }
+        total += to - from + 1;
+        last = Some(to);
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_counted_in_order() {
+        assert_eq!(count_indexes("0,2-4", 5), Ok(4));
+        assert_eq!(count_indexes("", 5), Ok(0));
+        for (bad, why) in [
+            ("5", "too large index: \"5\""),
+            ("2,1", "non-increasing order, previous: 2, current: 1"),
+            (
+                "1-2-3",
+                "the fragment \"1-2-3\" violates the requirement that an index interval can have at most two parts separated by '-'",
+            ),
+            ("x", "cannot convert string to integer for index: \"x\""),
+        ] {
+            assert_eq!(count_indexes(bad, 5), Err(why.to_owned()));
+        }
+    }
+}

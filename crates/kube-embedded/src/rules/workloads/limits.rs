@@ -1,0 +1,339 @@
+//! LimitRanges and ResourceQuotas.
+
+use serde_json::{Map, Value};
+
+use crate::field::FieldError;
+use crate::rules::check::quantity::Quantity;
+use crate::rules::check::{self, At};
+use crate::rules::{PLAIN, Rules};
+
+use super::fill::{down, each, missing};
+use super::{defaults, resources};
+
+pub const LIMIT_RANGE: Rules = Rules {
+    kind: "LimitRange",
+    default: default_range,
+    validate: validate_range,
+    validate_update: |new, _| validate_range(new),
+    ..PLAIN
+};
+
+pub const QUOTA: Rules = Rules {
+    kind: "ResourceQuota",
+    default: |quota| {
+        for list in ["spec.hard", "status.hard", "status.used"] {
+            defaults::resource_list(down(quota, list));
+        }
+    },
+    validate: validate_quota,
+    validate_update: |new, old| {
+        let mut errs = validate_quota(new);
+        let (new, old) = (At::root(new).down("spec.scopes"), At::root(old).down("spec.scopes"));
+        let set = |scopes: &At| {
+            let mut scopes: Vec<_> = scopes.items().map(|scope| scope.text().to_owned()).collect();
+            scopes.sort();
+            scopes.dedup();
+            scopes
+        };
+        if set(&new) != set(&old) {
+            errs.push(FieldError::invalid(&new.path, new.json(), check::IMMUTABLE));
+        }
+        errs
+    },
+    validate_status: |new, _| {
+        let mut errs = Vec::new();
+        for list in ["status.hard", "status.used"] {
+            amounts(&At::root(new).down(list), &mut errs);
+        }
+        errs
+    },
+    warnings: |new, old| if old.is_some() { Vec::new() } else { quota_warnings(new) },
+    ..PLAIN
+};
+
+const AMOUNTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
+
+fn default_range(range: &mut Value) {
+    let Some(spec) = down(range, "spec") else { return };
+    for item in each(spec, "limits") {
+        for list in AMOUNTS {
+            defaults::resource_list(item.get_mut(list));
+        }
+        if item["type"] != "Container" {
+            continue;
+        }
+        for (to, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
+            let amounts = item.get(from).and_then(Value::as_object).cloned().unwrap_or_default();
+            if amounts.is_empty() {
+                continue;
+            }
+            missing(item, to, Map::new());
+            if let Some(target) = down(item, to) {
+                amounts.into_iter().for_each(|(name, amount)| missing(target, &name, amount));
+            }
+        }
+    }
+}
+
+fn validate_range(range: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let mut seen = Vec::new();
+    for item in At::root(range).down("spec.limits").items() {
+        let kind = item.get("type");
+        let before = errs.len();
+        check::text(&kind, check::qualified_name, &mut errs);
+        let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
+        if errs.len() == before && !kind.text().contains('/') && !standard {
+            let words = "must be a standard limit type or fully qualified";
+            errs.push(FieldError::invalid(&kind.path, kind.text(), words));
+        }
+        if seen.contains(&kind.text()) {
+            errs.push(FieldError::duplicate(&kind.path, kind.text()));
+        }
+        seen.push(kind.text());
+        validate_item(&item, &mut errs);
+    }
+    errs
+}
+
+fn validate_item(item: &At, errs: &mut Vec<FieldError>) {
+    let kind = item.get("type").text();
+    let mut names = Vec::new();
+    for list in AMOUNTS {
+        let amounts = item.get(list);
+        if kind == "Pod" && matches!(list, "default" | "defaultRequest") {
+            if !amounts.is_empty() {
+                errs.push(FieldError::forbidden(&amounts.path, "may not be specified when `type` is 'Pod'"));
+            }
+            continue;
+        }
+        for (name, at) in amounts.entries() {
+            if matches!(kind, "Pod" | "Container") {
+                resources::container_name(name, &at.path, errs);
+            } else {
+                resources::name(name, &at.path, errs);
+            }
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let storage = |list: &str| item.get(list).has("storage");
+    if kind == "PersistentVolumeClaim" && !storage("min") && !storage("max") {
+        let words = "either minimum or maximum storage value is required, but neither was provided";
+        errs.push(FieldError::required(&item.get("limits").path, words));
+    }
+    for name in names {
+        in_order(item, name, errs);
+    }
+}
+
+/// From least to most: min, default request, default, max.
+fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
+    let of = |list: &str| {
+        let at = item.get(list).key(name);
+        let pod = item.get("type").text() == "Pod" && list.starts_with("default");
+        at.value.and_then(Quantity::of).filter(|_| !pod).map(|amount| (amount, at))
+    };
+    let (min, max) = (of("min"), of("max"));
+    let (usual, request, ratio) = (of("default"), of("defaultRequest"), of("maxLimitRequestRatio"));
+    type Amount<'a> = Option<(Quantity, At<'a>)>;
+    // Which is too large for which; where it is told, with which value, and in which words.
+    let mut order = |less: &Amount, more: &Amount, told_at: &str, value: &Amount, words: [&str; 2]| {
+        if let (Some((low, a)), Some((high, b)), Some((_, value))) = (less, more, value)
+            && low > high
+        {
+            let path = item.get(told_at).key(name).path;
+            let words =
+                format!("{} value {} is greater than {} value {}", words[0], a.text(), words[1], b.text());
+            errs.push(FieldError::invalid(&path, value.json(), words));
+        }
+    };
+    order(&min, &max, "min", &min, ["min", "max"]);
+    order(&min, &request, "defaultRequest", &request, ["min", "default request"]);
+    order(&request, &max, "defaultRequest", &request, ["default request", "max"]);
+    order(&request, &usual, "defaultRequest", &request, ["default request", "default limit"]);
+    order(&min, &usual, "default", &min, ["min", "default"]);
+    order(&usual, &max, "default", &max, ["default", "max"]);
+    if let Some((amount, at)) = &ratio {
+        if *amount < Quantity::parse("1").unwrap_or_default() {
+            let words = format!("ratio {} is less than 1", at.text());
+            errs.push(FieldError::invalid(&at.path, at.json(), words));
+        }
+        if let (Some((min, _)), Some((max, _))) = (&min, &max) {
+            let most = max.as_f64() / min.as_f64();
+            if amount.as_f64() > most {
+                let words = format!("ratio {} is greater than max/min = {most:.6}", at.text());
+                errs.push(FieldError::invalid(&at.path, at.json(), words));
+            }
+        }
+    }
+    if let (Some((usual, a)), Some((request, b))) = (&usual, &request)
+        && !resources::may_overcommit(name)
+        && usual != request
+    {
+        let words =
+            format!("default value {} must equal to defaultRequest value {} in {name}", a.text(), b.text());
+        errs.push(FieldError::invalid(&b.path, b.json(), words));
+    }
+}
+
+fn amounts(list: &At, errs: &mut Vec<FieldError>) {
+    for (name, at) in list.entries() {
+        resources::quota_name(name, &at.path, errs);
+        resources::amount(name, &at, errs);
+    }
+}
+
+fn validate_quota(quota: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let spec = At::root(quota).get("spec");
+    amounts(&spec.get("hard"), &mut errs);
+    let scopes = spec.get("scopes");
+    let list: Vec<_> = scopes.items().map(|scope| scope.text()).collect();
+    for scope in &list {
+        if !is_scope(scope) {
+            errs.push(FieldError::invalid(&scopes.path, scopes.json(), "unsupported scope"));
+        }
+        for _ in unfit(scope, &spec) {
+            let words = "unsupported scope applied to resource";
+            errs.push(FieldError::invalid(&scopes.path, scopes.json(), words));
+        }
+    }
+    conflicts(&list, &scopes, &scopes, &mut errs);
+    let selector = spec.get("scopeSelector");
+    let expressions = selector.get("matchExpressions");
+    let list: Vec<_> = expressions.items().map(|expression| expression.get("scopeName").text()).collect();
+    for expression in expressions.items() {
+        scope_expression(&expression.named(expressions.path.clone()), &selector, &spec, &mut errs);
+    }
+    conflicts(&list, &expressions, &scopes, &mut errs);
+    errs
+}
+
+fn scope_expression(expression: &At, selector: &At, spec: &At, errs: &mut Vec<FieldError>) {
+    let (scope, operator, values) =
+        (expression.get("scopeName"), expression.get("operator"), expression.get("values"));
+    if !is_scope(scope.text()) {
+        errs.push(FieldError::invalid(&scope.path, scope.text(), "unsupported scope"));
+    }
+    for _ in unfit(scope.text(), spec) {
+        let words = "unsupported scope applied to resource";
+        errs.push(FieldError::invalid(&expression.path, selector.json(), words));
+    }
+    let yes_or_no =
+        ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];
+    if yes_or_no.contains(&scope.text()) && operator.text() != "Exists" {
+        let words = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+        errs.push(FieldError::invalid(&operator.path, operator.text(), words));
+    }
+    match operator.text() {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                let words =
+                    "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                errs.push(FieldError::required(&values.path, words));
+            }
+        }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                let words =
+                    "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                errs.push(FieldError::invalid(&values.path, values.json(), words));
+            }
+        }
+        other => errs.push(FieldError::invalid(&operator.path, other, "not a valid selector operator")),
+    }
+}
+
+fn conflicts(scopes: &[&str], at: &At, shown: &At, errs: &mut Vec<FieldError>) {
+    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+        if pair.iter().all(|scope| scopes.contains(scope)) {
+            errs.push(FieldError::invalid(&at.path, shown.json(), "conflicting scopes"));
+        }
+    }
+}
+
+fn is_scope(scope: &str) -> bool {
+    let known = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "PriorityClass",
+        "VolumeAttributesClass",
+        "CrossNamespacePodAffinity",
+    ];
+    known.contains(&scope)
+}
+
+/// The resources of a quota that a scope cannot narrow.
+fn unfit<'a>(scope: &str, spec: &At<'a>) -> Vec<&'a str> {
+    let fits: &[&str] = match scope {
+        "Terminating"
+        | "NotTerminating"
+        | "NotBestEffort"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => {
+            &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"]
+        }
+        "BestEffort" => &["pods"],
+        "VolumeAttributesClass" => &["persistentvolumeclaims", "requests.storage"],
+        _ => return Vec::new(),
+    };
+    let names = spec.get("hard").entries().map(|(name, _)| name);
+    names.filter(|name| resources::is_standard_quota(name) && !fits.contains(name)).collect()
+}
+
+fn quota_warnings(quota: &Value) -> Vec<String> {
+    let hard = At::root(quota).down("spec.hard");
+    let mut warnings = Vec::new();
+    for name in ["cpu", "memory", "ephemeral-storage"] {
+        let mut requested = hard.get(&format!("requests.{name}"));
+        if !requested.exists() && name != "ephemeral-storage" {
+            requested = hard.get(name);
+        }
+        let limit = hard.get(&format!("limits.{name}"));
+        if let (Some(request), Some(most)) =
+            (requested.value.and_then(Quantity::of), limit.value.and_then(Quantity::of))
+            && request > most
+        {
+            let what = requested.path.as_str().trim_start_matches("spec.hard.");
+            warnings.push(format!(
+                "ResourceQuota {what} ({}) should be less than limits.{name} ({})",
+                requested.text(),
+                limit.text()
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_maximum_is_also_the_default() {
+        let mut range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}});
+        default_range(&mut range);
+        let item = &range["spec"]["limits"][0];
+        assert_eq!(item["default"], json!({"cpu": "2"}));
+        assert_eq!(item["defaultRequest"], json!({"cpu": "2", "memory": "1Mi"}));
+        assert_eq!(validate_range(&range), []);
+        range["spec"]["limits"][0]["max"]["memory"] = "1".into();
+        assert_eq!(
+            validate_range(&range)[0].to_string(),
+            r#"spec.limits[0].min[memory]: Invalid value: "1Mi": min value 1Mi is greater than max value 1"#
+        );
+    }
+
+    #[test]
+    fn a_scope_narrows_only_some_resources() {
+        let quota = json!({"spec": {"hard": {"pods": "1", "services": "1.5", "cpus": "1"}, "scopes": ["BestEffort", "X"]}});
+        let told: Vec<_> = validate_quota(&quota).iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(told.join("\n"), @"");
+    }
+}

@@ -1,0 +1,62 @@
+//! Rules of the kinds that run pods, and of those that limit them.
+//!
+//! From the inside out: what a pod is made of (`volume`, `container`, `scheduling`, ...), the pod's spec
+//! and its templates, then one file per controller. Each kind has one row in [`RULES`].
+
+mod claim;
+mod container;
+mod defaults;
+mod env;
+mod failure_policy;
+mod fill;
+mod job_status;
+mod mount;
+mod path;
+mod podspec;
+mod probe;
+mod projected;
+mod resources;
+mod schedule;
+mod scheduling;
+mod security;
+mod selector;
+mod status;
+mod template;
+mod volume;
+mod warnings;
+
+pub mod autoscaling;
+mod autoscaling_v1;
+pub mod cronjob;
+pub mod daemonset;
+pub mod deployment;
+pub mod disruption;
+pub mod job;
+pub mod limits;
+pub mod pod;
+pub mod replicaset;
+pub mod revision;
+pub mod statefulset;
+
+use super::Rules;
+
+pub use self::claim::spec as validate_claim_spec;
+pub use self::schedule::check as check_schedule;
+
+pub const RULES: &[Rules] = &[
+    pod::RULES,
+    revision::POD_TEMPLATE,
+    replicaset::REPLICATION_CONTROLLER,
+    deployment::RULES,
+    replicaset::REPLICA_SET,
+    statefulset::RULES,
+    daemonset::RULES,
+    revision::CONTROLLER_REVISION,
+    job::RULES,
+    cronjob::RULES,
+    autoscaling::RULES,
+    disruption::BUDGET,
+    disruption::PRIORITY_CLASS,
+    limits::LIMIT_RANGE,
+    limits::QUOTA,
+];

@@ -1,0 +1,112 @@
+//! Where a container puts the volumes of its pod. Some complaints stand at the list, not at the mount.
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+
+use super::container::Surroundings;
+use super::path;
+
+pub fn mounts(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+    let (list, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
+    let privileged = container.down("securityContext.privileged").flag();
+    let mut places = Vec::new();
+    for mount in list.items() {
+        let (name, place) = (mount.get("name"), mount.get("mountPath"));
+        check::required(&name, errs);
+        if !pod.volumes.iter().any(|(volume, _)| *volume == name.text()) {
+            errs.push(FieldError::not_found(&name.path, name.text()));
+        }
+        check::required(&place, errs);
+        if places.contains(&place.text()) {
+            errs.push(FieldError::invalid(&place.path, place.text(), "must be unique"));
+        }
+        places.push(place.text());
+        if devices.items().any(|device| device.get("name").text() == name.text()) {
+            let words = "must not already exist in volumeDevices";
+            errs.push(FieldError::invalid(&name.path, name.text(), words));
+        }
+        if devices.items().any(|device| device.get("devicePath").text() == place.text()) {
+            let words = "must not already exist as a path in volumeDevices";
+            errs.push(FieldError::invalid(&place.path, place.text(), words));
+        }
+
+        let at_list = |name: &str| mount.get(name).named(list.path.field(name));
+        let (sub, expression) = (at_list("subPath"), at_list("subPathExpr"));
+        path::descending(&sub, errs);
+        if !expression.is_empty() {
+            if !sub.is_empty() {
+                let words = "subPathExpr and subPath are mutually exclusive";
+                errs.push(FieldError::invalid(&mount.get("subPathExpr").path, expression.text(), words));
+            }
+            path::descending(&expression, errs);
+        }
+        let propagation = at_list("mountPropagation");
+        if propagation.exists() {
+            check::one_of(&propagation, &["Bidirectional", "HostToContainer", "None"], errs);
+            if propagation.text() == "Bidirectional" && !privileged {
+                let words = "Bidirectional mount propagation is available only to privileged containers";
+                errs.push(FieldError::forbidden(&propagation.path, words));
+            }
+        }
+        recursive_read_only(&mount, &at_list("recursiveReadOnly"), &propagation, errs);
+    }
+}
+
+fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut Vec<FieldError>) {
+    if !recursive.exists() {
+        return;
+    }
+    check::one_of(recursive, &["Disabled", "Enabled", "IfPossible"], errs);
+    if matches!(recursive.text(), "Enabled" | "IfPossible") {
+        if !mount.get("readOnly").flag() {
+            let words = "may only be specified when readOnly is true";
+            errs.push(FieldError::forbidden(&recursive.path, words));
+        }
+        if propagation.exists() && propagation.text() != "None" {
+            let words = "may only be specified when mountPropagation is None or not specified";
+            errs.push(FieldError::forbidden(&recursive.path, words));
+        }
+    }
+}
+
+pub fn devices(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+    let mounts = container.get("volumeMounts");
+    let (mut names, mut places) = (Vec::new(), Vec::new());
+    for device in container.get("volumeDevices").items() {
+        let (name, place) = (device.get("name"), device.get("devicePath"));
+        check::required(&name, errs);
+        if names.contains(&name.text()) {
+            errs.push(FieldError::invalid(&name.path, name.text(), "must be unique"));
+        }
+        match pod.volumes.iter().find(|(volume, _)| *volume == name.text()) {
+            None => errs.push(FieldError::not_found(&name.path, name.text())),
+            Some((_, volume)) if !volume.has("persistentVolumeClaim") && !volume.has("ephemeral") => {
+                let words =
+                    "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                errs.push(FieldError::invalid(&name.path, name.text(), words));
+            }
+            Some(_) => {}
+        }
+        check::required(&place, errs);
+        if places.contains(&place.text()) {
+            errs.push(FieldError::invalid(&place.path, place.text(), "must be unique"));
+        }
+        if place.text().split('/').any(|part| part == "..") {
+            let words = "can not contain backsteps ('..')";
+            errs.push(FieldError::invalid(&place.path, place.text(), words));
+        } else {
+            places.push(place.text());
+        }
+        if mounts.items().any(|mount| mount.get("name").text() == name.text()) {
+            let words = "must not already exist in volumeMounts";
+            errs.push(FieldError::invalid(&name.path, name.text(), words));
+        }
+        if mounts.items().any(|mount| mount.get("mountPath").text() == place.text()) {
+            let words = "must not already exist as a path in volumeMounts";
+            errs.push(FieldError::invalid(&place.path, place.text(), words));
+        }
+        if !name.is_empty() {
+            names.push(name.text());
+        }
+    }
+}

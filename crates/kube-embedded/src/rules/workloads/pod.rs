@@ -1,0 +1,352 @@
+//! Pods.
+
+use serde_json::{Value, json};
+
+use crate::field::FieldError;
+use crate::rules::check::quantity::Quantity;
+use crate::rules::check::{self, At};
+use crate::rules::{Generation, PLAIN, Rules};
+
+use super::fill::{down, each, ensure, is_empty, missing, put};
+use super::{container, defaults, podspec, scheduling, status, template, warnings};
+
+pub const RULES: Rules = Rules {
+    kind: "Pod",
+    generation: Generation::Content,
+    default,
+    create,
+    validate,
+    validate_update,
+    validate_status: status::validate_pod,
+    warnings: |new, old| match old {
+        Some(_) => Vec::new(),
+        None => {
+            let pod = At::root(new);
+            let name = warnings::name_for_hosts(&pod, "the Pod's hostname");
+            name.into_iter().chain(warnings::of_pod(&pod)).collect()
+        }
+    },
+    ..PLAIN
+};
+
+const CHANGE_REFUSED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
+
+fn default(pod: &mut Value) {
+    let Some(spec) = ensure(pod, "spec") else { return };
+    defaults::pod_spec(spec);
+    let on_host = spec.get("hostNetwork").is_some_and(|value| value == true);
+    for list in ["containers", "initContainers"] {
+        for container in each(spec, list) {
+            requests_from_limits(container);
+            if on_host {
+                for port in each(container, "ports") {
+                    if let Some(number) = port.get("containerPort").cloned()
+                        && port.get("hostPort").is_none_or(|port| port.is_null() || port == 0)
+                    {
+                        put(port, "hostPort", number);
+                    }
+                }
+            }
+        }
+    }
+    pod_level_requests(spec);
+    missing(spec, "enableServiceLinks", true);
+}
+
+/// What is limited is also requested.
+fn requests_from_limits(container: &mut Value) {
+    let limits = container.get("resources").and_then(|resources| resources.get("limits"));
+    let Some(limits) = limits.and_then(Value::as_object).cloned() else { return };
+    if let Some(resources) = down(container, "resources")
+        && !limits.is_empty()
+        && let Some(requests) = ensure(resources, "requests")
+    {
+        for (name, amount) in limits {
+            missing(requests, &name, amount);
+        }
+    }
+}
+
+/// The same for the resources of the pod as a whole, after the sum of what its containers request.
+fn pod_level_requests(spec: &mut Value) {
+    let limits = spec.get("resources").and_then(|resources| resources.get("limits"));
+    let Some(limits) = limits.and_then(Value::as_object).filter(|limits| !limits.is_empty()).cloned() else {
+        return;
+    };
+    let at = At::root(spec);
+    let sums: Vec<_> = ["cpu", "memory"]
+        .into_iter()
+        .filter_map(|name| {
+            let amounts =
+                at.get("containers").items().filter_map(|c| c.down("resources.requests").peek(name).cloned());
+            let mut amounts: Vec<_> = amounts.collect();
+            let one = amounts.pop()?;
+            let total = amounts.iter().filter_map(Quantity::of).fold(Quantity::of(&one)?, Quantity::plus);
+            Some((name, if amounts.is_empty() { one } else { total.words().into() }))
+        })
+        .collect();
+    if let Some(resources) = down(spec, "resources")
+        && let Some(requests) = ensure(resources, "requests")
+    {
+        for (name, sum) in sums {
+            missing(requests, name, sum);
+        }
+        for (name, amount) in limits {
+            missing(requests, &name, amount);
+        }
+    }
+}
+
+fn create(pod: &mut Value) {
+    let class = quality_of_service(&At::root(pod).get("spec"));
+    let mut status = json!({"phase": "Pending", "qosClass": class});
+    if !At::root(pod).down("spec.schedulingGates").is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": null,
+            "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+    put(pod, "status", status);
+    merge_label_keys(pod);
+}
+
+/// `matchLabelKeys`: the pod's own values of those labels become a part of the selector.
+fn merge_label_keys(pod: &mut Value) {
+    let labels = At::root(pod).down("metadata.labels").json();
+    let merge = |term: &mut Value| {
+        for (keys, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+            for key in term.get(keys).and_then(Value::as_array).cloned().unwrap_or_default() {
+                let value = key.as_str().and_then(|key| labels.get(key)).cloned();
+                if let (Some(value), Some(selector)) = (value, down(term, "labelSelector")) {
+                    missing(selector, "matchExpressions", json!([]));
+                    if let Some(list) = selector.get_mut("matchExpressions").and_then(Value::as_array_mut) {
+                        list.push(json!({"key": key, "operator": operator, "values": [value]}));
+                    }
+                }
+            }
+        }
+    };
+    let Some(spec) = down(pod, "spec") else { return };
+    each(spec, "topologySpreadConstraints").for_each(merge);
+    for kind in ["affinity.podAffinity", "affinity.podAntiAffinity"] {
+        if let Some(pods) = down(spec, kind) {
+            each(pods, "requiredDuringSchedulingIgnoredDuringExecution").for_each(merge);
+            each(pods, "preferredDuringSchedulingIgnoredDuringExecution")
+                .filter_map(|term| term.get_mut("podAffinityTerm"))
+                .for_each(merge);
+        }
+    }
+}
+
+/// Guaranteed, Burstable or BestEffort, from what is asked of cpu and memory.
+pub fn quality_of_service(spec: &At) -> &'static str {
+    let amount = |owner: &At, list: &str, name: &str| {
+        let amount = owner.get("resources").get(list).peek(name).and_then(Quantity::of);
+        amount.filter(|amount| *amount > Quantity::default())
+    };
+    let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
+    let owners: Vec<_> = if spec.has("resources") {
+        vec![spec.clone()]
+    } else {
+        regular.items().chain(init.items()).collect()
+    };
+    let limited = |owner: &At| ["cpu", "memory"].iter().all(|name| amount(owner, "limits", name).is_some());
+    let total = |list: &str, name: &str| {
+        owners.iter().filter_map(|owner| amount(owner, list, name)).reduce(Quantity::plus)
+    };
+    let totals = |list: &str| ["cpu", "memory"].map(|name| total(list, name));
+    let (requests, limits) = (totals("requests"), totals("limits"));
+    if requests.iter().chain(&limits).all(Option::is_none) {
+        "BestEffort"
+    } else if owners.iter().all(limited) && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// What holds for a pod at any time.
+fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
+    let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
+    template::annotations(&metadata.get("annotations"), &spec, errs);
+    podspec::validate(&spec, Some(&metadata), errs);
+    if spec.get("serviceAccountName").is_empty() {
+        for volume in spec.get("volumes").items() {
+            for source in volume.down("projected.sources").items().filter(|s| s.has("serviceAccountToken")) {
+                let words = "must not be specified when serviceAccountName is not set";
+                errs.push(FieldError::forbidden(&source.get("serviceAccountToken").path, words));
+            }
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        spec.get(list).items().for_each(|c| container::image_is_trimmed(&c, errs));
+    }
+}
+
+fn validate(pod: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let pod = At::root(pod);
+    let spec = pod.get("spec");
+    validate_always(&pod, &mut errs);
+    if !spec.get("ephemeralContainers").is_empty() {
+        errs.push(FieldError::forbidden(&spec.get("ephemeralContainers").path, "cannot be set on create"));
+    }
+    if !spec.get("nodeName").is_empty() && !spec.get("schedulingGates").is_empty() {
+        let words = "cannot be set until all schedulingGates have been cleared";
+        errs.push(FieldError::forbidden(&spec.get("nodeName").path, words));
+    }
+    template::profiles_agree(&pod.down("metadata.annotations"), &spec, &mut errs);
+    errs
+}
+
+fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let (new, old) = (At::root(new), At::root(old));
+    validate_always(&new, &mut errs);
+    let notes = new.down("metadata.annotations");
+    template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
+    template::annotations(&notes, &new.get("spec"), &mut errs);
+    validate_change(&new.get("spec"), &old.get("spec"), &mut errs);
+    errs
+}
+
+/// The few things of a living pod that may change.
+fn validate_change(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+    for list in ["containers", "initContainers"] {
+        let (now, then) = (new.get(list), old.get(list));
+        if now.len() != then.len() {
+            let words = "pod updates may not add or remove containers";
+            errs.push(FieldError::forbidden(&now.path, words));
+            return;
+        }
+        for container in now.items() {
+            check::required(&container.get("image"), errs);
+            container::image_is_trimmed(&container, errs);
+        }
+    }
+    let (deadline, before) = (new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"));
+    match (deadline.number(), before.number()) {
+        (Some(now), _) if !(0..=i64::from(i32::MAX)).contains(&now) => {
+            errs.push(FieldError::invalid(&deadline.path, now, check::between(0, i64::from(i32::MAX))));
+            return;
+        }
+        (Some(now), Some(then)) if then < now => {
+            let words = "must be less than or equal to previous value";
+            errs.push(FieldError::invalid(&deadline.path, now, words));
+            return;
+        }
+        (None, Some(_)) => {
+            let words = "must not update from a positive integer to nil value";
+            errs.push(FieldError::invalid(&deadline.path, Value::Null, words));
+        }
+        _ => {}
+    }
+    only_more_tolerations(&new.get("tolerations"), &old.get("tolerations"), errs);
+    for gate in new.get("schedulingGates").items().map(|gate| gate.get("name")) {
+        if !old.get("schedulingGates").items().any(|other| other.get("name").text() == gate.text()) {
+            let words = format!("only deletion is allowed, but found new scheduling gate '{}'", gate.text());
+            errs.push(FieldError::forbidden(&gate.path, words));
+        }
+    }
+    if new.json() == old.json() {
+        return;
+    }
+    let gated = !old.get("schedulingGates").is_empty();
+    if gated {
+        narrowed(new, old, errs);
+    }
+    if with_changes_undone(new, old, gated) != old.json() {
+        errs.push(FieldError::forbidden(&new.path, CHANGE_REFUSED));
+    }
+}
+
+fn only_more_tolerations(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+    let without_seconds = |toleration: &At| {
+        let mut toleration = toleration.json();
+        if let Value::Object(map) = &mut toleration {
+            map.remove("tolerationSeconds");
+        }
+        toleration
+    };
+    let kept = |then: At| new.items().any(|now| without_seconds(&now) == without_seconds(&then));
+    if old.items().all(kept) {
+        scheduling::tolerations(new, errs);
+    } else {
+        let words = "existing toleration can not be modified except its tolerationSeconds";
+        errs.push(FieldError::forbidden(&new.path, words));
+    }
+}
+
+/// A gated pod's choice of nodes may only become narrower.
+fn narrowed(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+    let selector = new.get("nodeSelector");
+    if old.get("nodeSelector").entries().any(|(key, value)| selector.peek(key) != value.value) {
+        let words = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errs.push(FieldError::invalid(&selector.path, selector.json(), words));
+    }
+    let terms = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    let (now, then) = (new.down(terms), old.down(terms));
+    if then.is_empty() {
+        return;
+    }
+    if now.len() != then.len() {
+        let words = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        errs.push(FieldError::invalid(&now.path, now.json(), words));
+        return;
+    }
+    for (now, then) in now.items().zip(then.items()) {
+        let lists = ["matchExpressions", "matchFields"];
+        let was_empty = lists.iter().all(|list| then.get(list).is_empty());
+        let grown = was_empty && lists.iter().any(|list| !now.get(list).is_empty());
+        let begins = |list: &&str| {
+            let (now, then) = (now.get(list), then.get(list));
+            now.len() >= then.len() && now.items().zip(then.items()).all(|(a, b)| a.value == b.value)
+        };
+        if grown || !lists.iter().all(begins) {
+            let words = "only additions are allowed (no mutations or deletions)";
+            errs.push(FieldError::invalid(&now.path, now.json(), words));
+        }
+    }
+}
+
+/// The new spec with everything that may change set back; what still differs may not.
+fn with_changes_undone(new: &At, old: &At, gated: bool) -> Value {
+    let mut spec = new.json();
+    let back = |spec: &mut Value, name: &str| match (old.peek(name), spec.as_object_mut()) {
+        (Some(value), Some(map)) => drop(map.insert(name.to_owned(), value.clone())),
+        (None, Some(map)) => drop(map.remove(name)),
+        (_, None) => {}
+    };
+    for list in ["containers", "initContainers"] {
+        let images: Vec<_> = old.get(list).items().map(|container| container.get("image").json()).collect();
+        for (container, image) in each(&mut spec, list).zip(images) {
+            put(container, "image", image);
+        }
+    }
+    for name in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        back(&mut spec, name);
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if old.get(grace).int() < 0 && new.get(grace).int() == 1 {
+        back(&mut spec, grace);
+    }
+    if gated {
+        back(&mut spec, "nodeSelector");
+        let node = old.down("affinity.nodeAffinity");
+        if let Some(affinity) = ensure(&mut spec, "affinity") {
+            if let Value::Object(map) = affinity {
+                map.remove("nodeAffinity");
+            }
+            if node.exists() {
+                put(affinity, "nodeAffinity", node.json());
+            }
+        }
+        if is_empty(&spec, "affinity") {
+            back(&mut spec, "affinity");
+        }
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Probes and lifecycle hooks: what is done to a container to see how it is.
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+
+const HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
+
+/// The three probes of a container.
+pub fn probes(container: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let probe = container.get(name);
+        if !probe.exists() {
+            continue;
+        }
+        handler(&probe, grace, errs);
+        for field in
+            ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+        {
+            check::not_negative(&probe.get(field), errs);
+        }
+        let own_grace = probe.get("terminationGracePeriodSeconds");
+        if own_grace.number().is_some_and(|seconds| seconds <= 0) {
+            errs.push(FieldError::invalid(&own_grace.path, own_grace.int(), "must be greater than 0"));
+        }
+        if name == "readinessProbe" {
+            if own_grace.exists() {
+                let words = "must not be set for readinessProbes";
+                errs.push(FieldError::invalid(&own_grace.path, own_grace.json(), words));
+            }
+        } else if probe.get("successThreshold").int() != 1 {
+            let threshold = probe.get("successThreshold");
+            errs.push(FieldError::invalid(&threshold.path, threshold.int(), "must be 1"));
+        }
+    }
+}
+
+pub fn lifecycle(lifecycle: &At, grace: Option<i64>, os: &At, errs: &mut Vec<FieldError>) {
+    for name in ["postStart", "preStop"] {
+        let hook = lifecycle.get(name);
+        if hook.exists() {
+            handler(&hook, grace, errs);
+        }
+    }
+    let signal = lifecycle.get("stopSignal");
+    if !signal.exists() {
+        return;
+    }
+    match os.get("name").text() {
+        "windows" => check::one_of(&signal, &["SIGKILL", "SIGTERM"], errs),
+        "linux" => {
+            let signals = signals();
+            if !signals.iter().any(|known| known == signal.text()) {
+                errs.push(FieldError::unsupported(&signal.path, signal.text(), &signals));
+            }
+        }
+        _ if !os.exists() => {
+            let words = "may not be set for containers with empty `spec.os.name`";
+            errs.push(FieldError::forbidden(&signal.path, words));
+        }
+        _ => {}
+    }
+}
+
+/// The signals of Linux, sorted.
+fn signals() -> Vec<String> {
+    let named = "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN \
+                 SEGV STKFLT STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ";
+    let named = named.split_whitespace().map(|name| format!("SIG{name}"));
+    let below = (1..=14).map(|n| format!("SIGRTMAX-{n}"));
+    let above = (1..=15).map(|n| format!("SIGRTMIN+{n}"));
+    let mut all: Vec<_> = named.chain(below).chain(above).collect();
+    all.sort();
+    all
+}
+
+/// Exactly one handler, and a sound one.
+fn handler(at: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
+    let mut given = HANDLERS.iter().map(|name| (*name, at.get(name))).filter(|(_, handler)| handler.exists());
+    let Some((name, first)) = given.next() else {
+        errs.push(FieldError::required(&at.path, "must specify a handler type"));
+        return;
+    };
+    match name {
+        "exec" => check::required(&first.get("command"), errs),
+        "httpGet" => http_get(&first, errs),
+        "tcpSocket" | "grpc" => check::port(&first.get("port"), errs),
+        _ => {
+            let seconds = first.get("seconds").int();
+            if let Some(grace) = grace.filter(|grace| seconds < 0 || seconds > *grace) {
+                let words =
+                    format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+                errs.push(FieldError::invalid(&first.path, seconds, words));
+            }
+        }
+    }
+    for (_, other) in given {
+        errs.push(FieldError::forbidden(&other.path, "may not specify more than 1 handler type"));
+    }
+}
+
+fn http_get(at: &At, errs: &mut Vec<FieldError>) {
+    check::required(&at.get("path"), errs);
+    check::port(&at.get("port"), errs);
+    check::one_of(&at.get("scheme"), &["HTTP", "HTTPS"], errs);
+    let headers = at.get("httpHeaders");
+    for header in headers.items() {
+        check::text(&header.get("name").named(headers.path.clone()), check::http_header_name, errs);
+    }
+}

@@ -1,0 +1,249 @@
+//! Which resources may be asked for, limited and counted, and by how much.
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::quantity::{self, Quantity};
+use crate::rules::check::{self, At};
+
+const COMPUTE: &[&str] = &["cpu", "memory", "ephemeral-storage"];
+const COUNTED: &[&str] = &[
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+const QUOTA_ONLY: &[&str] = &[
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "requests.storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+];
+
+pub fn is_huge_pages(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether more may be requested than there is.
+pub fn may_overcommit(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && check::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+pub fn is_standard_quota(name: &str) -> bool {
+    COMPUTE.contains(&name)
+        || COUNTED.contains(&name)
+        || QUOTA_ONLY.contains(&name)
+        || is_huge_pages(name)
+        || name.starts_with("requests.hugepages-")
+}
+
+/// Any resource at all.
+pub fn name(name: &str, path: &Path, errs: &mut Vec<FieldError>) {
+    let before = errs.len();
+    check::label_name(name, path, errs);
+    if errs.len() == before && !name.contains('/') && !is_standard_quota(name) && name != "storage" {
+        errs.push(FieldError::invalid(path, name, "must be a standard resource type or fully qualified"));
+    }
+}
+
+/// A resource that a container can have.
+pub fn container_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
+    name(resource, path, errs);
+    if !resource.contains('/') {
+        if !COMPUTE.contains(&resource) && !is_huge_pages(resource) {
+            errs.push(FieldError::invalid(path, resource, "must be a standard resource for containers"));
+        }
+    } else if !is_native(resource) && !is_extended(resource) {
+        errs.push(FieldError::invalid(path, resource, "doesn't follow extended resource name standard"));
+    }
+}
+
+/// A resource that a pod as a whole can have.
+fn pod_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
+    let before = errs.len();
+    name(resource, path, errs);
+    if errs.len() == before && resource != "cpu" && resource != "memory" && !is_huge_pages(resource) {
+        errs.push(FieldError::unsupported(path, resource, &["cpu", "hugepages-", "memory"]));
+    }
+}
+
+/// A resource that a quota can count.
+pub fn quota_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
+    name(resource, path, errs);
+    if !resource.contains('/') && !is_standard_quota(resource) {
+        errs.push(FieldError::invalid(path, resource, "must be a standard resource for quota"));
+    }
+}
+
+/// An amount of a resource.
+pub fn amount(name: &str, at: &At, errs: &mut Vec<FieldError>) {
+    quantity::not_negative(at, errs);
+    let whole = at.value.and_then(Quantity::of).is_none_or(Quantity::is_whole);
+    if (COUNTED.contains(&name) || is_extended(name)) && !whole {
+        errs.push(FieldError::invalid(&at.path, at.json(), "must be an integer"));
+    }
+}
+
+pub fn container(resources: &At, claims: &[&str], errs: &mut Vec<FieldError>) {
+    requirements(resources, container_name, claims, errs);
+}
+
+fn requirements(
+    resources: &At,
+    judge: fn(&str, &Path, &mut Vec<FieldError>),
+    claims: &[&str],
+    errs: &mut Vec<FieldError>,
+) {
+    let (limits, requests) = (resources.get("limits"), resources.get("requests"));
+    for (name, at) in limits.entries().chain(requests.entries()) {
+        judge(name, &at.path, errs);
+        amount(name, &at, errs);
+        if is_huge_pages(name) && !is_multiple_of_page(name, &at) {
+            let words = format!("{} is not positive integer multiple of {name}", at.text());
+            errs.push(FieldError::invalid(&at.path, at.json(), words));
+        }
+    }
+    for (name, at) in requests.entries() {
+        let (asked, limit) = (at.value.and_then(Quantity::of), limits.peek(name));
+        match limit.and_then(Quantity::of) {
+            Some(most) if !may_overcommit(name) && asked != Some(most) => {
+                let words = format!("must be equal to {name} limit of {}", limits.get(name).text());
+                errs.push(FieldError::invalid(&requests.path, at.json(), words));
+            }
+            Some(most) if asked > Some(most) => {
+                let words =
+                    format!("must be less than or equal to {name} limit of {}", limits.get(name).text());
+                errs.push(FieldError::invalid(&requests.path, at.json(), words));
+            }
+            None if !may_overcommit(name) => {
+                let words = "Limit must be set for non overcommitable resources";
+                errs.push(FieldError::required(&limits.path, words));
+            }
+            _ => {}
+        }
+    }
+    let names = || limits.entries().chain(requests.entries()).map(|(name, _)| name);
+    if names().any(is_huge_pages) && !names().any(|name| name == "cpu" || name == "memory") {
+        errs.push(FieldError::forbidden(&resources.path, "HugePages require cpu or memory"));
+    }
+    claim_names(&resources.get("claims"), claims, errs);
+}
+
+fn is_multiple_of_page(name: &str, at: &At) -> bool {
+    let page = name.strip_prefix("hugepages-").and_then(Quantity::parse);
+    match (page, at.value.and_then(Quantity::of)) {
+        (Some(page), Some(amount)) => {
+            page > Quantity::default() && page.is_whole() && amount.units() % page.units() == 0
+        }
+        _ => false,
+    }
+}
+
+fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for claim in list.items() {
+        let (name, request) = (claim.get("name").text(), claim.get("request"));
+        if name.is_empty() {
+            errs.push(FieldError::required(&claim.path, ""));
+            continue;
+        }
+        if seen.contains(&(name, "")) {
+            errs.push(FieldError::duplicate(&claim.path, name));
+        } else {
+            if !request.is_empty() {
+                check::text(&request, check::dns_label, errs);
+            }
+            if !request.is_empty() && seen.contains(&(name, request.text())) {
+                errs.push(FieldError::duplicate(&claim.path, format!("{name}/{}", request.text())));
+            } else if request.is_empty() && seen.iter().any(|(other, _)| *other == name) {
+                errs.push(FieldError::duplicate(&claim.path, name));
+            }
+            seen.push((name, request.text()));
+        }
+        if !known.contains(&name) {
+            let mut error = FieldError::not_found(&claim.path, name);
+            "must be one of the names in pod.spec.resourceClaims".clone_into(&mut error.detail);
+            match known {
+                [] => error.detail.push_str(" which is empty"),
+                _ => error.detail.push_str(&format!(": {}", known.join(", "))),
+            }
+            errs.push(error);
+        }
+    }
+}
+
+/// Resources of the pod as a whole, and that its containers fit in.
+pub fn pod(spec: &At, errs: &mut Vec<FieldError>) {
+    let resources = spec.get("resources");
+    if !resources.exists() {
+        return;
+    }
+    if spec.down("os.name").text() == "windows" {
+        errs.push(FieldError::forbidden(&resources.path, "may not be set for a windows pod"));
+        return;
+    }
+    if resources.has("claims") {
+        let path = &resources.get("claims").path;
+        errs.push(FieldError::forbidden(path, "claims may not be set for Resources at pod-level"));
+    }
+    requirements(&resources, pod_name, &[], errs);
+
+    let sum = |list: &str, name: &str| {
+        let parts = spec.get("containers");
+        let sidecars = spec.get("initContainers");
+        let sidecars = sidecars.items().filter(|c| c.get("restartPolicy").text() == "Always");
+        parts
+            .items()
+            .chain(sidecars)
+            .filter_map(|c| Quantity::of(c.get("resources").get(list).peek(name)?))
+            .fold(None, |sum: Option<Quantity>, amount| Some(sum.unwrap_or_default().plus(amount)))
+    };
+    for (name, at) in resources.get("requests").entries() {
+        if let Some(total) = sum("requests", name)
+            && at.value.and_then(Quantity::of).is_some_and(|asked| total > asked)
+        {
+            let words =
+                format!("must be greater than or equal to aggregate container requests of {}", total.words());
+            errs.push(FieldError::invalid(&at.path, at.json(), words));
+        }
+    }
+    let limits = resources.get("limits");
+    for (name, at) in limits.entries().filter(|(name, _)| is_huge_pages(name)) {
+        if let Some(total) = sum("limits", name)
+            && at.value.and_then(Quantity::of).is_some_and(|most| total > most)
+        {
+            let words =
+                format!("must be greater than or equal to aggregate container limits of {}", total.words());
+            errs.push(FieldError::invalid(&at.path, at.json(), words));
+        }
+    }
+    for (i, container) in spec.get("containers").items().enumerate() {
+        for (name, at) in container.down("resources.limits").entries() {
+            if let (Some(most), Some(asked)) =
+                (limits.peek(name).and_then(Quantity::of), at.value.and_then(Quantity::of))
+                && asked > most
+            {
+                let path = resources.path.field("containers").index(i).key(name).field("limits");
+                let words =
+                    format!("must be less than or equal to pod limits of {}", limits.get(name).text());
+                errs.push(FieldError::invalid(&path, at.json(), words));
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The selector by which a controller finds its pods.
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+
+use super::template;
+
+/// Required, sound and not empty; `kind` is the word of the complaint. Says whether it can be used.
+pub fn validate(selector: &At, kind: &str, unusable: &str, errs: &mut Vec<FieldError>) -> bool {
+    if !selector.exists() {
+        errs.push(FieldError::required(&selector.path, ""));
+        return true;
+    }
+    check::label_selector(selector, errs);
+    if check::selector_is_empty(selector) {
+        let words = format!("empty selector is invalid for {kind}");
+        errs.push(FieldError::invalid(&selector.path, selector.json(), words));
+    }
+    let usable = usable(selector);
+    if !usable {
+        errs.push(FieldError::invalid(&selector.path, selector.json(), unusable));
+    }
+    usable
+}
+
+/// Whether Go can make a matcher of it: every key, operator and value is sound.
+pub fn usable(selector: &At) -> bool {
+    let mut errs = Vec::new();
+    check::label_selector(selector, &mut errs);
+    errs.is_empty()
+}
+
+/// The template carries the labels that the selector asks for; an empty selector asks for none.
+pub fn fits(selector: &At, pods: &At, errs: &mut Vec<FieldError>) {
+    if !check::selector_is_empty(selector) && !check::selector_picks(selector, &pods.down("metadata.labels"))
+    {
+        template::selector_misses(pods, errs);
+    }
+}

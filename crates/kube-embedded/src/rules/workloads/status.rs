@@ -1,0 +1,141 @@
+//! Changes of status: counters that are no nonsense, and pods that do not rise from the dead.
+
+use serde_json::Value;
+
+use crate::field::FieldError;
+use crate::rules::check::{self, At};
+
+use super::template;
+
+/// Counters that are not negative, some of which are not above `status.replicas`.
+pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut Vec<FieldError>) {
+    for name in all {
+        check::not_negative(&status.get(name), errs);
+    }
+    let replicas = status.get("replicas").int();
+    for at in below_replicas.iter().map(|name| status.get(name)).filter(|at| at.int() > replicas) {
+        errs.push(FieldError::invalid(&at.path, at.int(), "cannot be greater than status.replicas"));
+    }
+}
+
+/// No more replicas are available than are ready.
+pub fn available_are_ready(status: &At, words: &str, errs: &mut Vec<FieldError>) {
+    let available = status.get("availableReplicas");
+    if available.int() > status.get("readyReplicas").int() {
+        errs.push(FieldError::invalid(&available.path, available.int(), words));
+    }
+}
+
+pub fn collisions_only_grow(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+    let (now, then) = (new.down("status.collisionCount"), old.down("status.collisionCount"));
+    if then.exists() && now.int() < then.int() {
+        errs.push(FieldError::invalid(&now.path, now.int(), "cannot be decremented"));
+    }
+}
+
+pub fn validate_pod(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let (new, old) = (At::root(new), At::root(old));
+    let notes = new.down("metadata.annotations");
+    template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
+    template::annotations(&notes, &new.get("spec"), &mut errs);
+    let (status, before) = (new.get("status"), old.get("status"));
+    conditions(&status.get("conditions"), &mut errs);
+    let nominated = status.get("nominatedNodeName");
+    if nominated.text() != before.get("nominatedNodeName").text() && !nominated.is_empty() {
+        check::text(&nominated, check::dns_subdomain, &mut errs);
+        if !old.down("spec.nodeName").is_empty() {
+            let words = "may not be set on pods that are already bound to a node";
+            errs.push(FieldError::forbidden(&nominated.path, words));
+        }
+    }
+    let generation = status.get("observedGeneration");
+    if generation.int() < 0 {
+        let words = "must be a non-negative integer";
+        errs.push(FieldError::invalid(&generation.path, generation.int(), words));
+    }
+    check::immutable(&status.get("qosClass"), &before.get("qosClass"), &mut errs);
+    for (statuses, containers) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+        ("ephemeralContainerStatuses", ""),
+    ] {
+        stays_terminated(
+            &status.get(statuses),
+            &before.get(statuses),
+            &old.get("spec"),
+            containers,
+            &mut errs,
+        );
+    }
+    addresses(&status.get("podIPs"), &mut errs);
+    let hosts = status.get("hostIPs");
+    if let Some(first) = hosts.items().next()
+        && first.get("ip").text() != status.get("hostIP").text()
+    {
+        errs.push(FieldError::invalid(
+            &first.get("ip").path,
+            first.get("ip").text(),
+            "must be equal to `hostIP`",
+        ));
+    }
+    addresses(&hosts, &mut errs);
+    errs
+}
+
+fn conditions(list: &At, errs: &mut Vec<FieldError>) {
+    let own = ["PodScheduled", "Ready", "Initialized", "ContainersReady"];
+    for condition in list.items().filter(|condition| !own.contains(&condition.get("type").text())) {
+        check::text(&condition.get("type"), check::qualified_name, errs);
+        let generation = condition.get("observedGeneration");
+        if generation.int() < 0 {
+            let words = "must be a non-negative integer";
+            errs.push(FieldError::invalid(&generation.path, generation.int(), words));
+        }
+    }
+}
+
+/// A container that has ended runs again only if its restart policy says so.
+fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut Vec<FieldError>) {
+    for (i, before) in old.items().enumerate() {
+        let ended = before.down("state.terminated");
+        let name = before.get("name").text();
+        let now = new.items().find(|status| status.get("name").text() == name);
+        if !ended.exists() || now.is_none_or(|now| now.down("state.terminated").exists()) {
+            continue;
+        }
+        let container = spec.get(containers).items().find(|c| c.get("name").text() == name);
+        let own =
+            container.as_ref().map(|c| c.get("restartPolicy").text()).filter(|policy| !policy.is_empty());
+        let policy = match (containers, own) {
+            ("", _) => "Never",
+            (_, Some(own)) => own,
+            (_, None) => spec.get("restartPolicy").text(),
+        };
+        // An init container without a policy of its own starts again only after a failure.
+        let failed = ended.get("exitCode").int() != 0;
+        let again = match policy {
+            "Always" => own.is_some() || containers != "initContainers" || failed,
+            "OnFailure" => failed,
+            _ => false,
+        };
+        if !again {
+            let words = "may not be transitioned to non-terminated state";
+            errs.push(FieldError::forbidden(&new.path.index(i).field("state"), words));
+        }
+    }
+}
+
+fn addresses(list: &At, errs: &mut Vec<FieldError>) {
+    let texts: Vec<_> = list.items().map(|item| item.get("ip").text()).collect();
+    for (i, text) in texts.iter().enumerate() {
+        for words in check::ip(text) {
+            errs.push(FieldError::invalid(&list.path.index(i), *text, words));
+        }
+    }
+    let both = texts.iter().any(|ip| ip.contains(':')) && texts.iter().any(|ip| !ip.contains(':'));
+    if texts.len() > 1 && (!both || texts.len() > 2) {
+        let words = "may specify no more than one IP for each IP family";
+        errs.push(FieldError::invalid(&list.path, list.json(), words));
+    }
+}

@@ -1,0 +1,228 @@
+//! Volumes of a pod. Of several sources in one volume only the first is looked into.
+
+use crate::field::FieldError;
+use crate::rules::check::quantity::Quantity;
+use crate::rules::check::{self, At};
+
+use super::defaults::VOLUME_SOURCES;
+use super::{claim, env, path, projected};
+
+/// Sources that need no more than that some of their fields are there.
+const NEEDED: &[(&str, &[&str])] = &[
+    ("awsElasticBlockStore", &["volumeID"]),
+    ("azureFile", &["secretName", "shareName"]),
+    ("cephfs", &["monitors"]),
+    ("cinder", &["volumeID"]),
+    ("flexVolume", &["driver"]),
+    ("glusterfs", &["endpoints", "path"]),
+    ("iscsi", &["targetPortal", "iqn"]),
+    ("persistentVolumeClaim", &["claimName"]),
+    ("photonPersistentDisk", &["pdID"]),
+    ("portworxVolume", &["volumeID"]),
+    ("quobyte", &["registry", "volume"]),
+    ("rbd", &["monitors", "image"]),
+    ("scaleIO", &["gateway", "system", "volumeName"]),
+    ("storageos", &["volumeName"]),
+    ("vsphereVolume", &["volumePath"]),
+];
+
+/// Complaints about the volumes; gives back those without fault, by name. `pod` is the pod's name, and
+/// `None` in a template.
+pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut Vec<FieldError>) -> Vec<(&'a str, At<'a>)> {
+    let pod_name = pod.filter(|name| !name.is_empty());
+    let created: Vec<_> = list
+        .items()
+        .filter(|volume| volume.has("ephemeral"))
+        .filter_map(|volume| Some(format!("{}-{}", pod_name?, volume.get("name").text())))
+        .collect();
+    let mut sound: Vec<(&str, At)> = Vec::new();
+    for volume in list.items() {
+        let before = errs.len();
+        let name = volume.get("name");
+        source(&volume, pod, errs);
+        check::required_text(&name, check::dns_label, errs);
+        if sound.iter().any(|(other, _)| *other == name.text()) {
+            errs.push(FieldError::duplicate(&name.path, name.text()));
+        }
+        if errs.len() == before {
+            sound.push((name.text(), volume.clone()));
+        }
+        let claim = volume.down("persistentVolumeClaim.claimName");
+        if created.iter().any(|name| name == claim.text()) {
+            let words = "must not reference a PVC that gets created for an ephemeral volume";
+            errs.push(FieldError::invalid(&claim.path, claim.text(), words));
+        }
+    }
+    sound
+}
+
+fn source(volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
+    let mut given = VOLUME_SOURCES.iter().filter(|name| volume.has(name));
+    let Some(first) = given.next() else {
+        errs.push(FieldError::required(&volume.path, "must specify a volume type"));
+        return;
+    };
+    look_into(first, &volume.get(first), volume, pod, errs);
+    for other in given {
+        // Two names are spelt in this complaint as nowhere else.
+        let name = match *other {
+            "cephfs" => "cephFS",
+            "downwardAPI" => "downwarAPI",
+            name => name,
+        };
+        errs.push(FieldError::forbidden(&volume.path.field(name), "may not specify more than 1 volume type"));
+    }
+}
+
+fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
+    for needed in NEEDED.iter().filter(|(name, _)| *name == kind).flat_map(|(_, needed)| *needed) {
+        check::required(&at.get(needed), errs);
+    }
+    match kind {
+        "emptyDir" => {
+            let size = at.get("sizeLimit");
+            if size.value.and_then(Quantity::of).is_some_and(Quantity::is_negative) {
+                errs.push(FieldError::forbidden(
+                    &size.path,
+                    "SizeLimit field must be a valid resource quantity",
+                ));
+            }
+        }
+        "hostPath" => host_path(at, errs),
+        "gitRepo" => {
+            check::required(&at.get("repository"), errs);
+            path::descending(&at.get("directory"), errs);
+        }
+        "gcePersistentDisk" => {
+            let at = at.named(volume.path.field("persistentDisk"));
+            check::required(&at.get("pdName"), errs);
+            partition(&at, errs);
+        }
+        "awsElasticBlockStore" => partition(at, errs),
+        "secret" | "configMap" => {
+            check::required(&at.get(if kind == "secret" { "secretName" } else { "name" }), errs);
+            path::mode(&at.get("defaultMode"), errs);
+            at.get("items").items().for_each(|item| key_to_path(&item, errs));
+        }
+        "nfs" => {
+            check::required(&at.get("server"), errs);
+            let path = at.get("path");
+            check::required(&path, errs);
+            if !path.text().starts_with('/') {
+                errs.push(FieldError::invalid(&path.path, path.text(), "must be an absolute path"));
+            }
+        }
+        "downwardAPI" => {
+            path::mode(&at.get("defaultMode"), errs);
+            at.get("items").items().for_each(|file| downward_file(&file.named(at.path.clone()), errs));
+        }
+        "projected" => {
+            path::mode(&at.get("defaultMode"), errs);
+            projected::sources(at, errs);
+        }
+        "csi" => csi(at, errs),
+        "ephemeral" => ephemeral(at, volume, pod, errs),
+        "image" => {
+            if pod.is_some() {
+                check::required(&at.get("reference"), errs);
+            }
+            check::required_one_of(&at.get("pullPolicy"), &["Always", "IfNotPresent", "Never"], errs);
+        }
+        _ => {}
+    }
+}
+
+fn partition(at: &At, errs: &mut Vec<FieldError>) {
+    let partition = at.get("partition");
+    if !(0..=255).contains(&partition.int()) {
+        errs.push(FieldError::invalid(&partition.path, partition.int(), check::between(1, 255)));
+    }
+}
+
+fn host_path(at: &At, errs: &mut Vec<FieldError>) {
+    let path = at.get("path");
+    if path.is_empty() {
+        errs.push(FieldError::required(&path.path, ""));
+        return;
+    }
+    path::no_backsteps(&path, errs);
+    if at.has("type") {
+        let types = [
+            "",
+            "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
+        ];
+        check::one_of(&at.get("type"), &types, errs);
+    }
+}
+
+/// One file of a Secret or a ConfigMap.
+pub fn key_to_path(item: &At, errs: &mut Vec<FieldError>) {
+    check::required(&item.get("key"), errs);
+    check::required(&item.get("path"), errs);
+    path::not_reserved(&item.get("path"), errs);
+    path::mode(&item.get("mode"), errs);
+}
+
+/// One file that shows a field of the pod. Complaints stand at the volume.
+pub fn downward_file(file: &At, errs: &mut Vec<FieldError>) {
+    check::required(&file.get("path"), errs);
+    path::not_reserved(&file.get("path"), errs);
+    let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
+    if field.exists() {
+        env::field_ref(&field, env::FIELDS_FOR_VOLUMES, errs);
+        if resource.exists() {
+            let words = "fieldRef and resourceFieldRef can not be specified simultaneously";
+            errs.push(FieldError::invalid(&file.path, "resource", words));
+        }
+    } else if resource.exists() {
+        env::resource_ref(&resource, true, errs);
+    } else {
+        errs.push(FieldError::required(&file.path, "one of fieldRef and resourceFieldRef is required"));
+    }
+    path::mode(&file.get("mode"), errs);
+}
+
+fn csi(at: &At, errs: &mut Vec<FieldError>) {
+    let driver = at.get("driver");
+    if driver.is_empty() {
+        errs.push(FieldError::required(&driver.path, ""));
+    } else {
+        if driver.len() > 63 {
+            errs.push(FieldError::too_long(&driver.path, 63));
+        }
+        for words in check::dns_subdomain(&driver.text().to_lowercase()) {
+            errs.push(FieldError::invalid(&driver.path, driver.text(), words));
+        }
+    }
+    if at.has("nodePublishSecretRef") {
+        let name = at.down("nodePublishSecretRef.name");
+        if name.is_empty() {
+            errs.push(FieldError::required(&name.path, ""));
+        } else {
+            check::text(&name.named(at.path.field("name")), check::dns_subdomain, errs);
+        }
+    }
+}
+
+fn ephemeral(at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
+    let template = at.get("volumeClaimTemplate");
+    if template.exists() {
+        claim::template(&template, errs);
+    } else {
+        errs.push(FieldError::required(&template.path, ""));
+    }
+    let name = volume.get("name");
+    if let Some(pod) = pod.filter(|pod| !pod.is_empty() && !name.is_empty()) {
+        let claim = format!("{pod}-{}", name.text());
+        for words in check::dns_subdomain(&claim) {
+            let words = format!("PVC name {claim:?}: {words}");
+            errs.push(FieldError::invalid(&name.path, name.text(), words));
+        }
+    }
+}

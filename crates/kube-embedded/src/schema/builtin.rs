@@ -1,0 +1,184 @@
+//! The built-in kinds, from the tables in `data/` that `tools/kube-schema` writes.
+//!
+//! Everything is read once, when first asked for. All built-in types share one arena, so that their
+//! [`TypeRef`]s live as long as the program.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
+use super::{
+    resources::{Column, Resource, Subresource, api_version},
+    table::{self, Table},
+    types::{TypeId, TypeRef, Types},
+};
+
+struct Builtin {
+    types: Arc<Types>,
+    kinds: HashMap<Box<str>, TypeId>,
+}
+
+static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| {
+    let Table { types, kinds } = table::read(include_str!("../../data/schema.txt"));
+    Builtin { types: Arc::new(types), kinds }
+});
+
+static RESOURCES: LazyLock<Vec<Resource>> =
+    LazyLock::new(|| read_resources(include_str!("../../data/resources.txt")));
+
+/// The default roles and bindings, as a JSON array of objects without uid, version or times.
+pub const RBAC_DEFAULTS: &str = include_str!("../../data/rbac-defaults.json");
+
+/// All types that built-in kinds are made of.
+pub fn types() -> &'static Arc<Types> {
+    &BUILTIN.types
+}
+
+/// The shape of a kind, whether it is a resource (Pod) or not (Scale, Eviction, `DeleteOptions`).
+pub fn type_of(group: &str, version: &str, kind: &str) -> Option<TypeRef<'static>> {
+    let key = format!("{}/{kind}", api_version(group, version));
+    let id = BUILTIN.kinds.get(key.as_str()).or_else(|| BUILTIN.kinds.get(format!("*/{kind}").as_str()))?;
+    Some(BUILTIN.types.at(*id))
+}
+
+/// The group versions in which a type is a kind: `apps/v1`, or `*` where it is one in all of them.
+pub fn versions_of(ty: TypeRef<'_>) -> &'static [Box<str>] {
+    static VERSIONS: LazyLock<HashMap<TypeId, Vec<Box<str>>>> = LazyLock::new(|| {
+        let mut versions: HashMap<_, Vec<Box<str>>> = HashMap::new();
+        for (key, &id) in &BUILTIN.kinds {
+            let (version, _) = key.rsplit_once('/').expect("a key is a version and a kind");
+            versions.entry(id).or_default().push(version.into());
+        }
+        for list in versions.values_mut() {
+            list.sort();
+        }
+        versions
+    });
+    VERSIONS.get(&ty.id()).map_or(&[], Vec::as_slice)
+}
+
+/// All that a server of this version serves by itself, in the order of its discovery.
+pub fn resources() -> Vec<Resource> {
+    RESOURCES.clone()
+}
+
+/// The built-in groups in the order in which a server tells them.
+pub fn group_order() -> &'static [Box<str>] {
+    static GROUPS: LazyLock<Vec<Box<str>>> = LazyLock::new(|| {
+        let mut groups: Vec<_> = RESOURCES.iter().map(|row| row.group.clone()).collect();
+        groups.dedup();
+        groups
+    });
+    &GROUPS
+}
+
+fn read_resources(text: &str) -> Vec<Resource> {
+    let mut rows: Vec<Resource> = Vec::new();
+    let mut subresources = Vec::new();
+    let mut columns = Vec::new();
+    // From the end: what belongs to a row stands below it.
+    for line in text.lines().rev().filter(|line| !line.starts_with('#')) {
+        if let Some(rest) = line.strip_prefix(" sub ") {
+            subresources.push(subresource(rest));
+        } else if let Some(rest) = line.strip_prefix(" column ") {
+            columns.push(column(rest));
+        } else {
+            let mut row = resource(line);
+            row.subresources = subresources.drain(..).rev().collect();
+            row.columns = columns.drain(..).rev().collect();
+            rows.push(row);
+        }
+    }
+    rows.reverse();
+    rows
+}
+
+/// `apps/v1 deployments deployment Deployment io.k8s.api.apps.v1.Deployment namespaced create,... short=deploy`
+fn resource(line: &str) -> Resource {
+    let mut words = line.split(' ');
+    let mut next = || words.next().unwrap_or_else(|| panic!("resources.txt: too short: `{line}`"));
+    let (group, version) = split_version(next());
+    let (name, singular, kind) = (next(), next(), next());
+    let ty = types().named(next()).unwrap_or_else(|| panic!("resources.txt: no type: `{line}`")).id();
+    let (namespaced, verbs) = (next() == "namespaced", next());
+    let (mut short_names, mut categories) = (Box::default(), Box::default());
+    for word in words {
+        match word.split_once('=') {
+            Some(("short", names)) => short_names = list(names),
+            Some(("categories", names)) => categories = list(names),
+            _ => panic!("resources.txt: what is `{word}`?"),
+        }
+    }
+    let (storage, storage_version) = stored(group, version, name);
+    Resource {
+        group: group.into(),
+        version: version.into(),
+        name: name.into(),
+        singular: singular.into(),
+        kind: kind.into(),
+        list_kind: format!("{kind}List").into(),
+        namespaced,
+        short_names,
+        categories,
+        verbs: list(verbs),
+        subresources: Box::default(),
+        columns: Box::default(),
+        storage: storage.into(),
+        storage_version: storage_version.into(),
+        types: Arc::clone(types()),
+        ty,
+        custom: None,
+    }
+}
+
+/// Where objects are kept, and in which version. Two kinds are served in two group versions each.
+fn stored(group: &str, version: &str, name: &str) -> (String, String) {
+    match (group, name) {
+        ("events.k8s.io", "events") => ("events".to_owned(), "v1".to_owned()),
+        ("autoscaling", "horizontalpodautoscalers") => (format!("{name}.{group}"), "v2".to_owned()),
+        ("", _) => (name.to_owned(), version.to_owned()),
+        _ => (format!("{name}.{group}"), version.to_owned()),
+    }
+}
+
+/// `scale autoscaling/v1/Scale get,patch,update`
+fn subresource(rest: &str) -> Subresource {
+    let words: Vec<_> = rest.split(' ').collect();
+    let [name, kind, verbs] = words[..] else { panic!("resources.txt: sub {rest}") };
+    let (version, kind) = kind.rsplit_once('/').unwrap_or(("", kind));
+    let (group, version) = split_version(version);
+    Subresource {
+        name: name.into(),
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        verbs: list(verbs),
+    }
+}
+
+/// `string name 0 Nominated Node`
+fn column(rest: &str) -> Column {
+    let words: Vec<_> = rest.splitn(4, ' ').collect();
+    let [ty, format, priority, name] = words[..] else { panic!("resources.txt: column {rest}") };
+    Column {
+        name: name.into(),
+        ty: ty.into(),
+        format: if format == "-" { Box::default() } else { format.into() },
+        description: Box::default(),
+        priority: priority.parse().expect("a priority is a number"),
+        json_path: Box::default(),
+    }
+}
+
+fn list(text: &str) -> Box<[Box<str>]> {
+    text.split(',').map(Box::from).collect()
+}
+
+/// `apps/v1` into group and version; the core group has no name.
+fn split_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+#[cfg(test)]
+mod tests;

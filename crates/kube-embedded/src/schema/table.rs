@@ -1,0 +1,210 @@
+//! Reads `data/schema.txt`, the generated table of built-in types, into an arena.
+//!
+//! Asked once, by [`super::builtin`]. The format is described at the head of the file itself. A table that
+//! does not fit it is a mistake of the build, never of a user: reading it panics with the line.
+
+use std::collections::HashMap;
+
+use super::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
+
+/// The arena, and which type each kind has: keys are `apps/v1/Deployment`, `*/DeleteOptions`.
+pub struct Table {
+    pub types: Types,
+    pub kinds: HashMap<Box<str>, TypeId>,
+}
+
+/// A field whose struct is merged in another way than its type says.
+struct Override {
+    owner: TypeId,
+    field: usize,
+    atomic: bool,
+}
+
+/// Types may be named before their line has come, so every name gets its id first.
+pub fn read(text: &str) -> Table {
+    let mut reader = Reader { types: Types::default(), ids: HashMap::new(), package: String::new() };
+    let mut kinds = HashMap::new();
+    for (word, rest) in heads(text) {
+        if word == "package" {
+            rest.clone_into(&mut reader.package);
+            continue;
+        }
+        let name = rest.split(' ').next().expect("a type has a name");
+        let id = reader.declare(name);
+        for version in rest.split_once("kind=").into_iter().flat_map(|(_, list)| list.split(',')) {
+            kinds.insert(format!("{version}/{name}").into(), id);
+        }
+    }
+    reader.define(text);
+    Table { types: reader.types, kinds }
+}
+
+/// The lines that begin something, as word and rest.
+fn heads(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines()
+        .filter(|line| !line.starts_with(['#', ' ']))
+        .map(|line| line.split_once(' ').expect("a line has a word and a name"))
+}
+
+struct Reader {
+    types: Types,
+    /// Every type expression that has been met, by its text with whole names.
+    ids: HashMap<String, TypeId>,
+    package: String,
+}
+
+impl Reader {
+    fn declare(&mut self, name: &str) -> TypeId {
+        let whole = self.whole(name);
+        let id = self.types.add(Type { name: whole.as_str().into(), shape: Shape::Any });
+        self.ids.insert(whole, id);
+        id
+    }
+
+    fn define(&mut self, text: &str) {
+        let mut overrides = Vec::new();
+        let mut lines = text.lines().filter(|line| !line.starts_with('#')).peekable();
+        while let Some(line) = lines.next() {
+            let mut words = line.split(' ');
+            let (word, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            if word == "package" {
+                name.clone_into(&mut self.package);
+                continue;
+            }
+            let id = self.ids[&self.whole(name)];
+            let shape = match word {
+                "scalar" => scalar(words.next().unwrap_or_default()).expect("a scalar is a known word"),
+                "list" => {
+                    let element = self.expression(words.next().unwrap_or_default(), "");
+                    Shape::List(List { element, merge: ListMerge::Atomic })
+                }
+                "struct" => {
+                    let atomic = words.next() == Some("atomic");
+                    let mut fields = Vec::new();
+                    while let Some(line) = lines.next_if(|line| line.starts_with(' ')) {
+                        let (field, variant) = self.field(line);
+                        if let Some(atomic) = variant {
+                            overrides.push(Override { owner: id, field: fields.len(), atomic });
+                        }
+                        fields.push(field);
+                    }
+                    Shape::Struct(Struct { fields: fields.into(), atomic, preserve_unknown: false })
+                }
+                _ => panic!("schema.txt: what is `{line}`?"),
+            };
+            self.types.set(id, shape);
+        }
+        for one in overrides {
+            self.vary(&one);
+        }
+    }
+
+    /// ` ports 6 []ContainerPort omitempty keys=containerPort,protocol patch=merge:containerPort`, and
+    /// whether the field overrides if its struct is atomic.
+    fn field(&mut self, line: &str) -> (Field, Option<bool>) {
+        let (line, default) = match line.split_once(" default=") {
+            Some((line, json)) => (line, Some(serde_json::from_str(json).expect("a default is JSON"))),
+            None => (line, None),
+        };
+        let mut words = line.trim_start().split(' ');
+        let mut next = || words.next().unwrap_or_else(|| panic!("schema.txt: too short: `{line}`"));
+        let (name, numbers, expression) = (next(), next(), next());
+        let mut field = Field {
+            name: name.into(),
+            ty: 0,
+            required: false,
+            pointer: false,
+            omitempty: false,
+            numbers: numbers.split('.').filter_map(|number| number.parse().ok()).collect(),
+            default,
+            patch: Patch::default(),
+        };
+        let mut merges = "";
+        for word in words {
+            match word {
+                "required" => field.required = true,
+                "pointer" => field.pointer = true,
+                "omitempty" => field.omitempty = true,
+                _ if word.starts_with("patch=") => field.patch = patch(&word["patch=".len()..]),
+                _ => merges = word,
+            }
+        }
+        field.ty = self.expression(expression, merges);
+        let is_named = !expression.starts_with("[]") && !expression.starts_with("map:");
+        let variant = (is_named && !merges.is_empty()).then_some(merges == "atomic");
+        (field, variant)
+    }
+
+    /// The type that an expression means; the same expression is the same type.
+    fn expression(&mut self, text: &str, merges: &str) -> TypeId {
+        let compound = text.starts_with("[]") || text.starts_with("map:");
+        let key = if compound { format!("{} {merges}", self.whole(text)) } else { self.whole(text) };
+        if let Some(&id) = self.ids.get(&key) {
+            return id;
+        }
+        let shape = if let Some(element) = text.strip_prefix("[]") {
+            let merge = match merges.strip_prefix("keys=") {
+                Some(keys) => ListMerge::Map(keys.split(',').map(Box::from).collect()),
+                None if merges == "set" => ListMerge::Set,
+                None => ListMerge::Atomic,
+            };
+            Shape::List(List { element: self.expression(element, ""), merge })
+        } else if let Some(value) = text.strip_prefix("map:") {
+            Shape::Map(Mapping { value: self.expression(value, ""), atomic: merges == "atomic" })
+        } else {
+            scalar(text).unwrap_or_else(|| panic!("schema.txt: no type `{text}`"))
+        };
+        let id = self.types.add(Type { name: Box::default(), shape });
+        self.ids.insert(key, id);
+        id
+    }
+
+    fn vary(&mut self, one: &Override) {
+        let Shape::Struct(mut owner) = self.types.at(one.owner).shape().clone() else { return };
+        let original = self.types.at(owner.fields[one.field].ty);
+        let Shape::Struct(body) = original.shape() else { return };
+        if body.atomic == one.atomic {
+            return;
+        }
+        let shape = Shape::Struct(Struct { atomic: one.atomic, ..body.clone() });
+        let variant = Type { name: original.name().into(), shape };
+        owner.fields[one.field].ty = self.types.add_variant(variant);
+        self.types.set(one.owner, Shape::Struct(owner));
+    }
+
+    /// The expression with the package before a name that has none.
+    fn whole(&self, expression: &str) -> String {
+        let at = expression.rfind([']', ':']).map_or(0, |at| at + 1);
+        let (before, name) = expression.split_at(at);
+        if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            format!("{before}{}.{name}", self.package)
+        } else {
+            expression.to_owned()
+        }
+    }
+}
+
+fn scalar(word: &str) -> Option<Shape> {
+    Some(match word {
+        "string" => Shape::String,
+        "int32" => Shape::Int32,
+        "int64" => Shape::Int64,
+        "double" => Shape::Double,
+        "bool" => Shape::Bool,
+        "bytes" => Shape::Bytes,
+        "time" => Shape::Time,
+        "microtime" => Shape::MicroTime,
+        "duration" => Shape::Duration,
+        "quantity" => Shape::Quantity,
+        "intorstring" => Shape::IntOrString,
+        "any" => Shape::Any,
+        _ => return None,
+    })
+}
+
+/// `merge,retainKeys:name`
+fn patch(text: &str) -> Patch {
+    let (strategies, key) = text.split_once(':').map_or((text, None), |(s, key)| (s, Some(key.into())));
+    let has = |strategy| strategies.split(',').any(|one| one == strategy);
+    Patch { merge: has("merge"), retain_keys: has("retainKeys"), merge_key: key }
+}

@@ -1,0 +1,100 @@
+//! The wire format of protocol buffers: a message as a sequence of numbered records.
+//!
+//! Knows nothing of types; [`super::protobuf`] gives the records their meaning. Whatever the bytes, reading
+//! ends, and a record never reaches beyond its message.
+
+/// What a record carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wire<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+/// Walks the records of a message. After an error there is nothing more.
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+pub fn records(message: &[u8]) -> Records<'_> {
+    Records { rest: message }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<(u32, Wire<'a>), String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = self.record();
+        if record.is_err() {
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+impl<'a> Records<'a> {
+    fn record(&mut self) -> Result<(u32, Wire<'a>), String> {
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).ok().filter(|&number| number > 0);
+        let number = number.ok_or_else(|| format!("proto: illegal tag {tag}"))?;
+        let wire = match tag & 7 {
+            0 => Wire::Varint(self.varint()?),
+            1 => Wire::Fixed64(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = usize::try_from(self.varint()?).map_err(|_| cut_short())?;
+                Wire::Bytes(self.take(length)?)
+            }
+            5 => Wire::Fixed32(u32::from_le_bytes(self.array()?)),
+            other => return Err(format!("proto: wrong wireType = {other} for field {number}")),
+        };
+        Ok((number, wire))
+    }
+
+    fn varint(&mut self) -> Result<u64, String> {
+        let (value, rest) = varint(self.rest)?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(cut_short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(cut_short)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+}
+
+/// The numbers of a packed list of varints.
+pub fn packed(mut bytes: &[u8]) -> Result<Vec<u64>, String> {
+    let mut values = Vec::new();
+    while !bytes.is_empty() {
+        let (value, rest) = varint(bytes)?;
+        values.push(value);
+        bytes = rest;
+    }
+    Ok(values)
+}
+
+fn varint(bytes: &[u8]) -> Result<(u64, &[u8]), String> {
+    let mut value = 0_u64;
+    for (at, &byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Ok((value, &bytes[at + 1..]));
+        }
+    }
+    Err(if bytes.len() < 10 { cut_short() } else { "proto: integer overflow".to_owned() })
+}
+
+fn cut_short() -> String {
+    "unexpected EOF".to_owned()
+}

@@ -1,0 +1,411 @@
+//! Field selectors: `metadata.name=a,status.phase!=Running`.
+//!
+//! Asked by lists and watches; routing and RBAC ask for the one name or namespace that a selector demands.
+//! Each kind supports few fields: [`KINDS`] has those beyond the metadata, and custom resources name their
+//! own. Grammar and refusals are those of Kubernetes.
+//!
+//! Always true: a selector that [`FieldSelector::resolve`] let through asks only for fields that
+//! [`fields_of`] gives, under the names of the stored version.
+
+use serde_json::Value;
+
+use crate::store::{Fields, Object};
+
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
+/// How a kind refuses a field that it does not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// `field label not supported: x`
+    Plain,
+    /// `field label "x" not supported for Job`
+    Job,
+    /// `field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: x`
+    Slice,
+}
+
+/// A kind with selectable fields of its own.
+struct Row {
+    group: &'static str,
+    kind: &'static str,
+    /// `metadata.namespace` can be asked for.
+    namespaced: bool,
+    refusal: Refusal,
+    fields: &'static [Selectable],
+}
+
+/// What is asked for, the name under which it is kept, and where its value stands: the first of these paths
+/// that has one, or else the given text.
+struct Selectable(&'static str, &'static str, &'static [&'static str], &'static str);
+
+const fn same(name: &'static str, path: &'static [&'static str]) -> Selectable {
+    Selectable(name, name, path, "")
+}
+
+/// Events of both groups are one stored kind, which keeps the names of the core group.
+#[rustfmt::skip]
+const KINDS: &[Row] = &[
+    Row { group: "", kind: "Pod", namespaced: true, refusal: Refusal::Plain, fields: &[
+        same("spec.nodeName", &["spec.nodeName"]), Selectable("spec.host", "spec.nodeName", &["spec.nodeName"], ""),
+        same("spec.restartPolicy", &["spec.restartPolicy"]), same("spec.schedulerName", &["spec.schedulerName"]),
+        same("spec.serviceAccountName", &["spec.serviceAccountName"]),
+        Selectable("spec.hostNetwork", "spec.hostNetwork", &["spec.hostNetwork"], "false"),
+        same("status.phase", &["status.phase"]), same("status.podIP", &["status.podIPs.0.ip", "status.podIP"]),
+        same("status.podIPs", &[]), same("status.nominatedNodeName", &["status.nominatedNodeName"]),
+    ] },
+    Row { group: "", kind: "Node", namespaced: false, refusal: Refusal::Plain, fields: &[
+        Selectable("spec.unschedulable", "spec.unschedulable", &["spec.unschedulable"], "false"),
+    ] },
+    Row { group: "", kind: "ReplicationController", namespaced: true, refusal: Refusal::Plain, fields: &[
+        Selectable("status.replicas", "status.replicas", &["status.replicas"], "0"),
+    ] },
+    Row { group: "", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
+        same("involvedObject.kind", &["involvedObject.kind", "regarding.kind"]),
+        same("involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"]),
+        same("involvedObject.name", &["involvedObject.name", "regarding.name"]),
+        same("involvedObject.uid", &["involvedObject.uid", "regarding.uid"]),
+        same("involvedObject.apiVersion", &["involvedObject.apiVersion", "regarding.apiVersion"]),
+        same("involvedObject.resourceVersion", &["involvedObject.resourceVersion", "regarding.resourceVersion"]),
+        same("involvedObject.fieldPath", &["involvedObject.fieldPath", "regarding.fieldPath"]),
+        same("reason", &["reason"]), same("type", &["type"]),
+        same("reportingComponent", &["reportingComponent", "reportingController"]),
+        same("source", &["source.component", "deprecatedSource.component", "reportingComponent", "reportingController"]),
+    ] },
+    Row { group: "events.k8s.io", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
+        Selectable("regarding.kind", "involvedObject.kind", &["involvedObject.kind", "regarding.kind"], ""),
+        Selectable("regarding.namespace", "involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"], ""),
+        Selectable("regarding.name", "involvedObject.name", &["involvedObject.name", "regarding.name"], ""),
+        Selectable("regarding.uid", "involvedObject.uid", &["involvedObject.uid", "regarding.uid"], ""),
+        Selectable("regarding.apiVersion", "involvedObject.apiVersion", &["involvedObject.apiVersion", "regarding.apiVersion"], ""),
+        Selectable("regarding.resourceVersion", "involvedObject.resourceVersion", &["involvedObject.resourceVersion", "regarding.resourceVersion"], ""),
+        Selectable("regarding.fieldPath", "involvedObject.fieldPath", &["involvedObject.fieldPath", "regarding.fieldPath"], ""),
+        same("reason", &["reason"]), same("type", &["type"]),
+        Selectable("reportingController", "reportingComponent", &["reportingComponent", "reportingController"], ""),
+    ] },
+    Row { group: "", kind: "Namespace", namespaced: false, refusal: Refusal::Plain, fields: &[
+        same("status.phase", &["status.phase"]),
+    ] },
+    Row { group: "", kind: "Secret", namespaced: true, refusal: Refusal::Plain, fields: &[same("type", &["type"])] },
+    Row { group: "", kind: "Service", namespaced: true, refusal: Refusal::Plain, fields: &[
+        same("spec.clusterIP", &["spec.clusterIP"]), same("spec.type", &["spec.type"]),
+    ] },
+    Row { group: "batch", kind: "Job", namespaced: true, refusal: Refusal::Job, fields: &[
+        Selectable("status.successful", "status.successful", &["status.succeeded"], "0"),
+    ] },
+    Row { group: "certificates.k8s.io", kind: "CertificateSigningRequest", namespaced: false, refusal: Refusal::Plain, fields: &[
+        same("spec.signerName", &["spec.signerName"]),
+    ] },
+    Row { group: "resource.k8s.io", kind: "ResourceSlice", namespaced: false, refusal: Refusal::Slice, fields: &[
+        same("spec.nodeName", &["spec.nodeName"]), same("spec.driver", &["spec.driver"]),
+    ] },
+];
+
+fn kind_of(group: &str, kind: &str) -> Option<&'static Row> {
+    KINDS.iter().find(|row| (row.group, row.kind) == (group, kind))
+}
+
+/// Which kind a selector is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Selected<'a> {
+    Builtin {
+        group: &'a str,
+        kind: &'a str,
+    },
+    /// The paths of `selectableFields`, without the first dot.
+    Custom {
+        namespaced: bool,
+        fields: &'a [&'a str],
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    field: Box<str>,
+    value: Box<str>,
+    equal: bool,
+}
+
+/// Everything that is required at once; nothing required selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    terms: Vec<Term>,
+}
+
+impl FieldSelector {
+    /// Reads the text of a `fieldSelector` parameter for one kind.
+    pub fn parse(text: &str, kind: Selected<'_>) -> Result<Self, String> {
+        Self::read(text)?.resolve(kind)
+    }
+
+    /// The grammar alone.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let mut terms = Vec::new();
+        for part in split_terms(text).into_iter().filter(|part| !part.is_empty()) {
+            let misunderstood = || format!("invalid selector: '{text}'; can't understand '{part}'");
+            let at = part.find(['!', '=']).and_then(|first| operator_at(part, first));
+            let (field, operator, value) = at.ok_or_else(misunderstood)?;
+            let value = unescape(value)?;
+            if !(field.is_empty() && value.is_empty()) {
+                terms.push(Term { field: field.into(), value: value.into(), equal: operator != "!=" });
+            }
+        }
+        Ok(Self { terms })
+    }
+
+    /// The same for a kind: fields under the names by which they are kept, or the refusal.
+    pub fn resolve(mut self, selected: Selected<'_>) -> Result<Self, String> {
+        for term in &mut self.terms {
+            let field = term.field.as_ref();
+            let known = match selected {
+                Selected::Custom { namespaced, fields } => {
+                    let known = field == NAME || field == NAMESPACE && namespaced || fields.contains(&field);
+                    known.then_some(field).ok_or_else(|| format!("field label not supported: {field}"))
+                }
+                Selected::Builtin { group, kind } => builtin_field(group, kind, field),
+            }?;
+            term.field = known.into();
+        }
+        Ok(self)
+    }
+
+    pub fn is_everything(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The value that a field must have, if the selector demands one.
+    pub fn required(&self, field: &str) -> Option<&str> {
+        let mut terms = self.terms.iter().filter(|term| term.equal && term.field.as_ref() == field);
+        terms.next().map(|term| term.value.as_ref())
+    }
+
+    /// The one name that is selected, if it is one: RBAC and single-object watches look at it.
+    pub fn name(&self) -> Option<&str> {
+        self.required(NAME)
+    }
+
+    pub fn namespace(&self) -> Option<&str> {
+        self.required(NAMESPACE)
+    }
+
+    /// Whether fields, asked for by name, are selected; a field without a value is empty.
+    pub fn matches<'f>(&self, lookup: impl Fn(&str) -> &'f str) -> bool {
+        self.terms.iter().all(|term| (lookup(&term.field) == term.value.as_ref()) == term.equal)
+    }
+
+    /// Whether a stored object is selected. `compute` gives its [`fields_of`], once, and only if asked for.
+    pub fn matches_object(&self, object: &Object, compute: impl Fn(&Value) -> Fields) -> bool {
+        self.matches(|field| match field {
+            NAME => &object.name,
+            NAMESPACE => &object.namespace,
+            other => value_of(object.fields(&compute), other),
+        })
+    }
+}
+
+fn value_of<'f>(fields: &'f Fields, name: &str) -> &'f str {
+    fields.iter().find(|(field, _)| field.as_ref() == name).map_or("", |(_, value)| value)
+}
+
+fn builtin_field<'f>(group: &str, kind: &str, field: &'f str) -> Result<&'f str, String> {
+    let Some(row) = kind_of(group, kind) else {
+        return if matches!(field, NAME | NAMESPACE) {
+            Ok(field)
+        } else {
+            Err(format!("{field:?} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\""))
+        };
+    };
+    if field == NAME || field == NAMESPACE && row.namespaced {
+        return Ok(field);
+    }
+    if let Some(Selectable(_, kept, ..)) = row.fields.iter().find(|selectable| selectable.0 == field) {
+        return Ok(kept);
+    }
+    Err(match row.refusal {
+        Refusal::Plain => format!("field label not supported: {field}"),
+        Refusal::Job => format!("field label {field:?} not supported for Job"),
+        Refusal::Slice => {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {field}")
+        }
+    })
+}
+
+/// The selectable fields of an object, beyond name and namespace.
+pub fn fields_of(group: &str, kind: &str, object: &Value) -> Fields {
+    let rows = kind_of(group, kind).map_or(&[][..], |row| row.fields);
+    let value = |selectable: &Selectable| {
+        let found = selectable.2.iter().map(|path| text_at(object, path)).find(|text| !text.is_empty());
+        (selectable.1.into(), found.unwrap_or_else(|| selectable.3.to_owned()).into())
+    };
+    rows.iter()
+        .filter(|selectable| selectable.0 == selectable.1 || group == "events.k8s.io")
+        .map(value)
+        .collect()
+}
+
+/// The same for a custom resource with these `selectableFields` (without the first dot).
+pub fn custom_fields_of(fields: &[&str], object: &Value) -> Fields {
+    fields.iter().map(|field| ((*field).into(), text_at(object, field).into())).collect()
+}
+
+/// What stands at a dotted path, as text; empty if nothing does.
+fn text_at(object: &Value, path: &str) -> String {
+    let found = path.split('.').try_fold(object, |value, step| match value {
+        Value::Array(elements) => step.parse::<usize>().ok().and_then(|at| elements.get(at)),
+        other => other.get(step),
+    });
+    match found {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Splits at commas that no backslash precedes. The parts are sorted, so that of several mistakes the same
+/// one is reported as by Kubernetes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts.sort_unstable();
+    parts
+}
+
+/// Field, operator and value, at the first operator from `first` on; a lone `!` is part of the field.
+fn operator_at(part: &str, first: usize) -> Option<(&str, &'static str, &str)> {
+    let (mut at, mut rest) = (first, &part[first..]);
+    loop {
+        if let Some(operator) = ["!=", "==", "="].into_iter().find(|operator| rest.starts_with(operator)) {
+            return Some((&part[..at], operator, &rest[operator.len()..]));
+        }
+        let next = rest[1..].find(['!', '='])? + 1;
+        at += next;
+        rest = &rest[next..];
+    }
+}
+
+fn unescape(text: &str) -> Result<String, String> {
+    let mut value = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => value.push(escaped),
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
+            },
+            ',' | '=' => {
+                let code = u32::from(letter);
+                return Err(format!("invalid field selector: unescaped character in value: {code}"));
+            }
+            plain => value.push(plain),
+        }
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const CONFIG_MAP: Selected<'_> = Selected::Builtin { group: "", kind: "ConfigMap" };
+
+    fn builtin<'a>(group: &'a str, kind: &'a str) -> Selected<'a> {
+        Selected::Builtin { group, kind }
+    }
+
+    #[test]
+    fn each_kind_refuses_in_its_own_words() {
+        let custom = Selected::Custom { namespaced: false, fields: &["spec.color"] };
+        #[rustfmt::skip]
+        let table = [
+            (CONFIG_MAP, "metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+            (CONFIG_MAP, "metadata.name!a", "invalid selector: 'metadata.name!a'; can't understand 'metadata.name!a'"),
+            (CONFIG_MAP, "metadata.name=a\\x", "invalid field selector: invalid escape sequence: \\x"),
+            (CONFIG_MAP, "metadata.name=a\\", "invalid field selector: invalid escape sequence: \\"),
+            (CONFIG_MAP, "metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+            (CONFIG_MAP, "data.k=1", "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+            (builtin("", "Pod"), "x=1", "field label not supported: x"), (builtin("batch", "Job"), "x=1", "field label \"x\" not supported for Job"),
+            (builtin("", "Node"), "metadata.namespace=x", "field label not supported: metadata.namespace"),
+            (builtin("resource.k8s.io", "ResourceSlice"), "x=1", "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: x"),
+            (custom, "spec.size=1", "field label not supported: spec.size"), (custom, "metadata.namespace=a", "field label not supported: metadata.namespace"),
+        ];
+        for (kind, text, error) in table {
+            assert_eq!(FieldSelector::parse(text, kind), Err(error.to_owned()), "{text}");
+        }
+        for text in
+            ["", ",", "=", "metadata.name=a,", "metadata.name==a", "metadata.name=a\\,b", "metadata.name="]
+        {
+            assert!(FieldSelector::parse(text, CONFIG_MAP).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn stored_objects_are_chosen_by_their_fields() {
+        let pod = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"},
+            "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}});
+        let pod = Object::new(pod, 1);
+        #[rustfmt::skip]
+        let table = [
+            ("spec.nodeName=x,status.phase!=Failed", true), ("spec.host=x", true), ("spec.hostNetwork=false", true),
+            ("status.podIP=10.0.0.1", true), ("status.podIPs=", true), ("metadata.name!=a", false),
+            ("metadata.namespace=n,metadata.name=a", true), ("metadata.name=a,metadata.name=b", false),
+        ];
+        for (text, selected) in table {
+            let selector = FieldSelector::parse(text, builtin("", "Pod")).unwrap();
+            assert_eq!(
+                selector.matches_object(&pod, |value| fields_of("", "Pod", value)),
+                selected,
+                "{text}"
+            );
+        }
+        let event = json!({"regarding": {"kind": "Pod"}, "reportingController": "me"});
+        let selector = FieldSelector::parse(
+            "regarding.kind=Pod,reportingController=me",
+            builtin("events.k8s.io", "Event"),
+        );
+        for group in ["", "events.k8s.io"] {
+            let fields = fields_of(group, "Event", &event);
+            assert!(selector.as_ref().unwrap().matches(|field| value_of(&fields, field)));
+        }
+        let thing = custom_fields_of(&["spec.size", "spec.on"], &json!({"spec": {"size": 3, "on": true}}));
+        assert_eq!((value_of(&thing, "spec.size"), value_of(&thing, "spec.on")), ("3", "true"));
+    }
+
+    #[test]
+    fn the_one_name_asked_for_is_known() {
+        let selector = FieldSelector::parse("metadata.name=a\\=b,metadata.namespace!=n", CONFIG_MAP).unwrap();
+        assert_eq!((selector.name(), selector.namespace()), (Some("a=b"), None));
+    }
+
+    proptest! {
+        #[test]
+        fn selection_agrees_with_a_naive_one(name in "[a-c,=\\\\]{0,3}", wanted in "[a-c,=\\\\]{0,3}", equal: bool) {
+            let escaped = wanted.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+            let text = format!("metadata.name{}{escaped}", if equal { "=" } else { "!=" });
+            let selector = FieldSelector::parse(&text, CONFIG_MAP).unwrap();
+            prop_assert_eq!(selector.matches(|_| name.as_str()), (name == wanted) == equal);
+        }
+
+        #[test]
+        fn no_text_stops_it(text in "\\PC*", near in "[a=!\\\\,é]{0,12}") {
+            let _ = (FieldSelector::read(&text), FieldSelector::read(&near));
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! Label selectors: `app=web,tier in (a,b),!old`, and the object form with `matchLabels`.
+//!
+//! Asked by lists and watches, by controllers, Services and policies. The grammar and the complaints are those
+//! of Kubernetes' `labels` package, the odd ones included (`a in ()` means the empty value).
+//!
+//! Always true: requirements of a parsed selector have valid keys and values; all must hold together.
+
+use serde_json::Value;
+
+use super::labels::Operator::{Absent, Exists, GreaterThan, In, LessThan, NotIn};
+use crate::field::{FieldError, Path};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    Absent,
+    GreaterThan,
+    LessThan,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    pub key: Box<str>,
+    pub operator: Operator,
+    /// Sorted, each once.
+    pub values: Box<[Box<str>]>,
+}
+
+/// Everything that is required at once; nothing required selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    requirements: Vec<Requirement>,
+    /// A selector object that is absent selects nothing at all.
+    nothing: bool,
+}
+
+impl Labels {
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    pub fn nothing() -> Self {
+        Self { requirements: Vec::new(), nothing: true }
+    }
+
+    /// Reads the text of a `labelSelector` parameter.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut requirements = Parser { tokens: scan(text), at: 0 }.selector()?;
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(Self { requirements, nothing: false })
+    }
+
+    /// Reads a `LabelSelector` object; `null` selects nothing, `{}` everything.
+    pub fn from_object(selector: &Value) -> Result<Self, String> {
+        if selector.is_null() {
+            return Ok(Self::nothing());
+        }
+        let mut requirements = Vec::new();
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            requirements.push(requirement(key, In, &[value.as_str().unwrap_or_default()])?);
+        }
+        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+            let operator = match expression["operator"].as_str().unwrap_or_default() {
+                "In" => In,
+                "NotIn" => NotIn,
+                "Exists" => Exists,
+                "DoesNotExist" => Absent,
+                other => return Err(format!("{other:?} is not a valid label selector operator")),
+            };
+            let values = expression["values"].as_array().into_iter().flatten();
+            let values: Vec<&str> = values.map(|value| value.as_str().unwrap_or_default()).collect();
+            requirements.push(requirement(
+                expression["key"].as_str().unwrap_or_default(),
+                operator,
+                &values,
+            )?);
+        }
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(Self { requirements, nothing: false })
+    }
+
+    /// Equality with every pair of a plain map, as in a Service's selector.
+    pub fn from_map(map: &Value) -> Self {
+        let pairs = map.as_object().into_iter().flatten();
+        let requirements = pairs
+            .map(|(key, value)| Requirement {
+                key: key.as_str().into(),
+                operator: In,
+                values: [value.as_str().unwrap_or_default().into()].into(),
+            })
+            .collect();
+        Self { requirements, nothing: false }
+    }
+
+    pub fn is_everything(&self) -> bool {
+        !self.nothing && self.requirements.is_empty()
+    }
+
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether labels, asked for by key, are selected.
+    pub fn matches<'l>(&self, lookup: impl Fn(&str) -> Option<&'l str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|required| required.holds(lookup(&required.key)))
+    }
+
+    /// The same for a labels object, or none.
+    pub fn matches_value(&self, labels: &Value) -> bool {
+        self.matches(|key| labels.get(key).and_then(Value::as_str))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|other| other.as_ref() == value);
+        let compare = |right: fn(&i64, &i64) -> bool| {
+            let limit = self.values.first().and_then(|limit| go_integer(limit));
+            value.and_then(go_integer).zip(limit).is_some_and(|(value, limit)| right(&value, &limit))
+        };
+        match self.operator {
+            In => value.is_some_and(listed),
+            NotIn => !value.is_some_and(listed),
+            Exists => value.is_some(),
+            Absent => value.is_none(),
+            GreaterThan => compare(i64::gt),
+            LessThan => compare(i64::lt),
+        }
+    }
+}
+
+fn go_integer(text: &str) -> Option<i64> {
+    text.parse().ok()
+}
+
+/// A requirement whose key and values are valid, or all that is wrong with it.
+fn requirement(key: &str, operator: Operator, values: &[&str]) -> Result<Requirement, String> {
+    let mut errors = Vec::new();
+    if let Err(why) = check_key(key) {
+        errors.push(FieldError::invalid(&Path::new("key"), key, why));
+    }
+    let at = Path::new("values");
+    match operator {
+        In | NotIn if values.is_empty() => {
+            let why = "for 'in', 'notin' operators, values set can't be empty";
+            errors.push(FieldError::invalid(&at, Value::from(values), why));
+        }
+        Exists | Absent if !values.is_empty() => {
+            let why = "values set must be empty for exists and does not exist";
+            errors.push(FieldError::invalid(&at, Value::from(values), why));
+        }
+        GreaterThan | LessThan => {
+            for (index, value) in values.iter().enumerate().filter(|(_, value)| go_integer(value).is_none()) {
+                let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                errors.push(FieldError::invalid(&at.index(index), *value, why));
+            }
+        }
+        In | NotIn | Exists | Absent => {}
+    }
+    for (index, value) in values.iter().enumerate() {
+        if let Err(why) = check_value(value) {
+            errors.push(FieldError::invalid(&at.index(index).key(key), *value, why));
+        }
+    }
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [] => {
+            let mut values: Vec<Box<str>> = values.iter().map(|&value| value.into()).collect();
+            values.sort_unstable();
+            values.dedup();
+            Ok(Requirement { key: key.into(), operator, values: values.into() })
+        }
+        [only] => Err(only.clone()),
+        many => Err(format!("[{}]", many.join(", "))),
+    }
+}
+
+const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', \
+    regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
+    '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+    validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// Letters, digits and `-_.` between letters or digits.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let lower = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    text.split('.').all(|part| {
+        part.bytes().all(|b| lower(b) || b == b'-')
+            && part.bytes().next().is_some_and(lower)
+            && part.bytes().next_back().is_some_and(lower)
+    })
+}
+
+/// What is wrong with a label's key, if anything.
+pub fn check_key(key: &str) -> Result<(), String> {
+    let mut errors = Vec::new();
+    let name = match key.split('/').collect::<Vec<_>>().as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                errors.push("prefix part must be non-empty".to_owned());
+            } else {
+                if prefix.len() > 253 {
+                    errors.push("prefix part must be no more than 253 bytes".to_owned());
+                }
+                if !is_subdomain(prefix) {
+                    errors.push(format!("prefix part {SUBDOMAIN}"));
+                }
+            }
+            *name
+        }
+        _ => {
+            return Err(format!(
+                "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. \
+                 'example.com/MyName')"
+            ));
+        }
+    };
+    if name.is_empty() {
+        errors.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        errors.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_name(name) {
+        errors.push(format!("name part {NAME}"));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+}
+
+/// What is wrong with a label's value, if anything.
+pub fn check_value(value: &str) -> Result<(), String> {
+    let mut errors = Vec::new();
+    if value.len() > 63 {
+        errors.push("must be no more than 63 bytes");
+    }
+    if !value.is_empty() && !is_name(value) {
+        errors.push(VALUE);
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+}
+
+/// A word or a sign of the selector's text; the end is the empty text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Sign(&'a str),
+    End,
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Token::Word(text) | Token::Sign(text) => text,
+            Token::End => "",
+        }
+    }
+}
+
+const SIGNS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+
+fn scan(text: &str) -> Vec<Token<'_>> {
+    let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
+    let is_sign = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
+    // Go reads a NUL as the end.
+    let mut rest = text.split('\0').next().unwrap_or_default();
+    let mut tokens = Vec::new();
+    loop {
+        rest = rest.trim_start_matches(is_space);
+        if rest.is_empty() {
+            return tokens;
+        }
+        let (token, length) = if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            (Token::Sign(sign), sign.len())
+        } else {
+            let end = rest.find(|c| is_space(c) || is_sign(c)).unwrap_or(rest.len());
+            (Token::Word(&rest[..end]), end)
+        };
+        tokens.push(token);
+        rest = &rest[length..];
+    }
+}
+
+struct Parser<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens.get(self.at).copied().unwrap_or(Token::End)
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn selector(&mut self) -> Result<Vec<Requirement>, String> {
+        let mut requirements = Vec::new();
+        loop {
+            match self.peek() {
+                Token::Word(_) | Token::Sign("!") => {}
+                Token::End => return Ok(requirements),
+                Token::Sign(sign) => {
+                    return Err(format!("found '{sign}', expected: !, identifier, or 'end of string'"));
+                }
+            }
+            let required = self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
+            requirements.push(required);
+            match self.next() {
+                Token::End => return Ok(requirements),
+                Token::Sign(",") => match self.peek() {
+                    Token::Word(_) | Token::Sign("!") => {}
+                    other => return Err(format!("found '{}', expected: identifier after ','", other.text())),
+                },
+                other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let absent = self.peek() == Token::Sign("!");
+        if absent {
+            self.at += 1;
+        }
+        let key = match self.next() {
+            Token::Word(key) => key,
+            other => return Err(format!("found '{}', expected: identifier", other.text())),
+        };
+        check_key(key).map_err(|why| FieldError::invalid(&Path::new("<nil>"), key, why).to_string())?;
+        if absent {
+            return requirement(key, Absent, &[]);
+        }
+        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+            return requirement(key, Exists, &[]);
+        }
+        let operator = match self.next() {
+            Token::Word("in") => return requirement(key, In, &self.values()?),
+            Token::Word("notin") => return requirement(key, NotIn, &self.values()?),
+            Token::Sign("=" | "==") => In,
+            Token::Sign("!=") => NotIn,
+            Token::Sign(">") => GreaterThan,
+            Token::Sign("<") => LessThan,
+            other => {
+                return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text()));
+            }
+        };
+        let value = match self.peek() {
+            Token::End | Token::Sign(",") => "",
+            Token::Word(value) => {
+                self.at += 1;
+                value
+            }
+            Token::Sign(sign) => return Err(format!("found '{sign}', expected: identifier")),
+        };
+        requirement(key, operator, &[value])
+    }
+
+    /// `(a,b)`; a place without a word is the empty value.
+    fn values(&mut self) -> Result<Vec<&'a str>, String> {
+        match self.next() {
+            Token::Sign("(") => {}
+            other => return Err(format!("found '{}' expected: '('", other.text())),
+        }
+        match self.peek() {
+            Token::Word(_) | Token::Sign("," | ")") => {}
+            other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    values.push(value);
+                    match self.next() {
+                        Token::Sign(",") if self.peek() != Token::Sign(")") => {}
+                        Token::Sign(",") => values.push(""),
+                        Token::Sign(")") => return Ok(unique(values)),
+                        other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
+                    }
+                }
+                Token::Sign(",") => values.push(""),
+                Token::Sign(")") => {
+                    values.push("");
+                    return Ok(unique(values));
+                }
+                other => return Err(format!("found '{}', expected: ',', or identifier", other.text())),
+            }
+        }
+    }
+}
+
+fn unique(mut values: Vec<&str>) -> Vec<&str> {
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+#[cfg(test)]
+mod tests;

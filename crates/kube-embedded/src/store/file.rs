@@ -1,0 +1,363 @@
+//! The file below the store: one redb database in the data folder.
+//!
+//! Only the sequencer writes it, one transaction for each group of changes. Nothing here parses JSON
+//! except opening. Always true: the newest version and the objects that carry it are in one transaction,
+//! so a torn last group disappears as a whole.
+//!
+//! After a failed write redb wants the database opened anew, and what failed may have reached the disk
+//! all the same. So the next write opens it and first puts back what memory says of those keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use redb::{
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+};
+
+use super::Key;
+use super::object::{Draft, Object};
+
+/// Storage, namespace and name to a [`Record`].
+const OBJECTS: TableDefinition<(&str, &str, &str), &[u8]> = TableDefinition::new("objects");
+/// Small facts about the store itself.
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+
+const FORMAT: &str = "1";
+const FORMAT_KEY: &str = "format";
+const VERSION_KEY: &str = "version";
+
+/// Longer documents are kept compressed.
+const COMPRESS_ABOVE: usize = 1024;
+/// No document is anywhere near this; a length beyond it is damage.
+const LONGEST_DOCUMENT: usize = 64 << 20;
+
+/// A larger file of which less than a third is in use is made smaller when it is opened.
+const SMALL_FILE: u64 = 4 << 20;
+
+/// Why a data folder cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("data folder `{folder}` is in use by another process; stop that one, or choose another folder")]
+    InUse { folder: PathBuf },
+    #[error("cannot prepare data folder `{folder}`")]
+    Folder { folder: PathBuf, source: io::Error },
+    #[error(
+        "`{file}` is damaged or is not a store ({detail}); restore it from a backup, or move it away to begin with an empty store"
+    )]
+    Damaged { file: PathBuf, detail: String },
+    #[error(
+        "`{file}` has format {found}, and this program reads format {FORMAT}; open it with the version that wrote it, or move it away to begin with an empty store"
+    )]
+    OtherFormat { file: PathBuf, found: String },
+    #[error("cannot read or write `{file}`")]
+    Io { file: PathBuf, source: io::Error },
+}
+
+/// What one object looks like in the file: version, where its digits go, the length of the text if it is
+/// compressed (else 0), the text. Made by whoever writes; the sequencer fills in the version.
+#[derive(Debug)]
+pub(super) struct Record(Vec<u8>);
+
+const RECORD_HEAD: usize = 16;
+
+impl Record {
+    pub fn of(text: &[u8], gap: usize) -> Self {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
+        let mut bytes = vec![0; 8];
+        bytes.extend_from_slice(&number(gap));
+        if text.len() > COMPRESS_ABOVE {
+            bytes.extend_from_slice(&number(text.len()));
+            bytes.extend_from_slice(&lz4_flex::block::compress(text));
+        } else {
+            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(text);
+        }
+        Self(bytes)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn stamped(&mut self, version: u64) -> &[u8] {
+        self.0[..8].copy_from_slice(&version.to_le_bytes());
+        &self.0
+    }
+
+    fn read(bytes: &[u8]) -> Result<Object, String> {
+        let (head, body) = bytes.split_at_checked(RECORD_HEAD).ok_or("it is cut off")?;
+        let version = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
+        let number =
+            |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")) as usize;
+        let (gap, length) = (number(8), number(12));
+        let text = match length {
+            0 => body.to_vec(),
+            _ if length > LONGEST_DOCUMENT => return Err(format!("it claims {length} bytes")),
+            _ => lz4_flex::block::decompress(body, length).map_err(|error| error.to_string())?,
+        };
+        Ok(Draft::from_text(text, gap)?.finish(version))
+    }
+}
+
+/// What one transaction writes.
+pub(super) enum Write<'a> {
+    Put(&'a Key, u64, &'a mut Record),
+    Remove(&'a Key),
+    Meta(&'a str, &'a [u8]),
+}
+
+impl Write<'_> {
+    fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Put(key, ..) | Self::Remove(key) => Some(key),
+            Self::Meta(..) => None,
+        }
+    }
+}
+
+/// All that a file holds.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub version: u64,
+    pub objects: Vec<(Key, Object)>,
+    pub meta: BTreeMap<String, Box<[u8]>>,
+    /// How much of the file the objects take.
+    stored: u64,
+}
+
+/// Opens the database again after a failure.
+type Reopen = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
+
+pub(super) struct Disk {
+    database: Option<Database>,
+    reopen: Reopen,
+    /// Keys of failed writes: what the file says of them is not known.
+    unsure: BTreeSet<Key>,
+    /// Held as long as the store is open.
+    _lock: Option<File>,
+}
+
+impl Disk {
+    /// Opens the data folder, making it where it is missing.
+    pub fn open(folder: &Path) -> Result<(Self, Contents), OpenError> {
+        let lock = lock(folder)?;
+        let file = folder.join("store.redb");
+        if !file.try_exists().map_err(|source| OpenError::Io { file: file.clone(), source })? {
+            create(folder, &file)?;
+        }
+        let path = file.clone();
+        let reopen = move || Database::open(&path);
+        let (mut disk, contents) = Self::over(Box::new(reopen), &file, Some(lock))?;
+        let io = |source| OpenError::Io { file: file.clone(), source };
+        let length = fs::metadata(&file).map_err(io)?.len();
+        if length > SMALL_FILE
+            && length / 3 > contents.stored
+            && let Some(database) = &mut disk.database
+        {
+            database.compact().map_err(|error| io(io::Error::other(error)))?;
+        }
+        Ok((disk, contents))
+    }
+
+    /// A failed write may have reached the file, and nothing has corrected it since.
+    pub fn is_unsure(&self) -> bool {
+        !self.unsure.is_empty()
+    }
+
+    pub fn over(reopen: Reopen, file: &Path, lock: Option<File>) -> Result<(Self, Contents), OpenError> {
+        let damaged = |detail: String| OpenError::Damaged { file: file.to_owned(), detail };
+        // redb trusts what it reads in places, and panics where that is damaged.
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let mut database = reopen().map_err(|error| explain(error, file))?;
+            if !database.check_integrity().map_err(|error| explain(error, file))? {
+                return Err(damaged("its checksums do not match".to_owned()));
+            }
+            let contents = read(&database).map_err(|error| match error {
+                ReadError::Format(found) => OpenError::OtherFormat { file: file.to_owned(), found },
+                ReadError::Damaged(detail) => damaged(detail),
+            })?;
+            Ok((database, contents))
+        }));
+        let (database, contents) =
+            read.map_err(|_| damaged("its pages contradict each other".to_owned()))??;
+        Ok((Self { database: Some(database), reopen, unsure: BTreeSet::new(), _lock: lock }, contents))
+    }
+
+    /// Makes a group durable, with `version` as the newest. After an error nothing of it counts, and
+    /// `newest` will be asked what the file should say instead.
+    pub fn write(
+        &mut self,
+        version: u64,
+        writes: &mut [Write<'_>],
+        durability: Durability,
+        newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
+    ) -> Result<(), String> {
+        // A failing disk must not take the sequencer with it.
+        let done = catch_unwind(AssertUnwindSafe(|| self.try_write(version, writes, durability, newest)));
+        let done = done.unwrap_or_else(|_| Err("the database gave up".to_owned()));
+        if done.is_err() {
+            self.unsure.extend(writes.iter().filter_map(Write::key).cloned());
+            self.database = None;
+        } else {
+            self.unsure.clear();
+        }
+        done
+    }
+
+    fn try_write(
+        &mut self,
+        version: u64,
+        writes: &mut [Write<'_>],
+        durability: Durability,
+        newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
+    ) -> Result<(), String> {
+        let database = match self.database.take() {
+            Some(database) => self.database.insert(database),
+            None => self.database.insert((self.reopen)().map_err(text)?),
+        };
+        let mut transaction = database.begin_write().map_err(text)?;
+        transaction.set_durability(durability).map_err(text)?;
+        {
+            let mut objects = transaction.open_table(OBJECTS).map_err(text)?;
+            for key in &self.unsure {
+                let at = at(key);
+                match newest(key) {
+                    None => objects.remove(at).map(drop).map_err(text)?,
+                    Some(object) => {
+                        let (text_only, gap) = object.without_version();
+                        let mut record = Record::of(&text_only, gap);
+                        objects.insert(at, record.stamped(object.version)).map(drop).map_err(text)?;
+                    }
+                }
+            }
+            let mut meta = transaction.open_table(META).map_err(text)?;
+            for write in writes {
+                match write {
+                    Write::Put(key, version, record) => {
+                        objects.insert(at(key), record.stamped(*version)).map(drop).map_err(text)?;
+                    }
+                    Write::Remove(key) => objects.remove(at(key)).map(drop).map_err(text)?,
+                    Write::Meta(key, value) => meta.insert(*key, *value).map(drop).map_err(text)?,
+                }
+            }
+            meta.insert(VERSION_KEY, version.to_le_bytes().as_slice()).map_err(text)?;
+        }
+        transaction.commit().map_err(text)
+    }
+}
+
+fn at(key: &Key) -> (&str, &str, &str) {
+    (&key.storage, &key.namespace, &key.name)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Takes the folder for this process.
+fn lock(folder: &Path) -> Result<File, OpenError> {
+    let failed = |source| OpenError::Folder { folder: folder.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600);
+    let lock = options.open(folder.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(OpenError::InUse { folder: folder.to_owned() }),
+        Err(fs::TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// Makes an empty store under another name first: a store that is there is whole, or it is damaged.
+fn create(folder: &Path, file: &Path) -> Result<(), OpenError> {
+    let io = |source| OpenError::Io { file: file.to_owned(), source };
+    let fresh = folder.join("store.redb.new");
+    let opened =
+        OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(&fresh);
+    let database =
+        Database::builder().create_file(opened.map_err(io)?).map_err(|error| explain(error, file))?;
+    initialise(&database).map_err(|detail| io(io::Error::other(detail)))?;
+    drop(database);
+    fs::rename(&fresh, file).map_err(io)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
+}
+
+pub(super) fn initialise(database: &Database) -> Result<(), String> {
+    let transaction = database.begin_write().map_err(text)?;
+    transaction.open_table(OBJECTS).map(drop).map_err(text)?;
+    {
+        let mut meta = transaction.open_table(META).map_err(text)?;
+        meta.insert(FORMAT_KEY, FORMAT.as_bytes()).map_err(text)?;
+        meta.insert(VERSION_KEY, 0_u64.to_le_bytes().as_slice()).map_err(text)?;
+    }
+    transaction.commit().map_err(text)
+}
+
+fn explain(error: DatabaseError, file: &Path) -> OpenError {
+    let file = file.to_owned();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => {
+            let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+            OpenError::InUse { folder }
+        }
+        DatabaseError::UpgradeRequired(found) => {
+            OpenError::OtherFormat { file, found: format!("redb {found}") }
+        }
+        DatabaseError::Storage(StorageError::Io(source))
+            if !matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+        {
+            OpenError::Io { file, source }
+        }
+        other => OpenError::Damaged { file, detail: other.to_string() },
+    }
+}
+
+enum ReadError {
+    Format(String),
+    Damaged(String),
+}
+
+impl<E: std::error::Error> From<E> for ReadError {
+    fn from(error: E) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
+fn read(database: &Database) -> Result<Contents, ReadError> {
+    let transaction = database.begin_read()?;
+    let mut contents = Contents::default();
+    for row in transaction.open_table(META)?.iter()? {
+        let (key, value) = row?;
+        contents.meta.insert(key.value().to_owned(), value.value().into());
+    }
+    let format = contents.meta.get(FORMAT_KEY).map(|found| String::from_utf8_lossy(found).into_owned());
+    if format.as_deref() != Some(FORMAT) {
+        return Err(ReadError::Format(format.unwrap_or_else(|| "unknown".to_owned())));
+    }
+    let version = contents.meta.remove(VERSION_KEY).and_then(|bytes| bytes.as_ref().try_into().ok());
+    let version = version.ok_or_else(|| ReadError::Damaged("its version is lost".to_owned()))?;
+    contents.version = u64::from_le_bytes(version);
+    let mut storages = BTreeMap::<String, Arc<str>>::new();
+    for row in transaction.open_table(OBJECTS)?.iter()? {
+        let (key, value) = row?;
+        let (storage, namespace, name) = key.value();
+        let object = Record::read(value.value()).map_err(|why| {
+            ReadError::Damaged(format!("{storage} \"{namespace}/{name}\" is unreadable: {why}"))
+        })?;
+        if object.version > contents.version {
+            return Err(ReadError::Damaged(format!(
+                "{storage} \"{namespace}/{name}\" is newer than the store"
+            )));
+        }
+        let storage = storages.entry(storage.to_owned()).or_insert_with(|| storage.into());
+        contents.stored += value.value().len() as u64;
+        contents.objects.push((Key::new(storage, namespace, name), object));
+    }
+    Ok(contents)
+}

@@ -1,0 +1,270 @@
+//! What readers see: the newest objects, who owns whom, and the recent past.
+//!
+//! One [`State`] stands behind one lock. The sequencer changes it after a group is durable, a whole group
+//! at a time; so whatever is read under the lock belongs to one version. Readers clone `Arc`s, nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::Notify;
+
+use super::file::Contents;
+use super::{Event, EventKind, Key, Object, Snapshot, TooOld};
+
+/// History of one storage reaches back over this many changes and this long, whichever is more,
+const KEPT_EVENTS: usize = 1_000;
+const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
+/// but that of all together holds no more than this.
+const KEPT_BYTES: usize = 64 << 20;
+/// What a remembered change costs beside the bytes of its objects.
+const EVENT_COST: usize = 512;
+/// A watch takes no more than this at once, to leave the lock to others.
+const EVENTS_AT_ONCE: usize = 1_000;
+
+#[derive(Default)]
+pub(super) struct State {
+    pub version: u64,
+    pub meta: BTreeMap<String, Box<[u8]>>,
+    storages: HashMap<Arc<str>, Storage>,
+    /// Owner uid to the objects that name it.
+    dependents: HashMap<Box<str>, BTreeSet<Key>>,
+    /// Where the history of a storage begins that has none yet.
+    floor: u64,
+    history_bytes: usize,
+}
+
+#[derive(Default)]
+struct Storage {
+    /// Namespace, then name.
+    objects: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>,
+    history: VecDeque<(Timestamp, Event)>,
+    /// The first version that one can ask for: all changes after it are in `history`.
+    floor: u64,
+    /// The newest change that was forgotten. Older than `floor` when none happened just before that:
+    /// who follows the changes and has seen this one has missed nothing.
+    lost: u64,
+    changed: Arc<Notify>,
+}
+
+impl State {
+    pub fn of(contents: Contents) -> Self {
+        let Contents { version, objects, meta, .. } = contents;
+        let mut state = Self { version, meta, floor: version, ..Self::default() };
+        for (key, object) in objects {
+            state.put(&key, &Arc::new(object));
+        }
+        state
+    }
+
+    pub fn get(&self, storage: &str, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+        self.storages.get(storage)?.objects.get(namespace)?.get(name)
+    }
+
+    pub fn list(&self, storage: &str, namespace: Option<&str>) -> Snapshot {
+        let objects = self.storages.get(storage).map(|s| s.objects(namespace).cloned().collect());
+        Snapshot { version: self.version, objects: objects.unwrap_or_default() }
+    }
+
+    /// Undoes, newest first, what happened after `version`.
+    pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
+        let oldest = self.oldest(storage);
+        if version < oldest {
+            return Err(TooOld { oldest });
+        }
+        let version = version.min(self.version);
+        let newest = || Snapshot { version, ..self.list(storage, namespace) };
+        let Some(found) = self.storages.get(storage) else { return Ok(newest()) };
+        let undone = found.after(version);
+        if undone.len() == 0 {
+            return Ok(newest());
+        }
+        let at = |object: &Arc<Object>| (object.namespace.clone(), object.name.clone());
+        let mut objects: BTreeMap<_, _> = found.objects(namespace).map(|o| (at(o), o)).collect();
+        let ours = undone.rev().filter(|e| namespace.is_none_or(|ns| ns == e.object.namespace.as_ref()));
+        for event in ours {
+            match &event.previous {
+                Some(previous) => objects.insert(at(previous), previous),
+                None => objects.remove(&at(&event.object)),
+            };
+        }
+        Ok(Snapshot { version, objects: objects.into_values().cloned().collect() })
+    }
+
+    /// The changes of one storage after `version`, oldest first, for who has followed it until then.
+    pub fn events(&self, storage: &str, version: u64) -> Result<Vec<Event>, TooOld> {
+        let Some(found) = self.storages.get(storage) else { return Ok(Vec::new()) };
+        if version < found.lost {
+            return Err(TooOld { oldest: found.floor });
+        }
+        Ok(found.after(version).take(EVENTS_AT_ONCE).cloned().collect())
+    }
+
+    /// The changes of all storages after `version`, in order.
+    pub fn all_events(&self, version: u64) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
+        let mut events = Vec::new();
+        for (name, storage) in &self.storages {
+            if version < storage.lost {
+                return Err(TooOld { oldest: storage.floor });
+            }
+            if storage.history.back().is_some_and(|(_, newest)| newest.version > version) {
+                events.extend(storage.after(version).map(|event| (name.clone(), event.clone())));
+            }
+        }
+        events.sort_unstable_by_key(|(_, event)| event.version);
+        Ok(events)
+    }
+
+    pub fn count(&self, storage: &str, namespace: Option<&str>) -> usize {
+        let Some(found) = self.storages.get(storage) else { return 0 };
+        match namespace {
+            Some(namespace) => found.objects.get(namespace).map_or(0, BTreeMap::len),
+            None => found.objects.values().map(BTreeMap::len).sum(),
+        }
+    }
+
+    /// The first version that one can ask for.
+    pub fn oldest(&self, storage: &str) -> u64 {
+        self.storages.get(storage).map_or(self.floor, |found| found.floor)
+    }
+
+    pub fn dependents(&self, owner: &str) -> Vec<(Arc<str>, Arc<Object>)> {
+        let keys = self.dependents.get(owner).into_iter().flatten();
+        keys.filter_map(|key| {
+            Some((key.storage.clone(), self.get(&key.storage, &key.namespace, &key.name)?.clone()))
+        })
+        .collect()
+    }
+
+    /// Those that hold an object, sorted.
+    pub fn storages(&self) -> Vec<Arc<str>> {
+        let filled = self.storages.iter().filter(|(_, storage)| !storage.objects.is_empty());
+        let mut names: Vec<_> = filled.map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// Woken after each change of `storage`; there is none for a storage that never held anything
+    /// before [`Self::expect_storage`].
+    pub fn changed(&self, storage: &str) -> Option<Arc<Notify>> {
+        Some(self.storages.get(storage)?.changed.clone())
+    }
+
+    pub fn expect_storage(&mut self, storage: &str) {
+        self.storage(storage);
+    }
+
+    /// Takes in one durable change.
+    pub fn publish(&mut self, key: &Key, event: Event, now: Timestamp) {
+        self.version = event.version;
+        match event.kind {
+            EventKind::Added | EventKind::Modified => self.put(key, &event.object),
+            EventKind::Deleted => self.remove(key),
+        }
+        self.history_bytes += cost(&event);
+        let storage = self.storage(&key.storage);
+        storage.history.push_back((now, event));
+        let mut dropped = 0;
+        while storage.history.len() > KEPT_EVENTS
+            && storage.history.front().is_some_and(|(at, _)| now.duration_since(*at) > KEPT_FOR)
+        {
+            dropped += storage.forget_oldest();
+        }
+        self.history_bytes -= dropped;
+        while self.history_bytes > KEPT_BYTES {
+            let first = |s: &Storage| s.history.front().map(|(_, event)| event.version);
+            let oldest = self.storages.values_mut().filter(|s| first(s).is_some()).min_by_key(|s| first(s));
+            let Some(oldest) = oldest else { break };
+            self.history_bytes -= oldest.forget_oldest();
+        }
+    }
+
+    /// Drops the history of one storage, or of all; a watch that has not caught up ends.
+    pub fn forget(&mut self, only: Option<&str>) {
+        let version = self.version;
+        if only.is_none() {
+            self.floor = version;
+        }
+        for (name, storage) in &mut self.storages {
+            if only.is_none_or(|only| only == name.as_ref()) {
+                while !storage.history.is_empty() {
+                    self.history_bytes -= storage.forget_oldest();
+                }
+                storage.floor = version;
+                storage.changed.notify_waiters();
+            }
+        }
+    }
+
+    fn storage(&mut self, name: &str) -> &mut Storage {
+        if !self.storages.contains_key(name) {
+            let floor = self.floor;
+            self.storages.insert(name.into(), Storage { floor, ..Storage::default() });
+        }
+        self.storages.get_mut(name).expect("it was put there when it was missing")
+    }
+
+    fn put(&mut self, key: &Key, object: &Arc<Object>) {
+        for owner in &object.owners {
+            self.dependents.entry(owner.clone()).or_default().insert(key.clone());
+        }
+        let namespaces = &mut self.storage(&key.storage).objects;
+        let previous = match namespaces.get_mut(&key.namespace) {
+            Some(names) => names.insert(key.name.clone(), object.clone()),
+            None => {
+                namespaces.entry(key.namespace.clone()).or_default().insert(key.name.clone(), object.clone())
+            }
+        };
+        for lost in previous.iter().flat_map(|p| &p.owners).filter(|o| !object.owners.contains(o)) {
+            self.unlink(lost, key);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let namespaces = &mut self.storage(&key.storage).objects;
+        let Some(names) = namespaces.get_mut(&key.namespace) else { return };
+        let gone = names.remove(&key.name);
+        if names.is_empty() {
+            namespaces.remove(&key.namespace);
+        }
+        for owner in gone.iter().flat_map(|object| &object.owners) {
+            self.unlink(owner, key);
+        }
+    }
+
+    fn unlink(&mut self, owner: &str, dependent: &Key) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+}
+
+impl Storage {
+    fn objects(&self, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Object>> {
+        let one = namespace.and_then(|name| self.objects.get(name));
+        let all = self.objects.values().filter(move |_| namespace.is_none());
+        one.into_iter().chain(all).flat_map(BTreeMap::values)
+    }
+
+    /// What history has after `version`.
+    fn after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
+        let from = self.history.partition_point(|(_, event)| event.version <= version);
+        self.history.range(from..).map(|(_, event)| event)
+    }
+
+    /// Answers what it cost.
+    fn forget_oldest(&mut self) -> usize {
+        let Some((_, event)) = self.history.pop_front() else { return 0 };
+        self.floor = event.version;
+        self.lost = event.version;
+        cost(&event)
+    }
+}
+
+fn cost(event: &Event) -> usize {
+    let previous = event.previous.as_ref().map_or(0, |previous| previous.bytes.len());
+    EVENT_COST + event.object.bytes.len() + previous
+}

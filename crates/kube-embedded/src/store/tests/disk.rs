@@ -1,0 +1,252 @@
+//! The file: what survives closing it, what is said when it is not what it should be.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use redb::{Database, StorageBackend};
+use tempfile::TempDir;
+
+use super::super::file;
+use super::*;
+
+fn open(folder: &TempDir) -> Result<Arc<Store>, OpenError> {
+    Store::open(folder.path(), Options::default())
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_reopening_and_history_begins_anew() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).unwrap();
+    let long = "long ".repeat(2000);
+    store.commit(vec![create("a"), create("b")]).await.unwrap();
+    store.commit(vec![update("b", 2, &long), delete("a", 1)]).await.unwrap();
+    store.put_meta("ca", b"pem").await.unwrap();
+    let before = store.get("configmaps", "n", "b").unwrap();
+    drop(store);
+
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(folder.path().to_owned()), 0o700);
+    assert_eq!(mode(folder.path().join("store.redb")), 0o600);
+
+    let store = open(&folder).unwrap();
+    let after = store.get("configmaps", "n", "b").unwrap();
+    assert_eq!((after.version, &after.bytes), (3, &before.bytes));
+    assert_eq!(names(&store.list("configmaps", None)), [("b".to_owned(), 3)]);
+    assert_eq!((store.version(), store.get_meta("ca").as_deref()), (4, Some(&b"pem"[..])));
+    assert_eq!(store.watch("configmaps", 3).err(), Some(TooOld { oldest: 4 }));
+    assert!(store.list_at("configmaps", None, 3).is_err());
+    let mut watch = store.watch("configmaps", 4).unwrap();
+    store.commit(vec![create("c")]).await.unwrap();
+    assert_eq!(watch.next().await.unwrap()[0].version, 5);
+}
+
+#[tokio::test]
+async fn relaxed_durability_loses_nothing_when_the_store_is_closed() {
+    let folder = TempDir::new().unwrap();
+    let options = || Options { durability: Durability::Relaxed, ..Options::default() };
+    let store = Store::open(folder.path(), options()).unwrap();
+    for n in 0..50 {
+        store.commit(vec![create(&format!("a{n}"))]).await.unwrap();
+    }
+    drop(store);
+    assert_eq!(Store::open(folder.path(), options()).unwrap().list("configmaps", None).objects.len(), 50);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_at_the_same_time_share_a_commit() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).unwrap();
+    let names: Vec<_> = (0..300).map(|n| format!("a{n}")).collect();
+    let results = join_all(names.iter().map(|name| store.commit(vec![create(name)]))).await;
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(store.version(), 300);
+    assert!(store.groups() <= 30, "300 transactions took {} commits", store.groups());
+
+    // One of each pair loses, alone.
+    let twice = names[..50].iter().chain(&names[..50]);
+    let results = join_all(twice.enumerate().map(|(at, name)| {
+        let version = store.get("configmaps", "n", name).unwrap().version;
+        store.commit(vec![update(name, version, &at.to_string())])
+    }))
+    .await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 50);
+    assert_eq!(store.version(), 350);
+}
+
+#[tokio::test]
+async fn a_file_that_is_mostly_empty_shrinks_when_it_is_opened() {
+    let folder = TempDir::new().unwrap();
+    let length = || fs::metadata(folder.path().join("store.redb")).unwrap().len();
+    let store = open(&folder).unwrap();
+    store.commit((0..12).map(|n| create(&format!("a{n}"))).collect()).await.unwrap();
+    for n in 1..12 {
+        // Digits that do not repeat, so that they cannot be compressed away.
+        let long: String =
+            (0..60_000_u64).map(|i| (i * n).wrapping_mul(6_364_136_223_846_793_005).to_string()).collect();
+        let name = format!("a{n}");
+        let made = store.commit(vec![update(&name, n + 1, &long)]).await.unwrap();
+        store.commit(vec![delete(&name, made[0].version)]).await.unwrap();
+    }
+    let version = store.version();
+    drop(store);
+    let before = length();
+    let store = open(&folder).unwrap();
+    assert_eq!(
+        (names(&store.list("configmaps", None)), store.version()),
+        (vec![("a0".to_owned(), 1)], version)
+    );
+    drop(store);
+    assert!(length() < before / 2, "{before} bytes became {}", length());
+}
+
+#[test]
+fn a_second_opener_is_told_which_folder_is_in_use() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).unwrap();
+    let refused = open(&folder).err().unwrap();
+    assert!(matches!(refused, OpenError::InUse { .. }));
+    assert!(refused.to_string().contains(folder.path().to_str().unwrap()));
+    drop(store);
+    assert!(open(&folder).is_ok());
+}
+
+/// Damages the closed file of a small store.
+type Damage = fn(&mut Vec<u8>);
+
+#[tokio::test]
+async fn a_damaged_file_is_named_and_never_replaced() {
+    let damages: [(&str, Damage); 6] = [
+        ("emptied", Vec::clear),
+        ("cut in half", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("cut to its head", |bytes| bytes.truncate(100)),
+        ("something else", |bytes| *bytes = b"not a database at all".repeat(100)),
+        ("zeroed", |bytes| bytes.fill(0)),
+        ("with a changed letter", |bytes| {
+            let wanted = b"needle in the hay";
+            let places: Vec<_> =
+                (0..bytes.len() - wanted.len()).filter(|at| bytes[*at..].starts_with(wanted)).collect();
+            assert!(!places.is_empty());
+            for at in places {
+                bytes[at] = b'N';
+            }
+        }),
+    ];
+    for (how, damage) in damages {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).unwrap();
+        for n in 0..20 {
+            store.commit(vec![create(&format!("a{n}"))]).await.unwrap();
+        }
+        store.commit(vec![update("a0", 1, "needle in the hay")]).await.unwrap();
+        drop(store);
+        let file = folder.path().join("store.redb");
+        let mut bytes = fs::read(&file).unwrap();
+        damage(&mut bytes);
+        fs::write(&file, &bytes).unwrap();
+        let Err(refused) = open(&folder) else { panic!("a file {how} was opened") };
+        assert!(matches!(refused, OpenError::Damaged { .. }), "{how}: {refused:?}");
+        assert!(refused.to_string().contains(file.to_str().unwrap()), "{how}: {refused}");
+        assert_eq!(fs::read(&file).unwrap().len(), bytes.len(), "{how}: the file was touched");
+        let Err(again) = open(&folder) else { panic!("a file {how} was opened the second time") };
+        assert!(matches!(again, OpenError::Damaged { .. }), "{how}: {again:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_another_format_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).unwrap();
+    store.put_meta("format", b"7").await.unwrap();
+    drop(store);
+    let refused = open(&folder).err().unwrap();
+    assert!(matches!(refused, OpenError::OtherFormat { .. }));
+    assert!(refused.to_string().contains("format 7"), "{refused}");
+
+    let folder = TempDir::new().unwrap();
+    drop(Database::create(folder.path().join("store.redb")).unwrap());
+    assert!(matches!(open(&folder), Err(OpenError::Damaged { .. })), "a redb file of somebody else");
+}
+
+/// A disk in memory that can be told to fail: writes, or only the sync after them.
+#[derive(Clone, Debug, Default)]
+struct Faulty {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    no_writes: Arc<AtomicBool>,
+    no_sync: Arc<AtomicBool>,
+}
+
+impl Faulty {
+    fn check(flag: &AtomicBool) -> io::Result<()> {
+        if flag.load(Ordering::SeqCst) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for Faulty {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().len() as u64)
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let offset = usize::try_from(offset).unwrap();
+        out.copy_from_slice(&self.bytes.lock()[offset..offset + out.len()]);
+        Ok(())
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Self::check(&self.no_writes)?;
+        self.bytes.lock().resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        Self::check(&self.no_sync)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Self::check(&self.no_writes)?;
+        let offset = usize::try_from(offset).unwrap();
+        self.bytes.lock()[offset..offset + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
+    for sync_only in [false, true] {
+        let disk = Faulty::default();
+        let make = Database::builder().create_with_backend(disk.clone()).unwrap();
+        file::initialise(&make).unwrap();
+        drop(make);
+        let backend = disk.clone();
+        let reopen = move || Database::builder().create_with_backend(backend.clone());
+        let open = || file::Disk::over(Box::new(reopen.clone()), Path::new("faulty"), None).unwrap();
+        let (opened, contents) = open();
+        let store = Store::start(Some(opened), contents, Options::default());
+        store.commit(vec![create("a"), create("b")]).await.unwrap();
+
+        let flag = if sync_only { &disk.no_sync } else { &disk.no_writes };
+        flag.store(true, Ordering::SeqCst);
+        let mut watch = store.watch("configmaps", 2).unwrap();
+        for change in [create("c"), update("a", 1, "new"), delete("b", 2)] {
+            let refused = store.commit(vec![change]).await;
+            assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+        }
+        assert!(!store.writable());
+        assert_eq!(names(&store.list("configmaps", None)), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+
+        flag.store(false, Ordering::SeqCst);
+        store.commit(vec![create("d")]).await.unwrap();
+        assert!(store.writable());
+        let seen = watch.next().await.unwrap();
+        assert_eq!((seen.len(), seen[0].object.name.as_ref(), seen[0].version), (1, "d", 3));
+        let expected = names(&store.list("configmaps", None));
+        // Fails once more, and is closed before another write: what was refused does not come back.
+        flag.store(true, Ordering::SeqCst);
+        assert!(store.commit(vec![create("e")]).await.is_err());
+        flag.store(false, Ordering::SeqCst);
+        drop((store, watch));
+        let (_, contents) = open();
+        let state = State::of(contents);
+        assert_eq!((state.version, names(&state.list("configmaps", None))), (3, expected));
+    }
+}

@@ -1,0 +1,64 @@
+//! One stored object, shown in the version that was asked for.
+//!
+//! Almost always the stored bytes are the answer. Three things are not stored as they are shown: Events in
+//! `events.k8s.io`, autoscalers in `autoscaling/v1`, and custom resources in a version other than the stored
+//! one (or whose CRD has gained defaults since).
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::rules::{events, workloads::autoscaling};
+use crate::schema::resources::Resource;
+use crate::store::Object;
+
+/// An object ready to be sent.
+pub enum Shown {
+    Bytes(Bytes),
+    Value(Value),
+}
+
+/// Whether the stored bytes cannot be sent as they are.
+fn differs(resource: &Resource) -> bool {
+    resource.is_view() || resource.custom.as_ref().is_some_and(|custom| custom.has_defaults())
+}
+
+pub fn show(resource: &Resource, object: &Object) -> Shown {
+    if differs(resource) { Shown::Value(shown(resource, object)) } else { Shown::Bytes(object.bytes.clone()) }
+}
+
+/// The parsed document, in the request's version.
+pub fn shown(resource: &Resource, object: &Object) -> Value {
+    let mut value = object.value();
+    from_storage(resource, &mut value);
+    value
+}
+
+/// From the stored version to the one that `resource` serves.
+pub fn from_storage(resource: &Resource, value: &mut Value) {
+    if let Some(custom) = &resource.custom {
+        value["apiVersion"] = resource.api_version().into();
+        if custom.has_defaults() {
+            custom.default(value);
+        }
+    } else if resource.is_view() {
+        match resource.name.as_ref() {
+            "events" => events::from_core(value),
+            "horizontalpodautoscalers" => autoscaling::to_v1(value),
+            _ => value["apiVersion"] = resource.api_version().into(),
+        }
+    }
+}
+
+/// From the version that `resource` serves to the stored one.
+pub fn to_storage(resource: &Resource, value: &mut Value) {
+    if resource.is_custom() {
+        let stored = crate::schema::resources::api_version(&resource.group, &resource.storage_version);
+        value["apiVersion"] = stored.into();
+    } else if resource.is_view() {
+        match resource.name.as_ref() {
+            "events" => events::to_core(value),
+            "horizontalpodautoscalers" => autoscaling::from_v1(value),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Creating an object.
+
+use serde_json::Value;
+
+use super::body::{self, rules_of};
+use super::convert::to_storage;
+use super::{Answer, Call, managed, meta};
+use crate::admission::{self, Operation};
+use crate::error::{ApiError, Result};
+use crate::field::FieldError;
+use crate::rules;
+use crate::store::{Change, CommitError, Expect, Op};
+
+/// How often a generated name may collide before the client is told.
+const NAME_TRIES: usize = 8;
+
+pub async fn create(call: &Call) -> Result<Answer> {
+    call.query.check_write("CreateOptions", None)?;
+    let object = body::read(call)?;
+    if object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty()) {
+        return Err(ApiError::internal("resourceVersion should not be set on objects to be created").bare());
+    }
+    insert(call, object, |call, object| managed::update(call, None, object)).await
+}
+
+/// Stores a new object that is in stored form. `own` writes its managed fields.
+pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
+    for attempt in 1.. {
+        let mut object = given.clone();
+        meta::stamp_new(call, &mut object)?;
+        own(call, &mut object);
+        let prepared = prepare(call, object).await?;
+        let name = prepared.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if call.query.is_dry_run() {
+            return dry_run(call, &name, prepared.value);
+        }
+        let mut value = prepared.value;
+        to_storage_late(call, &mut value);
+        let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(value) };
+        match call.cluster.commit(change, prepared.also).await {
+            Ok(stored) => return Ok(Answer::Stored(201, stored)),
+            Err(CommitError::Exists(key)) if key.name.as_ref() == name && key.storage == call.resource.storage => {
+                let generated = given["metadata"]["name"].as_str().unwrap_or_default().is_empty();
+                if !generated || attempt == NAME_TRIES {
+                    return Err(exists(call, &name));
+                }
+            }
+            // Somebody changed the quota meanwhile: count again.
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
+        }
+    }
+    unreachable!("the loop ends by an answer")
+}
+
+/// Custom resources are handled in the version of the request until they are stored.
+pub fn to_storage_late(call: &Call, value: &mut Value) {
+    if call.resource.is_custom() {
+        to_storage(&call.resource, value);
+    }
+}
+
+/// An object that has passed everything, and what must be written with it.
+struct Prepared {
+    value: Value,
+    also: Vec<Change>,
+    /// Addresses taken for it; free again, unless stored, when this goes.
+    _reserved: admission::Reserved,
+}
+
+async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
+    let rules = rules_of(&call.resource);
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let request = call.admission(Operation::Create, &name, None);
+    admission::mutate(&call.cluster, &request, &mut object)?;
+    if call.resource.subresource("status").is_some() && !rules.status_on_create {
+        object.as_object_mut().expect("objects are objects").remove("status");
+    }
+    (rules.create)(&mut object);
+    let reserved = admission::reserve(&call.cluster, &request, &mut object)?;
+    body::complete(&call.resource, &mut object);
+    let errors = complaints(call, &object);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &name, &errors));
+    }
+    (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
+    let also = admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;
+    Ok(Prepared { value: object, also, _reserved: reserved })
+}
+
+/// What is wrong with a new object: the kind's own complaints first, as Kubernetes has them.
+fn complaints(call: &Call, object: &Value) -> Vec<FieldError> {
+    let rules = rules_of(&call.resource);
+    let (metadata, namespaced) = (&object["metadata"], call.resource.namespaced);
+    match &call.resource.custom {
+        Some(custom) => {
+            let mut errors = rules::meta::validate_custom_create(metadata, namespaced);
+            errors.extend(custom.validate(object, None));
+            errors
+        }
+        None => {
+            let mut errors = rules::meta::validate_create(metadata, namespaced, rules.naming);
+            errors.extend((rules.validate)(object));
+            errors
+        }
+    }
+}
+
+fn dry_run(call: &Call, name: &str, mut value: Value) -> Result<Answer> {
+    if call.cluster.store().get(&call.resource.storage, &call.namespace, name).is_some() {
+        return Err(exists(call, name));
+    }
+    super::convert::from_storage(&call.resource, &mut value);
+    Ok(Answer::Document(201, value))
+}
+
+fn exists(call: &Call, name: &str) -> ApiError {
+    let mut error = ApiError::already_exists(&call.resource.group, &call.resource.name, name);
+    let found = call.cluster.store().get(&call.resource.storage, &call.namespace, name);
+    if found.is_some_and(|object| object.deleting) {
+        error.message = format!("object is being deleted: {}", error.message);
+    }
+    error
+}

@@ -1,0 +1,249 @@
+//! Deleting: at once, gracefully, or when the last finalizer has gone.
+
+use serde_json::{Value, json};
+
+use super::{Answer, Call};
+use crate::admission::{self, Operation};
+use crate::clock::rfc3339;
+use crate::control::Propagation;
+use crate::decode::body;
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::http::query::{check_dry_run, refuse};
+use crate::rules::conduct;
+use crate::schema::protobuf;
+use crate::store::{Change, CommitError, Expect, Object, Op};
+
+/// How to delete.
+#[derive(Clone, Debug, Default)]
+pub struct Deletion {
+    pub uid: Option<String>,
+    pub version: Option<String>,
+    pub grace_seconds: Option<i64>,
+    pub propagation: Option<Propagation>,
+    pub dry_run: bool,
+}
+
+const TRIES: usize = 20;
+
+pub async fn delete(call: &Call) -> Result<Answer> {
+    let options = options(call)?;
+    remove(call, &options).await
+}
+
+/// Reads the options from the body, or, without one, from the query.
+pub fn options(call: &Call) -> Result<Deletion> {
+    let body = if call.body.is_empty() {
+        json!({
+            "dryRun": call.query.dry_run,
+            "gracePeriodSeconds": call.query.grace_period_seconds,
+            "propagationPolicy": call.query.propagation_policy,
+            "orphanDependents": call.query.orphan_dependents,
+        })
+    } else {
+        body::options(call.content_type.as_deref(), &call.body, protobuf::decode)?.value
+    };
+    let mut dry_run: Vec<String> = body["dryRun"].as_array().into_iter().flatten().map(text).collect();
+    dry_run.extend(call.query.dry_run.iter().cloned());
+    let mut errors = check_dry_run(&dry_run);
+    let policy = body["propagationPolicy"].as_str();
+    let orphan = body["orphanDependents"].as_bool();
+    let path = Path::new("propagationPolicy");
+    if policy.is_some() && orphan.is_some() {
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        errors.push(FieldError::invalid(&path, policy, why));
+    }
+    let propagation = match (policy, orphan) {
+        (Some("Foreground"), _) => Some(Propagation::Foreground),
+        (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),
+        (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
+        (Some(other), _) => {
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(FieldError::unsupported(&path, other, &supported));
+            None
+        }
+        (None, None) => None,
+    };
+    refuse("DeleteOptions", &errors)?;
+    let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
+    Ok(Deletion {
+        uid: precondition("uid"),
+        version: precondition("resourceVersion"),
+        grace_seconds: body["gracePeriodSeconds"].as_i64(),
+        propagation,
+        dry_run: !dry_run.is_empty(),
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Deletes `call.name`, or begins to.
+pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
+    for _ in 0..TRIES {
+        let live = call.live()?;
+        check_preconditions(call, &live, options)?;
+        let old = live.value();
+        let request = call.admission(Operation::Delete, &call.name, Some(&old));
+        let mut also = admission::validate(&call.cluster, &request, None, &mut |warning| call.warn(warning))?;
+        let expect = Expect::Version(live.version);
+        let key = call.key(&call.name);
+        let step = next_step(call, &old, options);
+        if options.dry_run {
+            return Ok(match step {
+                Step::Remove => removed(call, &live, old),
+                Step::Mark(value) => shown(call, value),
+                Step::Rest => Answer::Stored(200, live),
+            });
+        }
+        let done = match step {
+            Step::Rest => return Ok(Answer::Stored(200, live)),
+            Step::Remove => {
+                also.extend(admission::on_delete(&call.cluster, &request));
+                let done = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
+                done.map(|last| removed(call, &live, last.value()))
+            }
+            Step::Mark(value) => {
+                let done = call.cluster.commit(Change { key, expect, op: Op::Put(value) }, Vec::new()).await;
+                done.map(|stored| Answer::Stored(200, stored))
+            }
+        };
+        match done {
+            Ok(answer) => return Ok(answer),
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
+        }
+    }
+    Err(ApiError::stale(&call.resource.group, &call.resource.name, &call.name))
+}
+
+fn shown(call: &Call, mut value: Value) -> Answer {
+    super::convert::from_storage(&call.resource, &mut value);
+    Answer::Document(200, value)
+}
+
+/// The answer to an immediate removal: the object itself for some kinds, a Status for the others.
+fn removed(call: &Call, live: &Object, last: Value) -> Answer {
+    let resource = &call.resource;
+    if conduct::deletion_answers_object(resource) {
+        return shown(call, last);
+    }
+    let mut details = json!({"name": &*live.name, "kind": &*resource.name, "uid": &*live.uid});
+    if !resource.group.is_empty() {
+        details["group"] = resource.group.as_ref().into();
+    }
+    Answer::Other(200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
+}
+
+fn check_preconditions(call: &Call, live: &Object, options: &Deletion) -> Result<()> {
+    let conflict = |why: String| {
+        // These messages name the kind where all others name the resource.
+        Err(ApiError::conflict(&call.resource.group, &call.resource.kind, &call.name, why))
+    };
+    if let Some(uid) = &options.uid
+        && uid.as_str() != live.uid.as_ref()
+    {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            live.uid
+        ));
+    }
+    if let Some(version) = &options.version
+        && *version != live.version.to_string()
+    {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            live.version
+        ));
+    }
+    Ok(())
+}
+
+/// What a deletion does to an object as it stands.
+enum Step {
+    Remove,
+    /// Nothing to do: it is on its way already.
+    Rest,
+    /// It stays for now, marked as deleted.
+    Mark(Value),
+}
+
+fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
+    let resource = &call.resource;
+    let metadata = &old["metadata"];
+    let is_core = |name: &str| resource.group.is_empty() && resource.name.as_ref() == name;
+    let grace = if is_core("pods") { pod_grace(old, options) } else { 0 };
+    let finalizers = finalizers(call, metadata, options);
+    let held = !finalizers.is_empty() || (is_core("namespaces") && has_items(&old["spec"]["finalizers"]));
+    if !held && grace == 0 {
+        return Step::Remove;
+    }
+    let mut new = old.clone();
+    let fields = new["metadata"].as_object_mut().expect("stored objects have metadata");
+    if finalizers.is_empty() {
+        fields.remove("finalizers");
+    } else {
+        fields.insert("finalizers".to_owned(), finalizers.into());
+    }
+    let marked_grace = metadata["deletionGracePeriodSeconds"].as_i64();
+    if metadata["deletionTimestamp"].is_null() {
+        let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
+        fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
+        fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        if let Some(generation) = metadata["generation"].as_i64() {
+            fields.insert("generation".to_owned(), (generation + 1).into());
+        }
+    } else if marked_grace.is_some_and(|marked| grace < marked) {
+        // A repeated deletion can only shorten the grace.
+        let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
+        fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
+        fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    }
+    if is_core("namespaces") {
+        new["status"]["phase"] = "Terminating".into();
+    }
+    if new == *old { Step::Rest } else { Step::Mark(new) }
+}
+
+/// The finalizers that a deletion leaves, with those that the propagation policy adds or drops.
+fn finalizers(call: &Call, metadata: &Value, options: &Deletion) -> Vec<Value> {
+    let mut list: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+    let has = |list: &[Value], name: &str| list.iter().any(|finalizer| finalizer == name);
+    let policy = options.propagation.or_else(|| {
+        // An earlier choice stands unless this request makes another.
+        let chosen = has(&list, "orphan") || has(&list, "foregroundDeletion");
+        (!chosen).then(|| conduct::default_propagation(&call.resource))
+    });
+    let (orphan, foreground) = match policy {
+        Some(Propagation::Orphan) => (true, false),
+        Some(Propagation::Foreground) => (false, true),
+        Some(Propagation::Background) => (false, false),
+        None => return list,
+    };
+    for (name, wanted) in [("orphan", orphan), ("foregroundDeletion", foreground)] {
+        if wanted && !has(&list, name) {
+            list.push(name.into());
+        } else if !wanted {
+            list.retain(|finalizer| finalizer != name);
+        }
+    }
+    list
+}
+
+/// How long a pod may take to stop.
+fn pod_grace(pod: &Value, options: &Deletion) -> i64 {
+    let unassigned = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if unassigned || finished {
+        return 0;
+    }
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let asked = options.grace_seconds.unwrap_or(own);
+    // A negative period means one second, the least that still lets a process hear of it.
+    if asked < 0 { 1 } else { asked }
+}
+
+fn has_items(list: &Value) -> bool {
+    list.as_array().is_some_and(|list| !list.is_empty())
+}

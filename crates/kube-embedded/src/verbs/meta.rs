@@ -1,0 +1,125 @@
+//! The part of metadata that the server alone decides.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Call;
+use super::body::rules_of;
+use crate::clock::rfc3339;
+use crate::error::{ApiError, Result};
+use crate::rules::Generation;
+
+/// The alphabet of generated suffixes: no vowels, nothing that looks like another sign.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Name, namespace and system fields of an object about to be created.
+pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
+    place(call, object)?;
+    let generation = rules_of(&call.resource).generation;
+    let now = rfc3339(call.cluster.clock().now());
+    let metadata = object["metadata"].as_object_mut().expect("placed objects have metadata");
+    for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
+        metadata.remove(key);
+    }
+    metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
+    metadata.insert("creationTimestamp".to_owned(), now.into());
+    if generation != Generation::Absent {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+    let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
+    if name.is_empty() && !prefix.is_empty() {
+        let name = generated_name(prefix);
+        metadata.insert("name".to_owned(), name.into());
+    }
+    Ok(())
+}
+
+/// Checks that an object belongs where the URL says, and writes the namespace into it.
+pub fn place(call: &Call, object: &mut Value) -> Result<()> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    let metadata = &mut object["metadata"];
+    let own = metadata["namespace"].as_str().unwrap_or_default();
+    if call.resource.namespaced {
+        if !own.is_empty() && own != call.namespace {
+            let why = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(ApiError::bad_request(why));
+        }
+        metadata["namespace"] = call.namespace.as_str().into();
+    } else {
+        if !own.is_empty() && call.resource.name.as_ref() != "namespaces" {
+            let why = "namespace may not be set on an object of a cluster-scoped kind";
+            let _ = why; // Kubernetes clears it silently
+        }
+        metadata.as_object_mut().expect("metadata is an object").remove("namespace");
+    }
+    if !call.name.is_empty() {
+        let name = metadata["name"].as_str().unwrap_or_default();
+        if !name.is_empty() && name != call.name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.name
+            )));
+        }
+        metadata["name"] = call.name.as_str().into();
+    }
+    Ok(())
+}
+
+/// `prefix` and five random signs; long prefixes are cut so that the whole fits a label.
+pub fn generated_name(prefix: &str) -> String {
+    let mut end = prefix.len().min(58);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let random = Uuid::new_v4().into_bytes();
+    let sign = |byte: u8| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]);
+    // Bytes 6 and 8 of a v4 UUID are not random throughout.
+    let suffix: String = [random[0], random[1], random[2], random[3], random[4]].into_iter().map(sign).collect();
+    format!("{}{suffix}", &prefix[..end])
+}
+
+/// Carries over what an update can never change.
+pub fn keep_system_fields(new: &mut Value, old: &Value) {
+    let metadata = new["metadata"].as_object_mut().expect("placed objects have metadata");
+    for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "uid"] {
+        let kept = &old["metadata"][key];
+        let keep_own = key == "uid" && metadata.get("uid").is_some_and(|uid| !uid.is_null() && uid != "");
+        if keep_own {
+            continue;
+        }
+        if kept.is_null() {
+            metadata.remove(key);
+        } else {
+            metadata.insert(key.to_owned(), kept.clone());
+        }
+    }
+    metadata.remove("selfLink");
+}
+
+/// Moves the generation on when the kind says that this change counts.
+pub fn bump_generation(rule: Generation, new: &mut Value, old: &Value) {
+    let Some(generation) = old["metadata"]["generation"].as_i64() else { return };
+    let changed = match rule {
+        Generation::Absent => false,
+        Generation::Content => content_differs(new, old),
+        Generation::ContentAndAnnotations => {
+            content_differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
+        }
+    };
+    if changed {
+        new["metadata"]["generation"] = (generation + 1).into();
+    }
+}
+
+/// Whether anything but metadata and status differs.
+fn content_differs(a: &Value, b: &Value) -> bool {
+    let ignored = |key: &str| matches!(key, "metadata" | "status" | "apiVersion" | "kind");
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a != b };
+    let one_way = |x: &serde_json::Map<String, Value>, y: &serde_json::Map<String, Value>| {
+        x.iter().any(|(key, value)| !ignored(key) && y.get(key) != Some(value))
+    };
+    one_way(a, b) || one_way(b, a)
+}

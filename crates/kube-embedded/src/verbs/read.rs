@@ -1,0 +1,176 @@
+//! Reading: one object, or a collection in pages.
+
+use std::sync::Arc;
+
+use super::select::Selection;
+use super::{Answer, Call, Page};
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::http::query::{Query, refuse};
+use crate::selector::ContinueToken;
+use crate::store::{Object, Snapshot, Store};
+
+pub fn get(call: &Call) -> Result<Answer> {
+    if let Some(version) = parse_version(&call.query.resource_version)? {
+        not_from_the_future(call.cluster.store(), version)?;
+    }
+    Ok(Answer::Stored(200, call.live()?))
+}
+
+pub fn list(call: &Call) -> Result<Answer> {
+    check_list_options(&call.query)?;
+    let selection = Selection::of(call)?;
+    page(call, &selection).map(Answer::List)
+}
+
+/// What a list shows: the newest state, an exact earlier one, or the next page of one that was begun.
+fn page(call: &Call, selection: &Selection) -> Result<Page> {
+    let query = &call.query;
+    let store = call.cluster.store();
+    let storage = &call.resource.storage;
+    let namespace = selection.namespace.as_deref();
+    let asked = parse_version(&query.resource_version)?;
+    let mut begun: Option<ContinueToken> = None;
+    let snapshot = if !query.continue_token.is_empty() {
+        if asked.is_some_and(|version| version != 0) {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let all = call.resource.namespaced && namespace.is_none();
+        let token = ContinueToken::decode(&query.continue_token, all)
+            .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
+        let snapshot = match u64::try_from(token.version) {
+            Ok(version) => store.list_at(storage, namespace, version).map_err(|_| expired_page(&token))?,
+            // A token without a version goes on with whatever there is now.
+            Err(_) => store.list(storage, namespace),
+        };
+        begun = Some(token);
+        snapshot
+    } else {
+        match asked {
+            Some(version) if version != 0 && query.resource_version_match == "Exact" => {
+                not_from_the_future(store, version)?;
+                store
+                    .list_at(storage, namespace, version)
+                    .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old."))?
+            }
+            Some(version) => {
+                not_from_the_future(store, version)?;
+                store.list(storage, namespace)
+            }
+            None => store.list(storage, namespace),
+        }
+    };
+    Ok(cut(snapshot, selection, begun.as_ref(), query))
+}
+
+/// The part of a snapshot that comes after the last page, at most `limit` objects of it.
+fn cut(
+    snapshot: Snapshot,
+    selection: &Selection,
+    begun: Option<&ContinueToken>,
+    query: &Query,
+) -> Page {
+    let behind = |object: &Arc<Object>| {
+        // Within one namespace a token's key is the name alone.
+        let namespace = if selection.namespace.is_some() { "" } else { object.namespace.as_ref() };
+        !begun.is_some_and(|token| token.skips(namespace, &object.name))
+    };
+    let version = snapshot.version;
+    let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0);
+    let mut rest = snapshot.objects.into_iter().filter(behind);
+    let Some(limit) = limit else {
+        let objects = rest.filter(|object| selection.matches(object)).collect();
+        return Page { version, objects, continue_token: String::new(), remaining: None };
+    };
+    let mut objects = Vec::new();
+    while objects.len() < limit {
+        let Some(object) = rest.next() else {
+            return Page { version, objects, continue_token: String::new(), remaining: None };
+        };
+        if selection.matches(&object) {
+            objects.push(object);
+        }
+    }
+    // Kubernetes says how many remain only where it need not look at them.
+    let (more, remaining) = if selection.is_everything() {
+        let count = rest.count();
+        (count > 0, Some(count).filter(|&count| count > 0))
+    } else {
+        (rest.any(|object| selection.matches(&object)), None)
+    };
+    let last = objects.last().filter(|_| more);
+    let continue_token = last.map(|last| goes_on_after(version, selection, last)).unwrap_or_default();
+    Page { version, objects, continue_token, remaining }
+}
+
+fn goes_on_after(version: u64, selection: &Selection, last: &Object) -> String {
+    let namespace = if selection.namespace.is_some() { "" } else { last.namespace.as_ref() };
+    ContinueToken::after(i64::try_from(version).unwrap_or(-1), namespace, &last.name).encode()
+}
+
+fn expired_page(token: &ContinueToken) -> ApiError {
+    let text = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+        list without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+        the results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+        modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+    let mut error = ApiError::expired(text);
+    error.continue_token = Some(ContinueToken { version: -1, ..token.clone() }.encode());
+    error
+}
+
+/// `None` for an empty text; 0 means any version.
+pub fn parse_version(text: &str) -> Result<Option<u64>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        let problem = if digits { "value out of range" } else { "invalid syntax" };
+        ApiError::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {problem}"
+        ))
+    })
+}
+
+fn not_from_the_future(store: &Store, version: u64) -> Result<()> {
+    let current = store.version();
+    if version <= current {
+        return Ok(());
+    }
+    let message = format!("Timeout: Too large resource version: {version}, current: {current}");
+    Err(ApiError::new(504, "Timeout", message)
+        .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
+        .retry_after(1))
+}
+
+fn check_list_options(query: &Query) -> Result<()> {
+    let mut errors = check_version_match(query);
+    if query.send_initial_events.is_some() {
+        errors.push(FieldError::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
+    }
+    refuse("ListOptions", &errors)
+}
+
+fn check_version_match(query: &Query) -> Vec<FieldError> {
+    let path = Path::new("resourceVersionMatch");
+    let asked = query.resource_version_match.as_str();
+    let mut errors = Vec::new();
+    if asked.is_empty() {
+        return errors;
+    }
+    if query.resource_version.is_empty() {
+        let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+        errors.push(FieldError::forbidden(&path, why));
+    }
+    if !query.continue_token.is_empty() {
+        errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+    }
+    if !matches!(asked, "Exact" | "NotOlderThan") {
+        errors.push(FieldError::unsupported(&path, asked, &["Exact", "NotOlderThan", ""]));
+    }
+    if asked == "Exact" && query.resource_version == "0" {
+        let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+        errors.push(FieldError::forbidden(&path, why));
+    }
+    errors
+}

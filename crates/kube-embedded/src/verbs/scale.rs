@@ -1,0 +1,160 @@
+//! `/scale`: how many, without knowing what.
+
+use serde_json::{Map, Value, json};
+
+use super::body::decode_as;
+use super::patch;
+use super::update::{Changed, modify};
+use super::{Answer, Call, managed};
+use crate::decode::body::{self, PatchKind};
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::print;
+use crate::schema::builtin;
+
+/// Where a kind keeps its counts.
+struct Paths {
+    replicas: String,
+    status_replicas: String,
+    selector: Option<String>,
+}
+
+fn paths(call: &Call) -> Paths {
+    match call.resource.custom.as_ref().and_then(|custom| custom.scale()) {
+        Some(scale) => Paths {
+            replicas: scale.spec_replicas.to_string(),
+            status_replicas: scale.status_replicas.to_string(),
+            selector: Some(scale.selector.as_deref().unwrap_or_default().to_owned()),
+        },
+        None => {
+            Paths { replicas: ".spec.replicas".to_owned(), status_replicas: ".status.replicas".to_owned(), selector: None }
+        }
+    }
+}
+
+pub async fn answer(call: &Call) -> Result<Answer> {
+    match call.verb {
+        "get" => Ok(Answer::Other(200, scale_of(call, &call.live()?.value())?)),
+        "update" => {
+            call.query.check_write("UpdateOptions", None)?;
+            let body = decode_as(call, "Scale")?.value;
+            let parent = call.main("scale");
+            let answer = modify(&parent, |live| changed(&parent, live, body.clone())).await?;
+            dress(call, answer)
+        }
+        _ => {
+            let kind = patch::patch_kind(call)?;
+            call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
+            let parent = call.main("scale");
+            let answer = modify(&parent, |live| match kind {
+                PatchKind::Apply => applied(&parent, live),
+                _ => {
+                    let ty = builtin::type_of("autoscaling", "v1", "Scale").ok_or_else(ApiError::no_such_resource)?;
+                    let patched = patch::patched(&parent, kind, ty, &scale_of(&parent, live)?)?;
+                    changed(&parent, live, patched)
+                }
+            })
+            .await?;
+            dress(call, answer)
+        }
+    }
+}
+
+fn dress(call: &Call, answer: Answer) -> Result<Answer> {
+    let value = match answer {
+        Answer::Stored(_, object) => object.value(),
+        Answer::Document(_, value) => value,
+        other => return Ok(other),
+    };
+    Ok(Answer::Other(200, scale_of(call, &value)?))
+}
+
+/// The parent with the count that `scale` asks for.
+fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
+    let name = scale["metadata"]["name"].as_str().unwrap_or_default();
+    if !name.is_empty() && name != call.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    let replicas = match &scale["spec"]["replicas"] {
+        Value::Null => 0,
+        number => number.as_i64().filter(|&n| i32::try_from(n).is_ok()).ok_or_else(|| {
+            ApiError::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not a 32-bit number: {number}"))
+        })?,
+    };
+    if replicas < 0 {
+        let error =
+            FieldError::invalid(&Path::new("spec.replicas"), replicas, "must be greater than or equal to 0");
+        return Err(ApiError::invalid("autoscaling", "Scale", &call.name, &[error]));
+    }
+    let mut object = live.clone();
+    put(&mut object, &paths(call).replicas, replicas.into());
+    for key in ["resourceVersion", "uid"] {
+        match scale["metadata"].get(key).filter(|value| !value.is_null()) {
+            Some(value) => object["metadata"][key] = value.clone(),
+            None => {
+                object["metadata"].as_object_mut().expect("stored objects have metadata").remove(key);
+            }
+        }
+    }
+    managed::update(call, Some(live), &mut object);
+    Ok(Changed { object })
+}
+
+/// Server-side apply of a Scale is an apply of its one field to the parent.
+fn applied(call: &Call, live: &Value) -> Result<Changed> {
+    let body = body::patch(PatchKind::Apply, &call.body)?.value;
+    let mut config = json!({
+        "apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
+        "metadata": {"name": &call.name},
+    });
+    if let Some(replicas) = body["spec"].get("replicas") {
+        put(&mut config, &paths(call).replicas, replicas.clone());
+    }
+    let object = managed::apply(call, Some(live), &config)?;
+    Ok(Changed { object })
+}
+
+/// The Scale that an object shows.
+fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
+    let paths = paths(call);
+    let mut metadata = Map::new();
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = parent["metadata"].get(key) {
+            metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+    let replicas = find(parent, &paths.replicas).as_i64().unwrap_or(0);
+    let mut status = json!({"replicas": find(parent, &paths.status_replicas).as_i64().unwrap_or(0)});
+    let selector = match &paths.selector {
+        Some(path) if path.is_empty() => String::new(),
+        Some(path) => find(parent, path).as_str().unwrap_or_default().to_owned(),
+        None if call.resource.group.is_empty() => print::selector::pairs(&parent["spec"]["selector"]),
+        None => print::selector::requirements(&parent["spec"]["selector"]),
+    };
+    if !selector.is_empty() {
+        status["selector"] = selector.into();
+    }
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+}
+
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('.').filter(|part| !part.is_empty())
+}
+
+fn find<'a>(value: &'a Value, path: &str) -> &'a Value {
+    segments(path).fold(value, |value, key| &value[key])
+}
+
+fn put(value: &mut Value, path: &str, new: Value) {
+    let place = segments(path).fold(value, |value, key| {
+        if !value.is_object() {
+            *value = json!({});
+        }
+        &mut value[key]
+    });
+    *place = new;
+}

@@ -1,0 +1,70 @@
+//! Subresources, and the kinds that are questions: which door leads where.
+
+use serde_json::Value;
+
+use super::body::decode_as;
+use super::{Answer, Call, body, patch, pods, read, scale, update};
+use crate::access::reviews::{self, Scope};
+use crate::access::{csr, tokens};
+use crate::error::{ApiError, Result};
+use crate::schema::resources::Resource;
+
+/// Answers a call to a subresource.
+pub async fn answer(call: &Call) -> Result<Answer> {
+    let Some(door) = call.resource.subresource(&call.subresource) else {
+        return Err(ApiError::no_such_resource());
+    };
+    if matches!(&*door.name, "exec" | "attach" | "portforward" | "proxy") {
+        return Err(pods::not_simulated(call));
+    }
+    if !door.verbs.iter().any(|verb| verb.as_ref() == call.verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    match (&*door.name, call.verb) {
+        ("scale", _) => scale::answer(call).await,
+        ("log", _) => pods::log(call),
+        ("eviction", _) => pods::evict(call).await,
+        ("binding", _) => pods::bind(call).await,
+        ("token", _) => token(call),
+        ("approval", "update" | "patch") => approve(call).await,
+        (_, "get") => read::get(call),
+        (_, "update") => update::replace(call).await,
+        (_, "patch") => patch::patch(call).await,
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// Kinds that are asked, not stored.
+pub fn is_review(resource: &Resource) -> bool {
+    matches!(&*resource.group, "authentication.k8s.io" | "authorization.k8s.io")
+}
+
+pub fn review(call: &Call) -> Result<Answer> {
+    call.query.check_write("CreateOptions", None)?;
+    let object = body::read(call)?;
+    let (authorizer, caller) = (call.cluster.authorizer(), &call.user);
+    let answer = match call.resource.kind.as_ref() {
+        "SubjectAccessReview" => reviews::access(authorizer, caller, Scope::Any, object),
+        "LocalSubjectAccessReview" => reviews::access(authorizer, caller, Scope::Local(&call.namespace), object),
+        "SelfSubjectAccessReview" => reviews::access(authorizer, caller, Scope::Own, object),
+        "SelfSubjectRulesReview" => reviews::rules(authorizer, caller, &object),
+        "SelfSubjectReview" => Ok(reviews::whoami(caller, call.cluster.clock())),
+        "TokenReview" => tokens::review(call.cluster.authenticator(), object),
+        _ => Err(ApiError::method_not_allowed()),
+    }?;
+    Ok(Answer::Other(201, answer))
+}
+
+fn token(call: &Call) -> Result<Answer> {
+    let body = decode_as(call, "TokenRequest")?.value;
+    let (store, now) = (call.cluster.store(), call.cluster.clock().now());
+    let key = call.cluster.pki().signing_key();
+    let answer = tokens::request(store, &key, now, &call.namespace, &call.name, &body)?;
+    Ok(Answer::Other(201, answer))
+}
+
+/// An approval is a change of the conditions; an approved request is signed in the same write.
+async fn approve(call: &Call) -> Result<Answer> {
+    let sign = |object: &mut Value| csr::sign_if_approved(&call.cluster, object);
+    if call.verb == "update" { update::replace_then(call, sign).await } else { patch::patch_then(call, sign).await }
+}

@@ -1,0 +1,229 @@
+//! Changing an object: what replacing, patching and applying have in common, and replacing itself.
+//!
+//! A change is computed from the newest state and stored only if that is still the newest; if it is not, the
+//! change is computed again, unless the client said which version it meant.
+
+use serde_json::Value;
+
+use super::body::{self, rules_of};
+use super::convert::from_storage;
+use super::{Answer, Call, create, managed, meta};
+use crate::admission::{self, Operation};
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::rules::{self, Generation, conduct};
+use crate::store::{Change, CommitError, Expect, Object, Op};
+use crate::write::apply;
+
+/// How often a change that lost the race is computed again.
+const TRIES: usize = 20;
+
+/// A changed object in stored form, with its managed fields.
+pub struct Changed {
+    pub object: Value,
+}
+
+pub async fn replace(call: &Call) -> Result<Answer> {
+    replace_then(call, |_| Ok(())).await
+}
+
+/// A replacement that `finish` completes just before it is checked.
+pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
+    call.query.check_write("UpdateOptions", None)?;
+    let mut object = body::read(call)?;
+    meta::place(call, &mut object)?;
+    if call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_none() {
+        let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
+        if !conduct::creates_on_update(&call.resource) || versioned || !call.subresource.is_empty() {
+            return Err(call.not_found());
+        }
+        return create::insert(call, object, |call, object| managed::update(call, None, object)).await;
+    }
+    modify(call, |live| {
+        let mut object = object.clone();
+        if !unconditional(call) && object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
+            let path = Path::new("metadata.resourceVersion");
+            let error = FieldError::invalid(&path, 0, "must be specified for an update");
+            return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
+        }
+        take_part(call, &mut object, live);
+        managed::update(call, Some(live), &mut object);
+        finish(&mut object)?;
+        Ok(Changed { object })
+    })
+    .await
+}
+
+/// Whether a PUT may leave out the version it means.
+fn unconditional(call: &Call) -> bool {
+    !conduct::is_conditional(&call.resource)
+}
+
+/// Computes a change from the newest state with `make`, checks it and stores it.
+pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Result<Answer> {
+    for _ in 0..TRIES {
+        let live = call.live()?;
+        let mut old = live.value();
+        if call.resource.is_custom() {
+            from_storage(&call.resource, &mut old);
+        }
+        let Changed { mut object } = make(&old)?;
+        let versioned = check_preconditions(call, &object, &live)?;
+        let prepared = prepare(call, &mut object, &old)?;
+        if apply::same(&old, &object) {
+            return Ok(Answer::Stored(200, live));
+        }
+        if call.query.is_dry_run() {
+            object["metadata"]["resourceVersion"] = live.version.to_string().into();
+            from_storage(&call.resource, &mut object);
+            return Ok(Answer::Document(200, object));
+        }
+        let expect = Expect::Version(live.version);
+        let key = call.key(&call.name);
+        let committed = if is_finished(&call.resource, &object) {
+            let also = admission::on_delete(&call.cluster, &call.admission(Operation::Delete, &call.name, Some(&old)));
+            let result = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
+            result.map(|_| {
+                object["metadata"]["resourceVersion"] = live.version.to_string().into();
+                from_storage(&call.resource, &mut object);
+                Answer::Document(200, object)
+            })
+        } else {
+            create::to_storage_late(call, &mut object);
+            let result = call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
+            result.map(|stored| Answer::Stored(200, stored))
+        };
+        match committed {
+            Ok(answer) => return Ok(answer),
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) if !versioned => {}
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => return Err(stale(call)),
+            Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
+        }
+    }
+    Err(stale(call))
+}
+
+fn stale(call: &Call) -> ApiError {
+    ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
+}
+
+/// Whether the request meant this very version.
+fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<bool> {
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() && uid != live.uid.as_ref() {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
+        return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
+    }
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if version.is_empty() {
+        return Ok(false);
+    }
+    match version.parse::<u64>() {
+        Ok(0) => Ok(false),
+        Ok(version) if version == live.version => Ok(true),
+        Ok(_) => Err(stale(call)),
+        Err(_) => {
+            let path = Path::new("metadata.resourceVersion");
+            let error = FieldError::invalid(&path, version, "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax");
+            Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]))
+        }
+    }
+}
+
+/// Nothing holds a deleted object any more.
+fn is_finished(resource: &crate::schema::resources::Resource, object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let held = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    let graceful = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
+    let namespace_held = resource.name.as_ref() == "namespaces"
+        && resource.group.is_empty()
+        && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    !metadata["deletionTimestamp"].is_null() && !held && !graceful && !namespace_held
+}
+
+/// Restricts a change to what the door (main resource, `/status`, ...) may change; the rest is the old state.
+pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
+    match call.subresource.as_str() {
+        "" => {
+            if call.resource.subresource("status").is_some() {
+                copy(object, old, "status");
+            }
+        }
+        "status" => {
+            let mut whole = old.clone();
+            copy(&mut whole, object, "status");
+            let metadata = conduct::status_metadata(&call.resource);
+            for key in metadata.iter().chain(&["resourceVersion", "uid"]) {
+                if let Some(value) = object["metadata"].get(*key) {
+                    whole["metadata"][*key] = value.clone();
+                } else if !matches!(*key, "uid") {
+                    whole["metadata"].as_object_mut().expect("stored objects have metadata").remove(*key);
+                }
+            }
+            *object = whole;
+        }
+        _ => {}
+    }
+}
+
+fn copy(to: &mut Value, from: &Value, key: &str) {
+    match from.get(key) {
+        Some(value) => to[key] = value.clone(),
+        None => {
+            to.as_object_mut().expect("objects are objects").remove(key);
+        }
+    }
+}
+
+struct Prepared {
+    also: Vec<Change>,
+    _reserved: admission::Reserved,
+}
+
+fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
+    let rules = rules_of(&call.resource);
+    let request = call.admission(Operation::Update, &call.name, Some(old));
+    admission::mutate(&call.cluster, &request, object)?;
+    meta::place(call, object)?;
+    meta::keep_system_fields(object, old);
+    if call.subresource.is_empty() {
+        (rules.update)(object, old);
+        body::complete(&call.resource, object);
+        meta::bump_generation(generation_rule(call), object, old);
+    } else {
+        body::complete(&call.resource, object);
+    }
+    let reserved = admission::reserve(&call.cluster, &request, object)?;
+    let errors = complaints(call, object, old);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &errors));
+    }
+    if call.subresource.is_empty() {
+        (rules.warnings)(object, Some(old)).into_iter().for_each(|warning| call.warn(warning));
+    }
+    let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
+    Ok(Prepared { also, _reserved: reserved })
+}
+
+/// A custom resource without a status subresource counts its status as content.
+fn generation_rule(call: &Call) -> Generation {
+    rules_of(&call.resource).generation
+}
+
+fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
+    let rules = rules_of(&call.resource);
+    let namespaced = call.resource.namespaced;
+    let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
+    let mut errors = match call.resource.is_custom() {
+        true => rules::meta::validate_custom_update(new_meta, old_meta, namespaced),
+        false => rules::meta::validate_update(new_meta, old_meta, namespaced),
+    };
+    match (&call.resource.custom, call.subresource.as_str()) {
+        (Some(custom), "status") => errors.extend(custom.validate_status(object, old)),
+        (Some(custom), _) => errors.extend(custom.validate(object, Some(old))),
+        (None, "status") => errors.extend((rules.validate_status)(object, old)),
+        (None, "") => errors.extend((rules.validate_update)(object, old)),
+        (None, _) => {}
+    }
+    errors
+}

@@ -1,0 +1,172 @@
+//! What differs between two values of a type.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    element::{self, Element},
+    fieldset::FieldSet,
+    node::{Form, Listing, Node},
+};
+
+/// The paths that one value has and the other has not, or that both have with different values.
+#[derive(Default, Clone, Debug, PartialEq)]
+pub struct Difference {
+    pub added: FieldSet,
+    pub modified: FieldSet,
+    pub removed: FieldSet,
+}
+
+impl Difference {
+    /// Hangs what was found below a step into this level.
+    fn push(&mut self, element: &Element, mark: Mark, below: Self) {
+        self.added.push(element.clone(), mark == Mark::Added, below.added);
+        self.modified.push(element.clone(), mark == Mark::Modified, below.modified);
+        self.removed.push(element.clone(), mark == Mark::Removed, below.removed);
+    }
+}
+
+/// What became of the value itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Same,
+    Added,
+    Modified,
+    Removed,
+}
+
+pub fn compare(node: Node<'_>, old: &Value, new: &Value) -> Result<Difference, String> {
+    let mut out = Difference::default();
+    walk(node, Some(old), Some(new), &mut out)?;
+    Ok(out)
+}
+
+fn walk(
+    node: Node<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    out: &mut Difference,
+) -> Result<Mark, String> {
+    let mark = match (old, new) {
+        (None, None) => return Ok(Mark::Same),
+        (None, Some(_)) => Mark::Added,
+        (Some(_), None) => Mark::Removed,
+        (Some(_), Some(_)) => Mark::Same,
+    };
+    let form = node.form(new.or(old));
+    let mut own = walk_as(node, form, old, new, out)?;
+    if let (Some(old_value), Some(_)) = (old, new) {
+        let old_form = node.form(Some(old_value));
+        // The form has changed, which only an open type allows: the value is looked at both ways.
+        if std::mem::discriminant(&old_form) != std::mem::discriminant(&form)
+            && walk_as(node, old_form, old, new, out)? == Mark::Modified
+        {
+            own = Mark::Modified;
+        }
+    }
+    Ok(if mark == Mark::Same { own } else { mark })
+}
+
+fn walk_as(
+    node: Node<'_>,
+    form: Form<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    out: &mut Difference,
+) -> Result<Mark, String> {
+    match form {
+        Form::Scalar(_) | Form::AtomicList | Form::AtomicMap => {}
+        Form::Map => {
+            let empty = serde_json::Map::new();
+            let members = |value: Option<&Value>| {
+                value.and_then(Value::as_object).is_none_or(serde_json::Map::is_empty)
+            };
+            if !(members(old) && members(new)) {
+                let old = old.and_then(Value::as_object).unwrap_or(&empty);
+                let new = new.and_then(Value::as_object).unwrap_or(&empty);
+                walk_members(node, old, new, out)?;
+                return Ok(Mark::Same);
+            }
+        }
+        Form::List(list) => {
+            let items = |value: Option<&Value>| value.and_then(Value::as_array).is_none_or(Vec::is_empty);
+            if !(items(old) && items(new)) {
+                let old = old.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                let new = new.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                if old != new {
+                    walk_items(list, old, new, out)?;
+                }
+                return Ok(Mark::Same);
+            }
+        }
+    }
+    // A leaf; two empty lists or maps are one as well, so that null and empty differ.
+    Ok(match (old, new) {
+        (Some(old), Some(new)) if !same(old, new) => Mark::Modified,
+        _ => Mark::Same,
+    })
+}
+
+fn same(old: &Value, new: &Value) -> bool {
+    old == new || element::compare(old, new).is_eq()
+}
+
+fn walk_members(
+    node: Node<'_>,
+    old: &serde_json::Map<String, Value>,
+    new: &serde_json::Map<String, Value>,
+    out: &mut Difference,
+) -> Result<(), String> {
+    let mut visit = |name: &str, old: Option<&Value>, new: Option<&Value>| {
+        let mut below = Difference::default();
+        let mark = walk(node.member_or_deduced(name), old, new, &mut below)?;
+        if mark != Mark::Same || below != Difference::default() {
+            out.push(&Element::field(name), mark, below);
+        }
+        Ok::<_, String>(())
+    };
+    for (name, value) in new {
+        visit(name, old.get(name), Some(value))?;
+    }
+    for (name, value) in old {
+        if !new.contains_key(name) {
+            visit(name, Some(value), None)?;
+        }
+    }
+    Ok(())
+}
+
+fn walk_items(list: Listing<'_>, old: &[Value], new: &[Value], out: &mut Difference) -> Result<(), String> {
+    let mut pairs: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+    for (element, item) in list.elements(old)? {
+        pairs.entry(element).or_default().0.push(item);
+    }
+    for (element, item) in list.elements(new)? {
+        pairs.entry(element).or_default().1.push(item);
+    }
+    for (element, (old, new)) in pairs {
+        let mut below = Difference::default();
+        let item = |items: &[&'_ Value]| items.len() < 2;
+        let mark = match (item(&old), item(&new)) {
+            (true, true) => walk(list.element, old.first().copied(), new.first().copied(), &mut below)?,
+            // Duplicates are compared as one value.
+            (false, false) if old == new => Mark::Same,
+            (false, false) => Mark::Modified,
+            (false, true) => {
+                let mark = walk(list.element, None, new.first().copied(), &mut below)?;
+                out.push(&element, mark, std::mem::take(&mut below));
+                Mark::Removed
+            }
+            (true, false) => {
+                let mark = walk(list.element, old.first().copied(), None, &mut below)?;
+                out.push(&element, mark, std::mem::take(&mut below));
+                Mark::Added
+            }
+        };
+        if mark != Mark::Same || below != Difference::default() {
+            out.push(&element, mark, below);
+        }
+    }
+    Ok(())
+}

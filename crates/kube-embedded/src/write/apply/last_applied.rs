@@ -1,0 +1,54 @@
+//! What server-side apply does for objects that `kubectl apply` made before: their annotation with what
+//! was applied last lets `kubectl` take over its own fields, and is kept up to date.
+
+use serde_json::Value;
+
+use super::{Context, compare::compare, fieldset::FieldSet, owned, updater::Conflict, validate};
+use crate::write::go;
+
+/// The only manager for whom this is done.
+pub const KUBECTL: &str = "kubectl";
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// All annotations of an object together, keys and values.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+/// The conflicts that are not about what the annotation shows to be kubectl's own. All of them if there is
+/// no annotation that can be used.
+pub fn remaining(ctx: &Context<'_>, live: &Value, conflicts: Vec<Conflict>) -> Vec<Conflict> {
+    let Some(own) = own_fields(ctx, live) else { return conflicts };
+    conflicts.into_iter().filter(|conflict| !own.has(&conflict.path)).collect()
+}
+
+/// What was applied last and has not changed since.
+fn own_fields(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
+    let text = live["metadata"]["annotations"][ANNOTATION].as_str()?;
+    let last: Value = serde_json::from_str(text).ok()?;
+    if last["apiVersion"] != ctx.api_version {
+        return None;
+    }
+    let root = ctx.root();
+    validate::validate(root, live).ok()?;
+    validate::validate(root, &last).ok()?;
+    let difference = compare(root, &last, live).ok()?;
+    let set = owned::field_set(root, &last);
+    Some(set.difference(&difference.modified).difference(&difference.added).difference(&difference.removed))
+}
+
+/// Brings the annotation up to date, if the object has it.
+pub fn refresh(object: &mut Value, body: &Value) {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else { return };
+    if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {
+        return;
+    }
+    let mut applied = body.clone();
+    if let Some(own) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        own.remove(ANNOTATION);
+    }
+    annotations.insert(ANNOTATION.to_owned(), format!("{}\n", go::json(&applied)).into());
+    let size: usize =
+        annotations.iter().map(|(name, text)| name.len() + text.as_str().map_or(0, str::len)).sum();
+    if size > MAX_ANNOTATIONS {
+        annotations.remove(ANNOTATION);
+    }
+}

@@ -1,0 +1,218 @@
+//! `metadata.managedFields`: who owns which fields since when.
+//!
+//! Always true of [`Managed`]: no two entries have the same identity. That is manager, operation and
+//! subresource, and for updates also the version, because one who applies keeps his entry when he changes
+//! to another version.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::fieldset::FieldSet;
+use crate::clock::rfc3339;
+
+/// So many entries of updates are kept apart.
+const MAX_UPDATES: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub manager: String,
+    pub operation: Operation,
+    pub api_version: String,
+    pub subresource: String,
+    pub time: Option<Timestamp>,
+    pub set: FieldSet,
+}
+
+impl Entry {
+    pub fn is(&self, other: &Self) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Sorts as Kubernetes sorts what it identifies managers by, which is a JSON text.
+    pub fn identity(&self) -> String {
+        let mut text =
+            format!("{{\"manager\":{},\"operation\":\"{}\"", json!(self.manager), self.operation.name());
+        if self.operation == Operation::Update {
+            text = format!("{text},\"apiVersion\":{}", json!(self.api_version));
+        }
+        if !self.subresource.is_empty() {
+            text = format!("{text},\"subresource\":{}", json!(self.subresource));
+        }
+        text + "}"
+    }
+
+    fn seconds(&self) -> i64 {
+        self.time.map_or(0, Timestamp::as_second)
+    }
+
+    fn decode(at: usize, value: &Value) -> Result<Self, String> {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let operation = match value["operation"].as_str() {
+            Some("Apply") => Operation::Apply,
+            Some("Update") => Operation::Update,
+            _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+        };
+        let api_version = text("apiVersion");
+        if api_version.is_empty() {
+            return Err("apiVersion must not be empty".to_owned());
+        }
+        match value["fieldsType"].as_str().unwrap_or_default() {
+            "FieldsV1" => {}
+            "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
+            other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {at}")),
+        }
+        let time = match &value["time"] {
+            Value::String(time) => {
+                Some(time.parse().map_err(|error| format!("invalid time {time:?}: {error}"))?)
+            }
+            _ => None,
+        };
+        let set = FieldSet::decode(&value["fieldsV1"])?;
+        Ok(Self {
+            manager: text("manager"),
+            operation,
+            api_version,
+            subresource: text("subresource"),
+            time,
+            set,
+        })
+    }
+
+    fn encode(&self) -> Value {
+        let mut out = Map::new();
+        let texts = [
+            ("manager", self.manager.as_str()),
+            ("operation", self.operation.name()),
+            ("apiVersion", &self.api_version),
+            ("fieldsType", "FieldsV1"),
+            ("subresource", &self.subresource),
+        ];
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            out.insert(name.to_owned(), text.into());
+        }
+        if let Some(time) = self.time {
+            out.insert("time".to_owned(), rfc3339(time).into());
+        }
+        out.insert("fieldsV1".to_owned(), self.set.encode());
+        Value::Object(out)
+    }
+}
+
+/// All entries of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Managed {
+    pub entries: Vec<Entry>,
+}
+
+impl Managed {
+    /// The entries of `object`.
+    pub fn of(object: &Value) -> Result<Self, String> {
+        Self::decode(&object["metadata"]["managedFields"])
+    }
+
+    pub fn decode(list: &Value) -> Result<Self, String> {
+        let mut managed = Self::default();
+        for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
+            managed.put(Entry::decode(at, entry)?);
+        }
+        Ok(managed)
+    }
+
+    /// `metadata.managedFields`, in its order; `None` if there is nothing to tell.
+    pub fn encode(&self) -> Option<Value> {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_by(|a, b| {
+            let key = |e: &Entry| (e.operation, e.seconds());
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| a.manager.cmp(&b.manager))
+                .then_with(|| a.api_version.cmp(&b.api_version))
+                .then_with(|| a.subresource.cmp(&b.subresource))
+        });
+        (!entries.is_empty()).then(|| entries.into_iter().map(Entry::encode).collect())
+    }
+
+    /// Writes the entries into `object`, in place of what is there.
+    pub fn write(&self, object: &mut Value) {
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        match self.encode() {
+            Some(entries) => metadata.insert("managedFields".to_owned(), entries),
+            None => metadata.remove("managedFields"),
+        };
+    }
+
+    pub fn find(&self, like: &Entry) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.is(like))
+    }
+
+    /// Adds an entry, in place of the one with its identity.
+    pub fn put(&mut self, entry: Entry) {
+        match self.entries.iter_mut().find(|other| other.is(&entry)) {
+            Some(other) => *other = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    pub fn take(&mut self, like: &Entry) -> Option<Entry> {
+        let at = self.entries.iter().position(|entry| entry.is(like))?;
+        Some(self.entries.remove(at))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Melts the oldest updates of each version into one `ancient-changes` until few enough remain.
+    pub fn cap(&mut self) {
+        let mut updates: Vec<Entry> =
+            self.entries.iter().filter(|entry| entry.operation == Operation::Update).cloned().collect();
+        let mut count = updates.len();
+        if count <= MAX_UPDATES {
+            return;
+        }
+        updates.sort_by_cached_key(|entry| (entry.seconds(), entry.identity()));
+        let mut firsts: Vec<&Entry> = Vec::new();
+        for entry in &updates {
+            if count <= MAX_UPDATES {
+                break;
+            }
+            let Some(first) = firsts.iter().find(|first| first.api_version == entry.api_version) else {
+                firsts.push(entry);
+                continue;
+            };
+            let name = Entry {
+                manager: "ancient-changes".to_owned(),
+                operation: Operation::Update,
+                api_version: entry.api_version.clone(),
+                subresource: String::new(),
+                time: entry.time,
+                set: FieldSet::default(),
+            };
+            let bucket = self.find(&name).or_else(|| self.find(first)).map(|there| there.set.clone());
+            if self.find(&name).is_none() {
+                self.take(first);
+            }
+            self.take(entry);
+            self.put(Entry { set: entry.set.union(&bucket.unwrap_or_default()), ..name });
+            count -= 1;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A type as server-side apply sees it: scalar, list or map, whole or in parts.
+//!
+//! Four walks lean on this ([`super::validate`], [`super::merge`], [`super::compare`], [`super::prune`]).
+//! What a schema leaves open is deduced from the value: maps in parts, lists whole.
+
+use serde_json::Value;
+
+use super::element::Element;
+use crate::schema::types::{Field, List, ListMerge, Shape, TypeRef};
+
+const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
+
+/// A type, or the absence of one.
+#[derive(Clone, Copy)]
+pub enum Node<'a> {
+    /// `open`: something above lets unknown fields pass, so this does as well.
+    Typed { ty: TypeRef<'a>, open: bool },
+    /// Deduced from the value.
+    Deduced,
+    /// One opaque value, whatever it is.
+    Opaque,
+}
+
+/// What a scalar may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scalar {
+    Numeric,
+    String,
+    Boolean,
+    Any,
+}
+
+/// How a node is walked, once its value is known.
+#[derive(Clone, Copy)]
+pub enum Form<'a> {
+    Scalar(Scalar),
+    /// A list or a map that is owned and replaced as one.
+    AtomicList,
+    AtomicMap,
+    /// A list whose elements are told apart by themselves or by their keys.
+    List(Listing<'a>),
+    Map,
+}
+
+/// A list in parts.
+#[derive(Clone, Copy)]
+pub struct Listing<'a> {
+    pub element: Node<'a>,
+    /// Empty for a set.
+    keys: &'a [Box<str>],
+}
+
+impl<'a> Node<'a> {
+    pub fn root(ty: TypeRef<'a>) -> Self {
+        Self::Typed { ty, open: false }
+    }
+
+    fn below(self, ty: TypeRef<'a>) -> Self {
+        let open = match self {
+            Self::Typed { open, .. } => open,
+            Self::Deduced | Self::Opaque => false,
+        };
+        let preserves = matches!(ty.shape(), Shape::Struct(body) if body.preserve_unknown);
+        Self::Typed { ty, open: open || preserves }
+    }
+
+    /// How to walk `value`. Where the schema allows several forms and the value does not tell, it is a map.
+    pub fn form(self, value: Option<&Value>) -> Form<'a> {
+        match self {
+            Self::Typed { ty, .. } => match ty.shape() {
+                Shape::String | Shape::Bytes | Shape::Duration => Form::Scalar(Scalar::String),
+                Shape::Int32 | Shape::Int64 | Shape::Double => Form::Scalar(Scalar::Numeric),
+                Shape::Bool => Form::Scalar(Scalar::Boolean),
+                Shape::Time | Shape::MicroTime | Shape::Quantity => Form::Scalar(Scalar::Any),
+                Shape::Any if ty.name() == RAW_EXTENSION => Self::Opaque.form(value),
+                Shape::Any | Shape::IntOrString => Self::Deduced.form(value),
+                Shape::Struct(body) if body.atomic => Form::AtomicMap,
+                Shape::Map(map) if map.atomic => Form::AtomicMap,
+                Shape::Struct(_) | Shape::Map(_) => Form::Map,
+                Shape::List(list) => self.list_form(ty, list),
+            },
+            Self::Deduced | Self::Opaque => match value {
+                Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => Form::Scalar(Scalar::Any),
+                Some(Value::Array(_)) => Form::AtomicList,
+                _ if matches!(self, Self::Opaque) => Form::AtomicMap,
+                _ => Form::Map,
+            },
+        }
+    }
+
+    fn list_form(self, ty: TypeRef<'a>, list: &'a List) -> Form<'a> {
+        let element = self.below(ty.follow(list.element));
+        match &list.merge {
+            ListMerge::Atomic => Form::AtomicList,
+            ListMerge::Set => Form::List(Listing { element, keys: &[] }),
+            ListMerge::Map(keys) => Form::List(Listing { element, keys }),
+        }
+    }
+
+    /// The declared field `name`, if this is a struct that has it.
+    pub fn declared(self, name: &str) -> Option<&'a Field> {
+        match self {
+            Self::Typed { ty, .. } => ty.field(name),
+            Self::Deduced | Self::Opaque => None,
+        }
+    }
+
+    /// What stands under `name` in a map; `None` if the schema does not allow it.
+    pub fn member(self, name: &str) -> Option<Self> {
+        let Self::Typed { ty, open } = self else {
+            return Some(self);
+        };
+        match ty.shape() {
+            Shape::Struct(body) => match body.field(name) {
+                Some(field) => Some(self.below(ty.follow(field.ty))),
+                None if open || body.preserve_unknown || body.fields.is_empty() => Some(Self::Deduced),
+                None => None,
+            },
+            Shape::Map(map) => Some(self.below(ty.follow(map.value))),
+            Shape::Any if ty.name() == RAW_EXTENSION => Some(Self::Opaque),
+            _ => Some(Self::Deduced),
+        }
+    }
+
+    /// The same for walks over what has been validated.
+    pub fn member_or_deduced(self, name: &str) -> Self {
+        self.member(name).unwrap_or(Self::Deduced)
+    }
+
+    /// What a list is made of.
+    pub fn element(self) -> Self {
+        match self {
+            Self::Typed { ty, .. } => ty.element().map_or(Self::Opaque, |element| self.below(element)),
+            Self::Deduced | Self::Opaque => Self::Opaque,
+        }
+    }
+
+    /// What one step of an owned path leads to, without a value to look at.
+    pub fn follow(self, element: &Element) -> Option<Self> {
+        match (element, self.form(None)) {
+            (Element::Field(name), Form::Map) => self.member(name),
+            (Element::Key(_) | Element::Value(_), Form::List(list)) => Some(list.element),
+            _ => None,
+        }
+    }
+
+    /// Maps that a schema leaves entirely open were never tracked as one.
+    pub fn is_free_form(self) -> bool {
+        match self {
+            Self::Deduced => true,
+            Self::Opaque => false,
+            Self::Typed { ty, .. } => match ty.shape() {
+                Shape::Any => ty.name() != RAW_EXTENSION,
+                Shape::IntOrString => true,
+                Shape::Struct(body) => body.fields.is_empty(),
+                _ => false,
+            },
+        }
+    }
+}
+
+impl Listing<'_> {
+    /// By what `item` is known in this list.
+    pub fn element_of(&self, item: &Value) -> Result<Element, String> {
+        if self.keys.is_empty() {
+            return match item {
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".into())
+                }
+                Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null".into())
+                }
+                _ => Ok(Element::Value(item.clone())),
+            };
+        }
+        let members = match item {
+            Value::Object(members) => members,
+            Value::Null => return Err("associative list with keys may not have a null element".into()),
+            _ => return Err("associative list with keys may not have non-map elements".into()),
+        };
+        let mut keys: Vec<(Box<str>, Value)> = Vec::with_capacity(self.keys.len());
+        for name in self.keys {
+            let default = || self.element.declared(name).and_then(|field| field.default.as_ref());
+            if let Some(value) = members.get(name.as_ref()).or_else(default) {
+                keys.push((name.clone(), value.clone()));
+            }
+        }
+        if keys.is_empty() {
+            let names: Vec<_> = self.keys.iter().map(|name| format!("\"{name}\"")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                names.join(" ")
+            ));
+        }
+        keys.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(Element::Key(keys.into()))
+    }
+
+    /// All items with what they are known by.
+    pub fn elements<'v>(&self, items: &'v [Value]) -> Result<Vec<(Element, &'v Value)>, String> {
+        let known = |(i, item)| match self.element_of(item) {
+            Ok(element) => Ok((element, item)),
+            Err(why) => Err(format!("element {i}: {why}")),
+        };
+        items.iter().enumerate().map(known).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! What an endpoint never lets anybody own, because it resets it: the status on the main resource, the
+//! spec on `/status`, and a few particular ones.
+
+use super::{compare::Difference, element::Element, fieldset::FieldSet};
+
+/// Which paths of a change count at an endpoint.
+#[derive(Debug, Clone)]
+pub enum Reset {
+    /// All but these and what is below them.
+    But(FieldSet),
+    /// Only what begins like one of these; `*` is any step.
+    Only(&'static [&'static [&'static str]]),
+}
+
+/// Status endpoints that keep more than the spec away from the requester: group, kind, paths.
+#[rustfmt::skip]
+const STATUS: &[(&str, &str, &[&[&str]])] = &[
+    ("", "Pod", &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]),
+    ("apps", "Deployment", &[&["spec"], &["metadata", "labels"]]),
+    ("certificates.k8s.io", "CertificateSigningRequest", &[&["spec"], &["status", "conditions"]]),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", SPEC_AND_METADATA),
+    ("apiregistration.k8s.io", "APIService", SPEC_AND_METADATA),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", SPEC_AND_METADATA),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", SPEC_AND_METADATA),
+    ("networking.k8s.io", "ServiceCIDR", SPEC_AND_METADATA),
+    ("resource.k8s.io", "ResourceClaim", SPEC_AND_METADATA),
+    ("storage.k8s.io", "VolumeAttachment", SPEC_AND_METADATA),
+];
+
+const SPEC_AND_METADATA: &[&[&str]] = &[&["spec"], &["metadata"]];
+
+impl Reset {
+    /// For a kind at one of its endpoints. `has_status`: the kind has a `/status`.
+    pub fn of(group: &str, kind: &str, subresource: &str, custom: bool, has_status: bool) -> Self {
+        let but = |paths| Self::But(FieldSet::of(paths));
+        match (group, kind, subresource) {
+            ("", "Pod", "ephemeralcontainers") => Self::Only(&[&["spec", "ephemeralContainers"]]),
+            ("", "Pod", "resize") => Self::Only(&[
+                &["spec", "containers", "*", "resources"],
+                &["spec", "containers", "*", "resizePolicy"],
+                &["spec", "initContainers", "*", "resources"],
+                &["spec", "initContainers", "*", "resizePolicy"],
+            ]),
+            ("", "Namespace", "finalize") => but(&[&["status"]]),
+            ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
+                but(&[&["spec"], &["status", "certificate"]])
+            }
+            ("certificates.k8s.io", "CertificateSigningRequest", "") => but(&[&["spec"], &["status"]]),
+            (_, _, "status") if custom => but(SPEC_AND_METADATA),
+            (_, _, "status") => {
+                let row = STATUS.iter().find(|row| (row.0, row.1) == (group, kind));
+                but(row.map_or(&[&["spec"]], |row| row.2))
+            }
+            (_, _, "") if has_status => but(&[&["status"]]),
+            _ => but(&[]),
+        }
+    }
+
+    pub(super) fn filter(&self, set: &FieldSet) -> FieldSet {
+        match self {
+            Self::But(ignored) => set.without(ignored),
+            Self::Only(patterns) => only(set, patterns),
+        }
+    }
+
+    pub(super) fn filter_difference(&self, difference: &Difference) -> Difference {
+        Difference {
+            added: self.filter(&difference.added),
+            modified: self.filter(&difference.modified),
+            removed: self.filter(&difference.removed),
+        }
+    }
+}
+
+fn only(set: &FieldSet, patterns: &[&[&str]]) -> FieldSet {
+    let mut out = FieldSet::default();
+    for step in set.steps() {
+        let matches =
+            |first: &str| first == "*" || matches!(&step.element, Element::Field(name) if **name == *first);
+        let tails: Vec<&[&str]> = patterns
+            .iter()
+            .filter_map(|pattern| pattern.split_first())
+            .filter(|(first, _)| matches(first))
+            .map(|(_, tail)| tail)
+            .collect();
+        if tails.is_empty() {
+            continue;
+        }
+        let whole = tails.iter().any(|tail| tail.is_empty());
+        let below = if whole { step.below.clone() } else { only(&step.below, &tails) };
+        out.push(step.element.clone(), step.member, below);
+    }
+    out
+}

@@ -1,0 +1,320 @@
+//! The bookkeeping of ownership: what a change takes from whom, and what an apply may not take.
+
+use serde_json::Value;
+
+use super::{
+    Context,
+    compare::{Difference, compare},
+    element::Element,
+    fieldset::{FieldSet, path_text},
+    managed::{Entry, Managed, Operation},
+    merge::merge,
+    node::Node,
+    owned::{field_set, reconciled, with_named_fields},
+    prune::remove,
+};
+use crate::{error::ApiError, write::go};
+
+/// A field that the applier wants otherwise than its owner.
+#[derive(Clone)]
+pub struct Conflict {
+    pub owner: Entry,
+    pub path: Vec<Element>,
+}
+
+/// Why an apply did not happen.
+pub enum Refusal {
+    Conflicts(Vec<Conflict>),
+    Failed(String),
+}
+
+/// Paths that nobody ever owns.
+fn never_owned() -> FieldSet {
+    const METADATA: [&str; 9] = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let mut set = FieldSet::of(&[&["apiVersion"], &["kind"], &["metadata"]]);
+    for name in METADATA {
+        set.insert(&[Element::field("metadata"), Element::field(name)]);
+    }
+    set
+}
+
+/// The entries after the requester has changed `live` into `new`.
+pub fn update(ctx: &Context<'_>, live: &Value, new: &Value, managed: Managed) -> Result<Managed, String> {
+    let me = ctx.entry(Operation::Update);
+    let mut managed = reconcile(ctx, live, managed);
+    let difference = difference(ctx, ctx.root(), live, new)?;
+    let changes = Changes::new(ctx, live, new, difference);
+    let taken = changes.known[0].1.clone();
+    let conflicts = changes.settle(&mut managed, None)?;
+    lose(&mut managed, &conflicts);
+
+    let set = taken.modified.union(&taken.added).difference(&never_owned());
+    if !set.is_empty() {
+        let before = managed.take(&me).map(|entry| entry.set).unwrap_or_default();
+        managed.put(Entry { set: set.union(&before), time: Some(ctx.now), ..me });
+    }
+    managed.cap();
+    Ok(managed)
+}
+
+/// The object after the requester has applied `body`, and its entries.
+pub fn apply(
+    ctx: &Context<'_>,
+    live: &Value,
+    body: &Value,
+    managed: Managed,
+    force: bool,
+) -> Result<(Value, Managed), Refusal> {
+    let fail = |what: &'static str| move |why: String| Refusal::Failed(format!("{what}: {why}"));
+    let root = ctx.root();
+    let mut me = ctx.entry(Operation::Apply);
+    let mut managed = reconcile(ctx, live, managed);
+    let merged = merge(root, live.clone(), body).map_err(fail("failed to merge config"))?.unwrap_or_default();
+
+    let last = managed.take(&me);
+    me.set = ctx.reset.filter(&field_set(root, body));
+    me.time = last.as_ref().and_then(|last| last.time);
+    managed.put(me.clone());
+    let object = match last {
+        Some(last) if last.api_version != me.api_version || last.set != me.set => {
+            prune(ctx, merged, &managed, &last)
+        }
+        _ => merged,
+    };
+
+    let differs = object != *live;
+    if differs && managed.entries.len() > 1 {
+        let difference = difference(ctx, root, live, &object).map_err(fail("failed to compare objects"))?;
+        let changes = Changes::new(ctx, live, &object, difference);
+        let conflicts = changes.settle(&mut managed, Some(&me)).map_err(fail("failed to compare objects"))?;
+        if !force && !conflicts.is_empty() {
+            return Err(Refusal::Conflicts(listed(&conflicts)));
+        }
+        lose(&mut managed, &conflicts);
+    }
+
+    // An apply that changes nothing leaves no time.
+    managed.take(&me);
+    me.set = me.set.difference(&never_owned());
+    if differs {
+        me.time = Some(ctx.now);
+    }
+    if !me.set.is_empty() {
+        managed.put(me);
+    }
+    Ok((object, managed))
+}
+
+fn difference(ctx: &Context<'_>, node: Node<'_>, old: &Value, new: &Value) -> Result<Difference, String> {
+    Ok(ctx.reset.filter_difference(&compare(node, old, new)?))
+}
+
+/// Follows changes of the schema, and forgets versions that are gone.
+fn reconcile(ctx: &Context<'_>, live: &Value, managed: Managed) -> Managed {
+    let follow = |mut entry: Entry| {
+        let root = if entry.api_version == ctx.api_version {
+            ctx.root()
+        } else {
+            Node::root((ctx.convert)(live, &entry.api_version)?.1)
+        };
+        entry.set = reconciled(&entry.set, root);
+        Some(entry)
+    };
+    Managed { entries: managed.entries.into_iter().filter_map(follow).collect() }
+}
+
+/// One change of an object, seen in every version that somebody owns fields in.
+struct Changes<'c, 'a> {
+    ctx: &'c Context<'a>,
+    old: &'c Value,
+    new: &'c Value,
+    /// The request's version comes first.
+    known: Vec<(String, Difference)>,
+}
+
+impl<'c, 'a> Changes<'c, 'a> {
+    fn new(ctx: &'c Context<'a>, old: &'c Value, new: &'c Value, difference: Difference) -> Self {
+        Self { ctx, old, new, known: vec![(ctx.api_version.to_owned(), difference)] }
+    }
+
+    /// `None` for a version that is gone.
+    fn at(&mut self, version: &str) -> Result<Option<&Difference>, String> {
+        if let Some(at) = self.known.iter().position(|(known, _)| known == version) {
+            return Ok(Some(&self.known[at].1));
+        }
+        let convert = |object: &Value| (self.ctx.convert)(object, version);
+        let (Some((old, ty)), Some((new, _))) = (convert(self.old), convert(self.new)) else {
+            return Ok(None);
+        };
+        let found = difference(self.ctx, Node::root(ty), &old, &new)?;
+        self.known.push((version.to_owned(), found));
+        Ok(self.known.last().map(|(_, difference)| difference))
+    }
+
+    /// What everybody but `me` would lose to the change, and takes from them what is no longer there.
+    fn settle(mut self, managed: &mut Managed, me: Option<&Entry>) -> Result<Vec<(Entry, FieldSet)>, String> {
+        let mut conflicts = Vec::new();
+        let mut kept = Vec::with_capacity(managed.entries.len());
+        for mut entry in std::mem::take(&mut managed.entries) {
+            if me.is_some_and(|me| me.is(&entry)) {
+                kept.push(entry);
+                continue;
+            }
+            let Some(difference) = self.at(&entry.api_version)? else { continue };
+            let conflict = entry.set.intersection(&difference.modified.union(&difference.added));
+            if !difference.removed.is_empty() {
+                entry.set = entry.set.difference(&difference.removed);
+            }
+            if !conflict.is_empty() {
+                conflicts.push((entry.clone(), conflict));
+            }
+            kept.push(entry);
+        }
+        managed.entries = kept;
+        managed.entries.retain(|entry| !entry.set.is_empty());
+        Ok(conflicts)
+    }
+}
+
+/// Takes the conflicting paths from their owners.
+fn lose(managed: &mut Managed, conflicts: &[(Entry, FieldSet)]) {
+    for (owner, lost) in conflicts {
+        if let Some(mut entry) = managed.take(owner) {
+            entry.set = entry.set.difference(lost);
+            if !entry.set.is_empty() {
+                managed.put(entry);
+            }
+        }
+    }
+}
+
+/// Removes what the manager applied last time and not this time, as long as nobody else owns it.
+fn prune(ctx: &Context<'_>, merged: Value, managed: &Managed, last: &Entry) -> Value {
+    let here = ctx.api_version;
+    let (merged, root) = if last.api_version == here {
+        (merged, ctx.root())
+    } else {
+        match (ctx.convert)(&merged, &last.api_version) {
+            Some((converted, ty)) => (converted, Node::root(ty)),
+            None => return merged,
+        }
+    };
+    let last_set = with_named_fields(&last.set, Some(root));
+    let mut pruned = remove(root, merged.clone(), &last_set);
+
+    // Put back what anybody still owns: first in the version of the last apply, then in the others.
+    let mut versions: Vec<&str> = vec![&last.api_version];
+    for entry in &managed.entries {
+        if !versions.contains(&entry.api_version.as_str()) {
+            versions.push(&entry.api_version);
+        }
+    }
+    for version in versions {
+        let entries = managed.entries.iter().filter(|entry| entry.api_version == version);
+        let held = entries.fold(FieldSet::default(), |held, entry| held.union(&entry.set));
+        if version == last.api_version {
+            pruned = put_back(root, &merged, &pruned, &held);
+        } else if let (Some((whole, ty)), Some((rest, _))) =
+            (at(ctx, &merged, version), at(ctx, &pruned, version))
+        {
+            let rest = put_back(Node::root(ty), &whole, &rest, &held);
+            if let Some((back, _)) = at(ctx, &rest, &last.api_version) {
+                pruned = back;
+            }
+        }
+    }
+
+    // Of what is gone now, only that was the manager's to remove which it had applied.
+    let gone = named(root, &merged).difference(&named(root, &pruned)).intersection(&last_set);
+    let pruned = remove(root, merged, &gone);
+    if last.api_version == here {
+        pruned
+    } else {
+        (ctx.convert)(&pruned, here).map_or(pruned, |(converted, _)| converted)
+    }
+}
+
+fn at<'a>(
+    ctx: &Context<'a>,
+    object: &Value,
+    version: &str,
+) -> Option<(Value, crate::schema::types::TypeRef<'a>)> {
+    if object["apiVersion"] == version && version == ctx.api_version {
+        return Some((object.clone(), ctx.ty));
+    }
+    (ctx.convert)(object, version)
+}
+
+fn put_back(root: Node<'_>, merged: &Value, pruned: &Value, held: &FieldSet) -> Value {
+    let keep = named(root, pruned).union(&with_named_fields(held, Some(root)));
+    remove(root, merged.clone(), &named(root, merged).difference(&keep))
+}
+
+fn named(root: Node<'_>, value: &Value) -> FieldSet {
+    with_named_fields(&field_set(root, value), Some(root))
+}
+
+fn listed(conflicts: &[(Entry, FieldSet)]) -> Vec<Conflict> {
+    let mut list = Vec::new();
+    for (owner, set) in conflicts {
+        set.each_path(&mut |path| list.push(Conflict { owner: owner.clone(), path: path.to_vec() }));
+    }
+    // Sorting is stable, so that the paths of an owner keep their order.
+    list.sort_by_cached_key(|conflict| conflict.owner.identity());
+    list
+}
+
+/// The 409 that names every conflict and whose it is.
+pub fn conflict(conflicts: &[Conflict]) -> ApiError {
+    let message = match conflicts {
+        [only] => {
+            let path = path_text(&only.path);
+            format!("Apply failed with 1 conflict: conflict with {}: {path}", described(&only.owner))
+        }
+        many => {
+            let mut lines = Vec::new();
+            let mut owner = None;
+            for conflict in many {
+                if owner.is_none_or(|owner: &Entry| !owner.is(&conflict.owner)) {
+                    lines.push(format!("conflicts with {}:", described(&conflict.owner)));
+                    owner = Some(&conflict.owner);
+                }
+                lines.push(format!("- {}", path_text(&conflict.path)));
+            }
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
+    };
+    let mut error = ApiError::new(409, "Conflict", message);
+    for conflict in conflicts {
+        let who = format!("conflict with {}", described(&conflict.owner));
+        error = error.with_cause("FieldManagerConflict", &who, &path_text(&conflict.path));
+    }
+    error
+}
+
+/// `"helm"`, `"scaler" with subresource "scale" using apps/v1`
+fn described(owner: &Entry) -> String {
+    let mut text = go::quote(&owner.manager);
+    if !owner.subresource.is_empty() {
+        text = format!("{text} with subresource {}", go::quote(&owner.subresource));
+    }
+    if owner.operation == Operation::Update {
+        text = format!("{text} using {}", owner.api_version);
+    }
+    text
+}
+
+#[cfg(test)]
+pub fn tests_named(ty: crate::schema::types::TypeRef<'_>, value: &Value) -> FieldSet {
+    named(Node::root(ty), value)
+}

@@ -1,0 +1,164 @@
+//! How Go prints JSON values, because messages of patches and of apply quote them.
+
+use std::fmt::Write as _;
+
+use serde_json::{Number, Value};
+
+/// `%T`
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// `%v`: `map[a:b c:[1 2]]`
+pub fn plain(value: &Value) -> String {
+    let mut out = String::new();
+    write_plain(value, &mut out);
+    out
+}
+
+fn write_plain(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Number(n) => out.push_str(&number(n)),
+        Value::String(s) => out.push_str(s),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(' ');
+                }
+                write_plain(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(fields) => {
+            out.push_str("map[");
+            for (i, (key, item)) in fields.iter().enumerate() {
+                if i > 0 {
+                    out.push(' ');
+                }
+                out.push_str(key);
+                out.push(':');
+                write_plain(item, out);
+            }
+            out.push(']');
+        }
+    }
+}
+
+/// `%#v`: `map[string]interface {}{"a":"b"}`
+pub fn syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(s) => quote(s),
+        Value::Bool(_) | Value::Number(_) => plain(value),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{}:{}", quote(k), syntax(v))).collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+    }
+}
+
+/// `%s` of a value of any type.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::String(s) => s.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(value), plain(value)),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k}:{}", text(v))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+    }
+}
+
+/// `%q`
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            c if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)).expect("a String takes all"),
+            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("a String takes all"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Compact JSON as `encoding/json` writes it: `<`, `>` and `&` are escaped.
+pub fn json(value: &Value) -> String {
+    let raw = value.to_string();
+    if !raw.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return raw;
+    }
+    let mut out = String::with_capacity(raw.len() + 16);
+    for c in raw.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", u32::from(c)).expect("a String takes all");
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Go prints a float with an exponent when that is below -4 or at least 21.
+fn number(n: &Number) -> String {
+    let Some(float) = n.as_f64().filter(|_| n.is_f64()) else { return n.to_string() };
+    let scientific = format!("{float:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if (-4..21).contains(&exponent) {
+        return format!("{float}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_print_as_go_prints_them() {
+        let value = json!({"a": "b", "c": [1, 2.5, null, true, 1e21, 1e-7]});
+        assert_eq!(plain(&value), "map[a:b c:[1 2.5 <nil> true 1e+21 1e-07]]");
+        assert_eq!(
+            syntax(&json!(["a", 1, null, {"x": null}])),
+            r#"[]interface {}{"a", 1, interface {}(nil), map[string]interface {}{"x":interface {}(nil)}}"#
+        );
+        assert_eq!(quote("a\"\n\u{1}é"), r#""a\"\n\x01é""#);
+        assert_eq!(json(&json!("<&>")), r#""\u003c\u0026\u003e""#);
+        assert_eq!(text(&json!(5)), "%!s(int64=5)");
+    }
+}

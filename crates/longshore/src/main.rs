@@ -1,0 +1,82 @@
+//! The program: `cli` says what was asked, `server` and `cli` do it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use cli::{Cli, Command, KubeconfigArgs, ServeArgs};
+use server::endpoints::Endpoints;
+use server::{Config, Flags};
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Serve(args) => serve(Config::load(&flags(args))?),
+        Command::Config(args) => Ok(cli::print(&Config::load(&flags(args))?.print())?),
+        Command::Kubeconfig(args) => kubeconfig(args),
+        Command::Version => Ok(cli::print(&cli::version())?),
+        Command::Completion { shell } => Ok(cli::print(&cli::completion(shell))?),
+    }
+}
+
+fn flags(args: ServeArgs) -> Flags {
+    let ServeArgs { config, data, listen, kube_listen, kubeconfig, context } = args;
+    Flags { config, data, listen, kube_listen, kubeconfig, context }
+}
+
+fn serve(config: Config) -> Result<()> {
+    server::logs::install(config.logs);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = stop_signal()?;
+        let ready = |line: &str| {
+            if let Err(error) = cli::print(&format!("{line}\n")) {
+                tracing::warn!(%error, "cannot write to standard output");
+            }
+        };
+        server::run(config, ready, stop).await?;
+        Ok(())
+    })
+}
+
+/// Resolves at Ctrl-C or SIGTERM.
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Reads files only: works whether or not the server runs.
+fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
+    let data = match args.data {
+        Some(data) => data,
+        None => {
+            let environment = std::env::vars().collect();
+            server::config::default_data(&environment).context("no data folder is known: give --data")?
+        }
+    };
+    let url = Endpoints::read(&data)
+        .with_context(|| format!("cannot read the addresses in `{}`", data.display()))?
+        .and_then(|endpoints| endpoints.kube)
+        .unwrap_or_else(|| "https://127.0.0.1:6443".to_owned());
+    let pki = PathBuf::from(&data).join("pki");
+    let text = server::cluster::kubeconfig(&pki, &url)
+        .with_context(|| format!("there is no cluster in `{}` yet: start `longshore serve` once", data.display()))?;
+    Ok(cli::print(&text)?)
+}

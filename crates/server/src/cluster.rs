@@ -1,0 +1,106 @@
+//! The cluster that the platform runs on: its own, or a real one.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube_embedded::cluster as embedded;
+use tokio::net::TcpListener;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    #[error("cannot open the embedded cluster in `{}`", data.display())]
+    Open { data: PathBuf, #[source] source: embedded::OpenError },
+    #[error("cannot listen on {address} for the Kubernetes API")]
+    Listen { address: SocketAddr, #[source] source: std::io::Error },
+    #[error("cannot use the kubeconfig `{}`", file.display())]
+    Kubeconfig { file: PathBuf, #[source] source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the cluster at {url} does not answer")]
+    Unreachable { url: String, #[source] source: Box<kube::Error> },
+}
+
+/// The embedded cluster, listening.
+pub struct Embedded {
+    pub cluster: embedded::Cluster,
+    pub listener: TcpListener,
+    pub address: SocketAddr,
+}
+
+/// Opens the data folder and the Kubernetes port.
+pub async fn open_embedded(data: &Path, listen: SocketAddr, external_url: Option<&str>) -> Result<Embedded, ClusterError> {
+    let host = external_url.and_then(|url| url.strip_prefix("https://")).map(host_of);
+    let mut names: Vec<String> = host.into_iter().map(str::to_owned).collect();
+    if !listen.ip().is_unspecified() {
+        names.push(listen.ip().to_string());
+    }
+    let config = embedded::Config { data: Some(data.to_owned()), names, ..embedded::Config::default() };
+    let cluster =
+        embedded::Cluster::open(config).await.map_err(|source| ClusterError::Open { data: data.to_owned(), source })?;
+    let listener =
+        TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { address: listen, source })?;
+    let address = listener.local_addr().map_err(|source| ClusterError::Listen { address: listen, source })?;
+    Ok(Embedded { cluster, listener, address })
+}
+
+/// `kube.example.com` of `kube.example.com:6443/path`, `::1` of `[::1]:6443`.
+fn host_of(rest: &str) -> &str {
+    let authority = rest.split('/').next().unwrap_or(rest);
+    match authority.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.split(':').next().unwrap_or(authority),
+    }
+}
+
+/// A real cluster, and whether it answered when it was last asked.
+pub struct Real {
+    pub url: String,
+    pub client: kube::Client,
+    pub answers: Arc<AtomicBool>,
+}
+
+/// Reaches the cluster that a kubeconfig names; nothing but that file is read.
+pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterError> {
+    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ClusterError::Kubeconfig { file: file.to_owned(), source };
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| wrong(error.into()))?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| wrong(error.into()))?;
+    let url = config.cluster_url.to_string();
+    let client = kube::Client::try_from(config).map_err(|error| wrong(error.into()))?;
+    let version = client
+        .apiserver_version()
+        .await
+        .map_err(|source| ClusterError::Unreachable { url: url.clone(), source: Box::new(source) })?;
+    tracing::info!(kube.url = url, kube.version = version.git_version, "running on a real cluster");
+    Ok(Real { url, client, answers: Arc::new(AtomicBool::new(true)) })
+}
+
+impl Real {
+    /// Keeps asking whether the cluster answers, for `/readyz`.
+    pub fn watch_health(&self) {
+        let (client, answers) = (self.client.clone(), self.answers.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                let well = client.apiserver_version().await.is_ok();
+                if answers.swap(well, Ordering::Relaxed) != well {
+                    tracing::warn!(answers = well, "the cluster's health changed");
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_of;
+
+    #[test]
+    fn the_host_of_an_address() {
+        assert_eq!(host_of("kube.example.com:6443/x"), "kube.example.com");
+        assert_eq!(host_of("[::1]:6443"), "::1");
+        assert_eq!(host_of("10.0.0.1"), "10.0.0.1");
+    }
+}

@@ -1,0 +1,320 @@
+//! What the server was asked for: flags over environment over file over defaults.
+//!
+//! [`Flags`] is what was typed, [`Config`] is checked: an unknown key, a value that cannot be, a combination
+//! that makes no sense is refused here, by the key's name, before anything starts. Each key `[a] b` of the TOML
+//! file is `LONGSHORE_A_B` in the environment.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// What the command line said; `None` where it was silent.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    pub config: Option<PathBuf>,
+    pub data: Option<PathBuf>,
+    pub listen: Option<String>,
+    pub kube_listen: Option<String>,
+    pub kubeconfig: Option<PathBuf>,
+    pub context: Option<String>,
+}
+
+/// A configuration that the server can start with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The platform's port.
+    pub listen: SocketAddr,
+    /// A proxy in front of us speaks TLS.
+    pub trusted_proxy: bool,
+    pub data: PathBuf,
+    pub tls: Option<Tls>,
+    pub kube: Kube,
+    pub logs: LogFormat,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Which cluster the platform runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kube {
+    Embedded { listen: SocketAddr, external_url: Option<String> },
+    Real { kubeconfig: PathBuf, context: Option<String> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read the configuration file `{}`", file.display())]
+    Read { file: PathBuf, #[source] source: std::io::Error },
+    #[error("the configuration file `{}` is not valid TOML: {}", file.display(), source.message())]
+    Parse { file: PathBuf, #[source] source: Box<toml::de::Error> },
+    #[error("unknown key `{key}` in the configuration file `{}`", file.display())]
+    UnknownKey { key: String, file: PathBuf },
+    #[error("`{key}` must be {expected}, not `{value}`")]
+    Invalid { key: String, value: String, expected: &'static str },
+    #[error("`{key}` makes no sense here: {why}")]
+    Contradiction { key: &'static str, why: &'static str },
+    #[error("`server.listen` is {0}, which others can reach, and plain HTTP is for this machine only: set [tls] cert and key, or trusted_proxy = true behind a proxy that speaks TLS")]
+    PlainHttp(SocketAddr),
+    #[error("no data folder is known: set `data.dir`, or XDG_DATA_HOME, or HOME")]
+    NoDataFolder,
+}
+
+/// Every key there is, with its default and whether its value is a secret. The documentation's table.
+#[rustfmt::skip]
+pub const KEYS: &[(&str, &str, &str)] = &[
+    ("server.listen",        "127.0.0.1:8080",           "address of the platform's port; port 0 picks a free one"),
+    ("server.trusted_proxy", "false",                    "a proxy in front speaks TLS"),
+    ("data.dir",             "$XDG_DATA_HOME/longshore", "data folder of the embedded cluster"),
+    ("tls.cert",             "",                         "PEM file with the platform's certificate chain"),
+    ("tls.key",              "",                         "PEM file with its private key"),
+    ("kube.listen",          "127.0.0.1:6443",           "address of the embedded Kubernetes API"),
+    ("kube.kubeconfig",      "",                         "run on the cluster that this kubeconfig names"),
+    ("kube.context",         "",                         "which of the kubeconfig's contexts"),
+    ("kube.external_url",    "",                         "how others reach the embedded Kubernetes API"),
+    ("logs.format",          "text",                     "text or json"),
+];
+
+/// Raw values by key, the strongest source last.
+type Values = BTreeMap<String, String>;
+
+impl Config {
+    /// Reads all sources; `environment` is usually [`env::vars`].
+    pub fn read(flags: &Flags, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let environment: BTreeMap<String, String> = environment.into_iter().collect();
+        let mut values = Values::new();
+        if let Some(file) = &flags.config {
+            read_file(file, &mut values)?;
+        }
+        for (key, ..) in KEYS {
+            let name = format!("LONGSHORE_{}", key.replace('.', "_").to_uppercase());
+            if let Some(value) = environment.get(&name) {
+                values.insert((*key).to_owned(), value.clone());
+            }
+        }
+        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let typed = [
+            ("data.dir", flags.data.as_ref().map(path)),
+            ("server.listen", flags.listen.clone()),
+            ("kube.listen", flags.kube_listen.clone()),
+            ("kube.kubeconfig", flags.kubeconfig.as_ref().map(path)),
+            ("kube.context", flags.context.clone()),
+        ];
+        for (key, value) in typed {
+            if let Some(value) = value {
+                values.insert(key.to_owned(), value);
+            }
+        }
+        Self::check(&values, &environment)
+    }
+
+    /// [`Config::read`] with this process' environment.
+    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+        Self::read(flags, env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))))
+    }
+
+    fn check(values: &Values, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let given = |key: &str| values.get(key).filter(|value| !value.is_empty());
+        let data = match given("data.dir") {
+            Some(dir) => PathBuf::from(dir),
+            None => default_data(environment).ok_or(ConfigError::NoDataFolder)?,
+        };
+        let tls = match (given("tls.cert"), given("tls.key")) {
+            (Some(cert), Some(key)) => Some(Tls { cert: cert.into(), key: key.into() }),
+            (None, None) => None,
+            (Some(_), None) => return Err(contradiction("tls.cert", "tls.key is missing")),
+            (None, Some(_)) => return Err(contradiction("tls.key", "tls.cert is missing")),
+        };
+        let kube = match given("kube.kubeconfig") {
+            Some(file) => {
+                for key in ["kube.listen", "kube.external_url"] {
+                    if given(key).is_some() {
+                        let why = "it is about the embedded cluster, and kube.kubeconfig names a real one";
+                        return Err(contradiction(key, why));
+                    }
+                }
+                Kube::Real { kubeconfig: file.into(), context: given("kube.context").cloned() }
+            }
+            None if given("kube.context").is_some() => {
+                return Err(contradiction("kube.context", "there is no kube.kubeconfig to choose it from"));
+            }
+            None => Kube::Embedded {
+                listen: address("kube.listen", given("kube.listen").map_or("127.0.0.1:6443", String::as_str))?,
+                external_url: given("kube.external_url").map(|url| https("kube.external_url", url)).transpose()?,
+            },
+        };
+        let logs = match given("logs.format").map_or("text", String::as_str) {
+            "text" => LogFormat::Text,
+            "json" => LogFormat::Json,
+            other => return Err(invalid("logs.format", other, "text or json")),
+        };
+        let config = Self {
+            listen: address("server.listen", given("server.listen").map_or("127.0.0.1:8080", String::as_str))?,
+            trusted_proxy: truth("server.trusted_proxy", given("server.trusted_proxy").map_or("false", String::as_str))?,
+            data,
+            tls,
+            kube,
+            logs,
+        };
+        if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
+            return Err(ConfigError::PlainHttp(config.listen));
+        }
+        Ok(config)
+    }
+
+    /// The effective configuration as TOML, without secrets (there are none yet: keys name files).
+    pub fn print(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let path = |path: &Path| quoted(&path.to_string_lossy());
+        let mut out = format!("[server]\nlisten = {}\ntrusted_proxy = {}\n", quoted(&self.listen.to_string()), self.trusted_proxy);
+        let mut section = |name: &str, lines: &[(&str, Option<String>)]| {
+            let given: Vec<_> = lines.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
+            if !given.is_empty() {
+                write!(out, "\n[{name}]\n").expect("writing to a String cannot fail");
+                for (key, value) in given {
+                    writeln!(out, "{key} = {value}").expect("writing to a String cannot fail");
+                }
+            }
+        };
+        section("data", &[("dir", Some(path(&self.data)))]);
+        let tls = self.tls.as_ref();
+        section("tls", &[("cert", tls.map(|tls| path(&tls.cert))), ("key", tls.map(|tls| path(&tls.key)))]);
+        match &self.kube {
+            Kube::Embedded { listen, external_url } => {
+                let listen = quoted(&listen.to_string());
+                section("kube", &[("listen", Some(listen)), ("external_url", external_url.as_deref().map(quoted))]);
+            }
+            Kube::Real { kubeconfig, context } => {
+                section("kube", &[("kubeconfig", Some(path(kubeconfig))), ("context", context.as_deref().map(quoted))]);
+            }
+        }
+        let format = if self.logs == LogFormat::Json { "json" } else { "text" };
+        section("logs", &[("format", Some(quoted(format)))]);
+        out
+    }
+}
+
+/// The data folder of somebody who did not name one.
+pub fn default_data(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let folder = |name: &str| environment.get(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
+    let base = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")))?;
+    Some(base.join("longshore"))
+}
+
+fn read_file(file: &Path, values: &mut Values) -> Result<(), ConfigError> {
+    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+    let table: toml::Table =
+        text.parse().map_err(|source| ConfigError::Parse { file: file.into(), source: Box::new(source) })?;
+    for (section, body) in table {
+        let unknown = |key: String| ConfigError::UnknownKey { key, file: file.into() };
+        let toml::Value::Table(body) = body else { return Err(unknown(section)) };
+        for (key, value) in body {
+            let key = format!("{section}.{key}");
+            if !KEYS.iter().any(|(known, ..)| *known == key) {
+                return Err(unknown(key));
+            }
+            let value = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Boolean(truth) => truth.to_string(),
+                other => return Err(invalid(&key, &other.to_string(), "a text or a boolean")),
+            };
+            values.insert(key, value);
+        }
+    }
+    Ok(())
+}
+
+fn invalid(key: &str, value: &str, expected: &'static str) -> ConfigError {
+    ConfigError::Invalid { key: key.to_owned(), value: value.to_owned(), expected }
+}
+
+fn contradiction(key: &'static str, why: &'static str) -> ConfigError {
+    ConfigError::Contradiction { key, why }
+}
+
+fn address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
+    let value = value.replace("localhost:", "127.0.0.1:");
+    value.parse().map_err(|_| invalid(key, &value, "an address with a port, such as 127.0.0.1:8080"))
+}
+
+fn truth(key: &str, value: &str) -> Result<bool, ConfigError> {
+    value.parse().map_err(|_| invalid(key, value, "true or false"))
+}
+
+fn https(key: &str, value: &str) -> Result<String, ConfigError> {
+    let host = value.strip_prefix("https://").unwrap_or_default();
+    if host.is_empty() || host.contains([' ', '"', '\n']) {
+        return Err(invalid(key, value, "an address that begins with https://"));
+    }
+    Ok(value.trim_end_matches('/').to_owned())
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(file: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("longshore.toml");
+        std::fs::write(&path, file).unwrap();
+        let mut environment: Vec<_> = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        environment.push(("HOME".to_owned(), "/home/me".to_owned()));
+        Config::read(&Flags { config: Some(path), ..flags }, environment)
+            .map_err(|error| error.to_string().replace(&*folder.path().to_string_lossy(), ""))
+    }
+
+    #[test]
+    fn flags_win_over_environment_over_file_over_defaults() {
+        let file = "[server]\nlisten = \"127.0.0.1:1\"\n[kube]\nlisten = \"127.0.0.1:2\"\n[data]\ndir = \"/file\"\n";
+        let environment = [("LONGSHORE_KUBE_LISTEN", "127.0.0.1:3"), ("LONGSHORE_DATA_DIR", "/env"), ("LONGSHORE_TARGET", "x")];
+        let flags = Flags { data: Some("/flag".into()), ..Flags::default() };
+        let config = read(file, &environment, flags).unwrap();
+        assert_eq!(config.listen.port(), 1);
+        assert_eq!(config.data, Path::new("/flag"));
+        assert_eq!(config.kube, Kube::Embedded { listen: "127.0.0.1:3".parse().unwrap(), external_url: None });
+        let defaults = read("", &[], Flags::default()).unwrap();
+        assert_eq!(defaults.data, Path::new("/home/me/.local/share/longshore"));
+        assert_eq!(defaults.listen.to_string(), "127.0.0.1:8080");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let table = [
+            ("[server]\nlisten = 8080\n", "`server.listen` must be a text or a boolean, not `8080`"),
+            ("[server]\nlisten = \"here\"\n", "`server.listen` must be an address with a port, such as 127.0.0.1:8080, not `here`"),
+            ("[server]\nport = \"1\"\n", "unknown key `server.port` in the configuration file `/longshore.toml`"),
+            ("oops = 1\n", "unknown key `oops` in the configuration file `/longshore.toml`"),
+            ("[tls]\ncert = \"a\"\n", "`tls.cert` makes no sense here: tls.key is missing"),
+            ("[kube]\ncontext = \"a\"\n", "`kube.context` makes no sense here: there is no kube.kubeconfig to choose it from"),
+            ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
+            ("[kube]\nexternal_url = \"http://a\"\n", "`kube.external_url` must be an address that begins with https://, not `http://a`"),
+        ];
+        for (file, message) in table {
+            assert_eq!(read(file, &[], Flags::default()).unwrap_err(), message);
+        }
+        let open = read("[server]\nlisten = \"0.0.0.0:80\"\n", &[], Flags::default()).unwrap_err();
+        assert!(open.contains("plain HTTP is for this machine only"), "{open}");
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_the_same() {
+        let file = "[server]\nlisten = \"127.0.0.1:0\"\n[kube]\nkubeconfig = \"/a \\\"b\\\"\"\ncontext = \"c\"\n[logs]\nformat = \"json\"\n";
+        let config = read(file, &[], Flags::default()).unwrap();
+        assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
+    }
+}

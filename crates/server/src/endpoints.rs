@@ -1,0 +1,49 @@
+//! `run/endpoints.json` in the data folder: where the running server can be reached.
+//!
+//! Written when the server is ready and removed when it stops, so that commands find the addresses although
+//! ports may have been chosen freely.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoints {
+    pub url: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kube: Option<String>,
+}
+
+fn file(data: &Path) -> PathBuf {
+    data.join("run").join("endpoints.json")
+}
+
+impl Endpoints {
+    /// Whole or not at all: a reader never sees half a file.
+    pub fn write(&self, data: &Path) -> io::Result<()> {
+        let path = file(data);
+        fs::create_dir_all(path.parent().expect("the file is in a folder"))?;
+        let draft = path.with_extension("tmp");
+        fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(draft, path)
+    }
+
+    /// `None` where no server runs.
+    pub fn read(data: &Path) -> io::Result<Option<Self>> {
+        match fs::read(file(data)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn remove(data: &Path) {
+        if let Err(error) = fs::remove_file(file(data))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "cannot remove the file with the addresses");
+        }
+    }
+}
