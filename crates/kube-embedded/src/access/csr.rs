@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: who asks, who approves, and what is signed.
+//! `CertificateSigningRequests`: who asks, who approves, and what is signed.
 //!
 //! Creating one stamps the asker on it ([`stamp`]); `/approval` changes conditions only
 //! ([`prepare_approval`], [`complaints`]) and needs the verb `approve` on the signer ([`check_signer`]).
@@ -16,11 +16,13 @@ use super::pki::Pki;
 use super::rbac::Authorizer;
 use super::{Attributes, MASTERS, User, items, quoted, text, texts};
 use crate::clock::rfc3339;
+use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 
 const GROUP: &str = "certificates.k8s.io";
 const RESOURCE: &str = "certificatesigningrequests";
+const STORAGE: &str = "certificatesigningrequests.certificates.k8s.io";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
@@ -106,6 +108,30 @@ pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
     }
 }
 
+/// Everything that `/approval` does to a request: may this user, is the change one of conditions only, and, if
+/// it is approved now, the certificate. `new` is the object as the client wants it.
+pub fn approve(cluster: &Cluster, user: &User, new: &mut Value) -> Result<()> {
+    let name = text(&new["metadata"], "name").to_owned();
+    let stored = cluster.store().get(STORAGE, "", &name);
+    let old = stored.ok_or_else(|| ApiError::not_found(GROUP, RESOURCE, &name))?.value();
+    let now = cluster.clock().now();
+    prepare_approval(new, &old, now);
+    let errors = complaints(new, &old, true);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(GROUP, "CertificateSigningRequest", &name, &errors));
+    }
+    check_signer(cluster.authorizer(), user, "approve", &old)?;
+    sign_if_approved(cluster, new)
+}
+
+/// Signs a request that is approved and not yet signed.
+pub fn sign_if_approved(cluster: &Cluster, csr: &mut Value) -> Result<()> {
+    if let Some(status) = sign(cluster.pki(), csr, cluster.clock().now()) {
+        csr["status"] = status;
+    }
+    Ok(())
+}
+
 /// Complaints about the conditions of a change, through `/approval` (`approving`) or `/status`.
 pub fn complaints(new: &Value, old: &Value, approving: bool) -> Vec<FieldError> {
     let at = Path::new("status.conditions");
@@ -182,14 +208,14 @@ pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Op
     }
     let request = request_of(csr).ok()?;
     kubelet_client(&request, &texts(spec, "usages")).ok()?;
-    let asker = User {
+    let owner = User {
         name: text(spec, "username").to_owned(),
         uid: text(spec, "uid").to_owned(),
         groups: texts(spec, "groups"),
         ..User::default()
     };
     let ways = [
-        (asker.name == request.common_name, "selfnodeclient", "self kubelet"),
+        (owner.name == request.common_name, "selfnodeclient", "self kubelet"),
         (true, "nodeclient", "kubelet"),
     ];
     let (_, _, what) = ways.into_iter().find(|(applies, subresource, _)| {
@@ -201,7 +227,7 @@ pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Op
             subresource: (*subresource).to_owned(),
             ..Attributes::default()
         };
-        *applies && authorizer.decide(&asker, &asked).allowed
+        *applies && authorizer.decide(&owner, &asked).allowed
     })?;
     let now = rfc3339(now);
     Some(json!({

@@ -153,12 +153,12 @@ mod tests {
     use super::super::testing::resource;
     use super::*;
 
-    async fn verdict(
+    fn verdict(
         authorizer: &Authorizer,
         store: &Store,
         name: &str,
         namespace: &str,
-        new: Value,
+        new: &Value,
         old: Option<&Value>,
     ) -> String {
         let user = User::named("eve", &["system:authenticated"]);
@@ -173,7 +173,7 @@ mod tests {
             old,
             dry_run: false,
         };
-        match check(authorizer, store, &request, &new) {
+        match check(authorizer, store, &request, new) {
             Ok(()) => "ok".to_owned(),
             Err(error) => format!("{} {}", error.code, error.message),
         }
@@ -222,20 +222,20 @@ mod tests {
             ),
         ];
         for (resource, new, expected) in table {
-            assert_eq!(verdict(&authorizer, &store, resource, "a", new, None).await, expected);
+            assert_eq!(verdict(&authorizer, &store, resource, "a", &new, None), expected);
         }
 
         let old = role("full", &["*"]);
         let mut new = old.clone();
         new["metadata"]["finalizers"] = json!(["x"]);
-        assert_eq!(verdict(&authorizer, &store, "roles", "a", new.clone(), Some(&old)).await, "ok");
+        assert_eq!(verdict(&authorizer, &store, "roles", "a", &new, Some(&old)), "ok");
         new["metadata"]["labels"] = json!({"a": "b"});
-        assert_ne!(verdict(&authorizer, &store, "roles", "a", new, Some(&old)).await, "ok");
+        assert_ne!(verdict(&authorizer, &store, "roles", "a", &new, Some(&old)), "ok");
 
         let gathering = json!({"kind": "ClusterRole", "metadata": {"name": "g"}, "rules": [],
             "aggregationRule": {"clusterRoleSelectors": [{}]}});
         assert_eq!(
-            verdict(&authorizer, &store, "clusterroles", "", gathering, None).await,
+            verdict(&authorizer, &store, "clusterroles", "", &gathering, None),
             "403 clusterroles.rbac.authorization.k8s.io \"g\" is forbidden: must have cluster-admin privileges to \
              use the aggregationRule"
         );

@@ -226,7 +226,7 @@ impl Binding {
         let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
         let (kind, role) = (text(&binding["roleRef"], "kind"), text(&binding["roleRef"], "name"));
         let from = if kind == "Role" { namespace } else { "" };
-        let rules = match kind {
+        let found = match kind {
             "Role" | "ClusterRole" => {
                 roles.get(&(from.to_owned(), role.to_owned())).cloned().ok_or_else(|| {
                     format!("{}.{} {} not found", kind.to_ascii_lowercase(), super::RBAC_GROUP, quoted(role))
@@ -242,7 +242,7 @@ impl Binding {
         Self {
             subjects: items(binding, "subjects").iter().map(|s| Subject::compile(s, namespace)).collect(),
             source: format!("{named} of {kind} {}", quoted(role)),
-            rules,
+            rules: found,
         }
     }
 }

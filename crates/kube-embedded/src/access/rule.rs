@@ -45,7 +45,7 @@ impl Rule {
         }
     }
 
-    /// The `rules` of a Role or ClusterRole.
+    /// The `rules` of a Role or `ClusterRole`.
     pub fn of_role(role: &Value) -> Vec<Self> {
         super::items(role, "rules").iter().map(Self::from_value).collect()
     }
@@ -140,7 +140,7 @@ impl Rule {
         format!("{{{}}}", texts.join(", "))
     }
 
-    /// As an entry of `resourceRules` of a SelfSubjectRulesReview, if it is about resources.
+    /// As an entry of `resourceRules` of a `SelfSubjectRulesReview`, if it is about resources.
     pub fn resource_rule(&self) -> Option<Value> {
         let mut rule = Map::new();
         rule.insert("verbs".to_owned(), self.verbs.clone().into());

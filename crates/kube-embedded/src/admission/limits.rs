@@ -1,4 +1,4 @@
-//! LimitRanges: amounts that containers get if they name none, and bounds for what they name.
+//! `LimitRanges`: amounts that containers get if they name none, and bounds for what they name.
 //!
 //! Asked for pods when they are created or resized, and for claims when they are written. Defaults come
 //! first ([`mutate`]), bounds are checked on the result ([`validate`]).
@@ -255,8 +255,9 @@ mod tests {
         (object, verdict)
     }
 
-    fn pod(resources: Value) -> Value {
-        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    fn pod(resources: impl Into<Value>) -> Value {
+        let container = json!({"name": "main", "resources": resources.into()});
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! ResourceQuotas: how much of what a namespace may hold.
+//! `ResourceQuotas`: how much of what a namespace may hold.
 //!
 //! Every write that adds or removes usage asks [`charge`], which refuses it or gives the changes to the
 //! quotas' `status.used`. They join the write's own transaction, so that two writes at once cannot both
@@ -130,8 +130,9 @@ fn refusable(request: &Request<'_>, new: &Value) -> bool {
     let limited_in_time = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|s| s >= 0);
     match (request.resource.storage.as_ref(), request.subresource, request.operation) {
         (_, _, Operation::Delete) | (_, "status", _) => false,
-        ("pods", "resize", _) | (_, "", Operation::Create) => true,
-        ("services" | "persistentvolumeclaims", "", _) => true,
+        ("pods", "resize", _)
+        | (_, "", Operation::Create)
+        | ("services" | "persistentvolumeclaims", "", _) => true,
         ("pods", "", _) => request.old.is_some_and(|old| limited_in_time(old) != limited_in_time(new)),
         _ => false,
     }
@@ -185,12 +186,10 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
     let count = |n: usize| Quantity::from_units(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi);
     let mut usage = Amounts::from([(format!("count/{storage}"), count(1))]);
     match storage {
-        "pods" => {
-            if pod_counts(object, now) {
-                let of = |side| amounts::of_pod_with_overhead(object, side);
-                usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
-                usage.insert("pods".to_owned(), count(1));
-            }
+        "pods" if pod_counts(object, now) => {
+            let of = |side| amounts::of_pod_with_overhead(object, side);
+            usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
+            usage.insert("pods".to_owned(), count(1));
         }
         "services" => {
             let spec = &object["spec"];
@@ -285,16 +284,16 @@ fn storage_of_claim(claim: &Value) -> Option<Quantity> {
 /// Whether an object lies in all scopes of a quota. Only pods and claims have scopes.
 fn in_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
     let spec = &quota["spec"];
-    let named = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
+    let plain = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
     let selected = items(&spec["scopeSelector"], "matchExpressions").iter().map(|term| {
         (text(term, "scopeName").to_owned(), text(term, "operator").to_owned(), texts(term, "values"))
     });
-    named.chain(selected).all(|(scope, operator, values)| match storage {
+    plain.chain(selected).all(|(scope, operator, values)| match storage {
         "pods" => pod_in_scope(object, &scope, &operator, &values),
         "persistentvolumeclaims" if scope == "VolumeAttributesClass" => {
-            let (spec, status) = (&object["spec"], &object["status"]);
+            let status = &object["status"];
             let mut names: Vec<&str> = vec![
-                text(spec, "volumeAttributesClassName"),
+                text(&object["spec"], "volumeAttributesClassName"),
                 text(status, "currentVolumeAttributesClassName"),
                 text(&status["modifyVolumeStatus"], "targetVolumeAttributesClassName"),
             ];

@@ -31,8 +31,8 @@ fn ask(store: &Store, group: &str, kind: &str, object: &Value, old: Option<&Valu
     check(store, &request, object)
 }
 
-fn pod(spec: Value) -> Value {
-    json!({"metadata": {"name": "p"}, "spec": spec})
+fn pod(spec: impl Into<Value>) -> Value {
+    json!({"metadata": {"name": "p"}, "spec": spec.into()})
 }
 
 fn plain() -> Value {

@@ -66,8 +66,8 @@ impl Namespace {
     }
 }
 
-fn pod(requests: Value) -> Value {
-    json!({"spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}})
+fn pod(requests: impl Into<Value>) -> Value {
+    json!({"spec": {"containers": [{"name": "main", "resources": {"requests": requests.into()}}]}})
 }
 
 #[tokio::test]
