@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets and PriorityClasses: who may be sent away, and who goes first.
+//! Disruption budgets and priority classes: who may be sent away, and who goes first.
 
 use serde_json::Value;
 

@@ -142,7 +142,7 @@ pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
         Ok(index) if index >= completions => Err(format!("too large index: {text:?}")),
         Ok(index) => Ok(index),
     };
-    let (mut total, mut last) = (0, None);
+    let (mut total, mut previous) = (0, None);
     for interval in list.split(',') {
         let parts: Vec<_> = interval.split('-').collect();
         let (from, to) = match parts[..] {
@@ -160,11 +160,11 @@ pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
                 ));
             }
         };
-        if let Some(last) = last.filter(|last| *last >= from) {
+        if let Some(last) = previous.filter(|last| *last >= from) {
             return Err(format!("non-increasing order, previous: {last}, current: {from}"));
         }
         total += to - from + 1;
-        last = Some(to);
+        previous = Some(to);
     }
     Ok(total)
 }

@@ -23,6 +23,7 @@ mod selector;
 mod status;
 mod template;
 mod volume;
+mod volume_old;
 mod warnings;
 
 pub mod autoscaling;

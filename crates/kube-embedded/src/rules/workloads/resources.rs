@@ -181,7 +181,7 @@ fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
             "must be one of the names in pod.spec.resourceClaims".clone_into(&mut error.detail);
             match known {
                 [] => error.detail.push_str(" which is empty"),
-                _ => error.detail.push_str(&format!(": {}", known.join(", "))),
+                _ => error.detail = format!("{}: {}", error.detail, known.join(", ")),
             }
             errs.push(error);
         }
