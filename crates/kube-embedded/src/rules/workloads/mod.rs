@@ -38,6 +38,7 @@ pub mod pod;
 pub mod replicaset;
 pub mod revision;
 pub mod statefulset;
+pub mod subresource;
 
 use super::Rules;
 

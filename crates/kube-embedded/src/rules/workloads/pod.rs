@@ -77,22 +77,15 @@ fn pod_level_requests(spec: &mut Value) {
         return;
     };
     let at = At::root(spec);
-    let sums: Vec<_> = ["cpu", "memory"]
-        .into_iter()
-        .filter_map(|name| {
-            let amounts =
-                at.get("containers").items().filter_map(|c| c.down("resources.requests").peek(name).cloned());
-            let mut amounts: Vec<_> = amounts.collect();
-            let one = amounts.pop()?;
-            let total = amounts.iter().filter_map(Quantity::of).fold(Quantity::of(&one)?, Quantity::plus);
-            Some((name, if amounts.is_empty() { one } else { total.words().into() }))
-        })
-        .collect();
+    let sums = ["cpu", "memory"]
+        .map(|name| (name, resources::aggregate(&at, "requests", name).map(|(_, words)| words)));
     if let Some(resources) = down(spec, "resources")
         && let Some(requests) = ensure(resources, "requests")
     {
         for (name, sum) in sums {
-            missing(requests, name, sum);
+            if let Some(sum) = sum {
+                missing(requests, name, sum);
+            }
         }
         let whole = |name: &str| matches!(name, "cpu" | "memory") || resources::is_huge_pages(name);
         for (name, amount) in limits.into_iter().filter(|(name, _)| whole(name)) {
@@ -202,7 +195,7 @@ pub fn quality_of_service(spec: &At) -> &'static str {
 }
 
 /// What holds for a pod at any time.
-fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
+pub(super) fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
     let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
     template::annotations(&metadata.get("annotations"), &spec, errs);
     podspec::validate(&spec, Some(&metadata), errs);
