@@ -2,10 +2,12 @@
 //!
 //! Cheap to clone; all clones are the same cluster. It stops when [`Cluster::stop`] is called.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -19,12 +21,13 @@ use crate::admission::services::Allocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::{self, Control};
 use crate::error::{ApiError, Result};
+use crate::http::routes::custom_schema;
 use crate::http::serve;
 use crate::http::service::ApiService;
 use crate::registry::Registry;
 use crate::verbs::ControllerManager;
 use crate::store::{Change, CommitError, Object, Options, Store};
-use crate::{access, bootstrap};
+use crate::{access, bootstrap, openapi};
 
 /// Requests under way at once, watches not counted.
 const MAX_IN_FLIGHT: usize = 400;
@@ -85,6 +88,8 @@ struct Inner {
     impersonation: Impersonation,
     services: Arc<Allocator>,
     control: Mutex<Option<Control>>,
+    /// OpenAPI documents by path, with their hashes.
+    documents: Mutex<HashMap<String, (String, Bytes)>>,
     places: Semaphore,
     stopping: watch::Sender<bool>,
 }
@@ -111,6 +116,7 @@ impl Cluster {
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 control: Mutex::default(),
+                documents: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
                 stopping: watch::Sender::new(false),
                 tls: Arc::new(pki.server_config()?),
@@ -189,6 +195,22 @@ impl Cluster {
         if !now.knows(&crds) {
             self.inner.registry.store(Arc::new(now.with(&crds)));
         }
+    }
+
+    /// The OpenAPI document of a group version (`apis/apps/v1`) and its hash; documents are kept by hash.
+    pub fn openapi(&self, path: &str) -> Option<(Bytes, String)> {
+        let (group, version) = openapi::group_version(path)?;
+        let registry = self.registry();
+        let hash = openapi::hash(group, version, registry.resources(), &custom_schema)?;
+        if let Some((known, document)) = self.inner.documents.lock().get(path)
+            && *known == hash
+        {
+            return Some((document.clone(), hash));
+        }
+        let document = openapi::document(group, version, registry.resources(), &custom_schema)?;
+        let document = Bytes::from(document.to_string());
+        self.inner.documents.lock().insert(path.to_owned(), (hash.clone(), document.clone()));
+        Some((document, hash))
     }
 
     /// Takes a place among the requests under way.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube_embedded::access::pki::{Pki, PkiError};
 use kube_embedded::cluster as embedded;
 use tokio::net::TcpListener;
 
@@ -43,6 +44,11 @@ pub async fn open_embedded(data: &Path, listen: SocketAddr, external_url: Option
         TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { address: listen, source })?;
     let address = listener.local_addr().map_err(|source| ClusterError::Listen { address: listen, source })?;
     Ok(Embedded { cluster, listener, address })
+}
+
+/// The administrator's kubeconfig, out of the files in the folder `pki`.
+pub fn kubeconfig(pki: &Path, url: &str) -> Result<String, PkiError> {
+    Pki::read(pki).map(|pki| pki.kubeconfig(url))
 }
 
 /// `kube.example.com` of `kube.example.com:6443/path`, `::1` of `[::1]:6443`.

@@ -126,7 +126,6 @@ pub fn validate(
             escalation::check(cluster.authorizer(), store, request, object)?;
         }
         limits::validate(store, request, object)?;
-        pod_security::validate(store, request, object, warn)?;
         if request.is("scheduling.k8s.io", "PriorityClass") {
             defaults::one_default_priority(store, object, request.old)?;
         }
@@ -134,7 +133,6 @@ pub fn validate(
             defaults::resize(store, object, old)?;
         }
     }
-    policy::evaluate(cluster, request, object)?.into_iter().for_each(&mut *warn);
     match object {
         Some(object) => quota::charge(store, request, Some(object), cluster.clock().now()),
         None => Ok(Vec::new()),

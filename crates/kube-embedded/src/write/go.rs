@@ -17,6 +17,23 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// What a value is called when it cannot be decoded: `cannot unmarshal array into ...`.
+pub fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The complaint about text that is not JSON. Only the commonest one is worded as Go words it.
+pub fn syntax_error(error: &serde_json::Error) -> String {
+    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
+}
+
 /// `%v`: `map[a:b c:[1 2]]`
 pub fn plain(value: &Value) -> String {
     let mut out = String::new();

@@ -2,22 +2,35 @@
 //! Kubernetes uses: `replace` of an absent member adds it, `copy` of an absent member copies null, indices
 //! may count from the end, and a merge patch drops nulls also inside of lists.
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::go;
 use crate::error::{ApiError, Result};
 
 const MAX_OPERATIONS: usize = 10_000;
 /// How many bytes all `copy` operations of one patch may add together.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
+/// How deep a patch may nest a document. JSON readers, ours among them, give up at 128 levels, so what is
+/// stored must stay below that.
+const MAX_DEPTH: usize = 100;
+
 /// What does not apply. Kubernetes keeps the reason to itself.
 struct Refused;
 
 impl From<Refused> for ApiError {
     fn from(_: Refused) -> Self {
-        Self::new(422, "Invalid", "the server rejected our request due to an error in our request")
-            .with_details(&[])
+        rejected()
     }
+}
+
+/// The 422 of a patch that cannot be carried out.
+pub(super) fn rejected() -> ApiError {
+    let message = "the server rejected our request due to an error in our request";
+    ApiError::new(422, "Invalid", message).with_details(&[])
 }
 
 /// The document after all operations of `patch`.
@@ -35,35 +48,89 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
     }
     let mut doc = doc.clone();
     let mut copied = 0;
+    // At most so deep is the document now; looked up anew only when that seems too much.
+    let mut levels = depth(&doc);
+    let limit = levels.max(MAX_DEPTH);
     for operation in &operations {
         step(&mut doc, operation, &mut copied)?;
+        levels +=
+            operation.values().map(|member| member.as_str().map_or(depth(member), slashes)).sum::<usize>();
+        if levels > limit {
+            levels = depth(&doc);
+            if levels > limit {
+                return Err(Refused.into());
+            }
+        }
     }
     Ok(doc)
 }
 
+fn slashes(pointer: &str) -> usize {
+    pointer.matches('/').count()
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
 /// What a strict reading has to say about the patch itself, for warnings or a refusal: members that an
-/// operation does not have.
+/// operation does not have, or has twice.
 pub fn complaints(patch: &[u8]) -> Vec<String> {
-    let Ok(Value::Array(operations)) = serde_json::from_slice(patch) else { return Vec::new() };
+    let operations: Vec<Members> = serde_json::from_slice(patch).unwrap_or_default();
     let mut complaints = Vec::new();
-    for (i, operation) in operations.iter().enumerate() {
-        let names = operation.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        for name in names.filter(|name| !["op", "path", "from", "value"].contains(name)) {
-            complaints.push(format!("json patch unknown field \"[{i}].{name}\""));
+    for (i, Members(names)) in operations.iter().enumerate() {
+        for (at, name) in names.iter().enumerate() {
+            let what = match names[..at].contains(name) {
+                true => "duplicate",
+                false if !["op", "path", "from", "value"].contains(&name.as_str()) => "unknown",
+                false => continue,
+            };
+            complaints.push(format!("json patch {what} field \"[{i}].{name}\""));
         }
     }
     complaints
 }
 
+/// The names of an object's members as they were sent.
+struct Members(Vec<String>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an operation")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+        let mut names = Vec::new();
+        while let Some((name, IgnoredAny)) = map.next_entry()? {
+            names.push(name);
+        }
+        Ok(Members(names))
+    }
+}
+
 fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>> {
     let bad = |why: String| ApiError::bad_request(format!("error decoding patch: {why}"));
-    let operations = match serde_json::from_slice(patch).map_err(|error| bad(error.to_string()))? {
+    let operations = match serde_json::from_slice(patch).map_err(|error| bad(go::syntax_error(&error)))? {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
         other => {
             let why = format!(
                 "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
-                json_kind(&other)
+                go::json_kind(&other)
             );
             return Err(bad(why));
         }
@@ -76,7 +143,7 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>> {
                     if let Some(other) = members.get(name).filter(|v| !v.is_string() && !v.is_null()) {
                         return Err(bad(format!(
                             "json: cannot unmarshal {} into Go struct field jsonPatchOp.{name} of type string",
-                            json_kind(other)
+                            go::json_kind(other)
                         )));
                     }
                 }
@@ -86,24 +153,13 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>> {
             other => {
                 let why = format!(
                     "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
-                    json_kind(&other)
+                    go::json_kind(&other)
                 );
                 return Err(bad(why));
             }
         }
     }
     Ok(decoded)
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn step(doc: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Result<(), Refused> {
@@ -260,7 +316,7 @@ pub fn merge(doc: &Value, patch: &Value) -> Result<Value> {
         Value::Null => Err(ApiError::bad_request("Invalid JSON Patch")),
         other => Err(ApiError::bad_request(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            json_kind(other)
+            go::json_kind(other)
         ))),
     }
 }
@@ -366,11 +422,33 @@ mod tests {
     }
 
     #[test]
+    fn a_strict_reading_finds_strange_members() {
+        let patch = br#"[{"op":"add","path":"/a","foo":1},{"op":"add","path":"/a","path":"/b"}]"#;
+        assert_eq!(
+            complaints(patch),
+            [r#"json patch unknown field "[0].foo""#, r#"json patch duplicate field "[1].path""#]
+        );
+        assert!(complaints(b"[1, {").is_empty());
+    }
+
+    #[test]
     fn copies_cannot_blow_up_the_document() {
         let doc = json!({"a": ["x".repeat(1024)]});
         let operations: Vec<_> =
             (0..40).map(|_| json!({"op": "copy", "from": "/a", "path": "/a/-"})).collect();
         assert_eq!(patched(&doc, &json!(operations)), Err(422));
+    }
+
+    #[test]
+    fn moves_cannot_bury_the_document() {
+        let mut operations = Vec::new();
+        for _ in 0..3000 {
+            operations.push(json!({"op": "add", "path": "/n", "value": {}}));
+            operations.push(json!({"op": "move", "from": "/a", "path": "/n/a"}));
+            operations.push(json!({"op": "move", "from": "/n", "path": "/a"}));
+        }
+        assert_eq!(patched(&json!({"a": 1}), &json!(operations)), Err(422));
+        assert!(patched(&json!({"a": 1}), &json!(operations[..150])).is_ok());
     }
 
     #[test]
@@ -400,13 +478,8 @@ mod tests {
         fn merging_twice_is_merging_once(doc in any_json(), patch in any_json()) {
             prop_assume!(doc.is_object() && patch.is_object());
             // Nulls inside a list that replaces an object survive the first time only.
-            let mut patch = patch;
-            if let Value::Object(members) = &mut patch {
-                members.retain(|_, member| !member.is_array());
-            }
             let once = merge(&doc, &patch).unwrap();
-            let patch_without_lists = patch;
-            let twice = merge(&once, &patch_without_lists).unwrap();
+            let twice = merge(&once, &patch).unwrap();
             let mut settled = once.clone();
             drop_nulls(&mut settled);
             let mut twice_settled = twice;

@@ -9,7 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{go, json_patch::drop_nulls};
+use super::{
+    go,
+    json_patch::{drop_nulls, rejected},
+};
 use crate::{
     error::{ApiError, Result},
     schema::types::{Field, Patch, Shape, TypeRef},
@@ -24,13 +27,18 @@ type Object = Map<String, Value>;
 
 /// The document after `patch`. Nulls and directives may be left in what was added; decoding drops them.
 pub fn apply(ty: TypeRef<'_>, doc: &Value, patch: &Value) -> Result<Value> {
-    let Value::Object(changes) = patch else {
-        return Err(ApiError::bad_request(
-            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
-        ));
+    let changes = match patch {
+        Value::Object(changes) => changes.clone(),
+        Value::Null => Object::new(),
+        other => {
+            let kind = go::json_kind(other);
+            let message =
+                format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+            return Err(ApiError::bad_request(message));
+        }
     };
     let original = doc.as_object().cloned().unwrap_or_default();
-    merge_map(Some(ty), original, changes.clone()).map(Value::Object)
+    merge_map(Some(ty), original, changes).map(Value::Object)
 }
 
 /// Failures that Kubernetes has no words for towards the client.
@@ -44,7 +52,8 @@ fn no_merge_key(element: &Object, key: &str) -> ApiError {
 }
 
 fn bad_type(expected: &str, actual: &Value) -> ApiError {
-    failed(format!("expected a {expected}, but received a {}", go::type_name(actual)))
+    let actual = if actual.is_null() { "%!s(<nil>)" } else { go::type_name(actual) };
+    failed(format!("expected a {expected}, but received a {actual}"))
 }
 
 fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -> Result<Object> {
@@ -106,16 +115,18 @@ fn lookup<'a>(ty: Option<TypeRef<'a>>, name: &str) -> Result<(Option<TypeRef<'a>
     const PLAIN: &Patch = &Patch { merge: false, retain_keys: false, merge_key: None };
     let Some(ty) = ty else { return Ok((None, PLAIN)) };
     match ty.shape() {
-        Shape::Struct(body) => match body.field(name) {
+        Shape::Struct(body) if body.field(name).is_none() && body.preserve_unknown => Ok((None, PLAIN)),
+        Shape::Struct(_) | Shape::Any => match ty.field(name) {
             Some(Field { ty: below, patch, .. }) => Ok((Some(ty.follow(*below)), patch)),
-            None if body.preserve_unknown => Ok((None, PLAIN)),
             None => Err(failed(format!(
                 "unable to find api field in struct {} for the json field \"{name}\"",
                 ty.short_name()
             ))),
         },
-        Shape::Map(map) => Ok((Some(ty.follow(map.value)), PLAIN)),
-        _ => Ok((None, PLAIN)),
+        other => {
+            let kind = if matches!(other, Shape::Map(_)) { "map" } else { "slice" };
+            Err(failed(format!("merging an object in json but data type is not struct, instead is: {kind}")))
+        }
     }
 }
 
@@ -187,29 +198,30 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     if changes.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let mut wanted = order.iter();
-    for change in changes {
-        if let Some(key) = key {
-            let element = change.as_object().ok_or_else(|| bad_type("map[string]interface {}", change))?;
-            if element.contains_key(DIRECTIVE) {
-                continue;
-            }
-            key_of(change, Some(key))?;
+    let directive = |change: &Value| change.get(DIRECTIVE).cloned();
+    if let (Some(_), Some(other)) = (key, changes.iter().find(|change| !change.is_object())) {
+        return Err(bad_type("map[string]interface {}", other));
+    }
+    // Deletions are not part of the order; other directives take no place in it.
+    let deleted = |change: &&Value| key.is_some() && directive(change).is_some_and(|it| it == "delete");
+    let mut left = changes.iter().filter(|change| !deleted(change)).peekable();
+    let mut wanted = order.iter().peekable();
+    while let (Some(change), Some(next)) = (left.peek(), wanted.peek()) {
+        if directive(change).is_some() {
+            left.next();
+            continue;
         }
-        let mut found = false;
-        for candidate in wanted.by_ref() {
-            if key_of(change, key)? == key_of(candidate, key)? {
-                found = true;
-                break;
-            }
+        if key_of(change, key)? == key_of(next, key)? {
+            left.next();
         }
-        if !found {
-            let lists = (go::plain(&Value::from(changes)), go::plain(&Value::from(order)));
-            return Err(failed(format!(
-                "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
-                lists.0, lists.1
-            )));
-        }
+        wanted.next();
+    }
+    if left.peek().is_some() {
+        let lists = (go::plain(&Value::from(changes)), go::plain(&Value::from(order)));
+        return Err(failed(format!(
+            "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
+            lists.0, lists.1
+        )));
     }
     Ok(())
 }
@@ -227,12 +239,7 @@ fn element_kind(original: &[Value], patch: &[Value]) -> Result<bool> {
     for element in original.iter().chain(patch) {
         let kind = go::type_name(element);
         if element.is_array() && first.is_none() {
-            return Err(ApiError::new(
-                422,
-                "Invalid",
-                "the server rejected our request due to an error in our request",
-            )
-            .with_details(&[]));
+            return Err(rejected());
         }
         if *first.get_or_insert(kind) != kind || element.is_null() {
             let lists = go::plain(&Value::from(vec![Value::from(original), Value::from(patch)]));
@@ -344,7 +351,7 @@ fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&s
         }
     }
     ordered.sort_by_key(|(at, ..)| *at);
-    others.sort_by_key(|(place, _)| place.unwrap_or(usize::MAX));
+    sort_by_place(&mut others);
 
     let mut out = Vec::with_capacity(ordered.len() + others.len());
     let mut others = others.into_iter().peekable();
@@ -360,6 +367,28 @@ fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&s
     Ok(out)
 }
 
+/// Sorts by where elements stood. Kubernetes' comparison says yes wherever an element stood nowhere, and so
+/// its stable sort brings these to the front in reverse.
+fn sort_by_place(items: &mut [(Option<usize>, Value)]) {
+    const SHORT: usize = 20; // up to here that sort is this insertion sort
+    if items.len() > SHORT || items.iter().all(|(place, _)| place.is_some()) {
+        items.sort_by_key(|(place, _)| *place);
+        return;
+    }
+    for end in 1..items.len() {
+        for at in (1..=end).rev() {
+            let before = match (items[at].0, items[at - 1].0) {
+                (Some(this), Some(that)) => this < that,
+                _ => true,
+            };
+            if !before {
+                break;
+            }
+            items.swap(at, at - 1);
+        }
+    }
+}
+
 /// Takes out maps that carry `$patch`; false if the value is one itself.
 fn drop_directives(value: &mut Value) -> bool {
     match value {
@@ -373,4 +402,190 @@ fn drop_directives(value: &mut Value) -> bool {
         _ => {}
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::types::{List, ListMerge, Mapping, Struct, Type, TypeId, Types};
+
+    /// A pod, as far as patches care.
+    fn pod() -> (Types, TypeId) {
+        fn list(types: &mut Types, element: TypeId) -> TypeId {
+            let shape = Shape::List(List { element, merge: ListMerge::Atomic });
+            types.add(Type { name: "".into(), shape })
+        }
+        fn object(types: &mut Types, name: &str, fields: &[(&str, TypeId, Option<&str>)]) -> TypeId {
+            let mut fields: Vec<Field> = fields
+                .iter()
+                .map(|&(name, ty, merge)| Field {
+                    name: name.into(),
+                    ty,
+                    required: false,
+                    pointer: false,
+                    omitempty: true,
+                    numbers: Box::default(),
+                    default: None,
+                    patch: Patch {
+                        merge: merge.is_some(),
+                        retain_keys: false,
+                        merge_key: merge.filter(|key| !key.is_empty()).map(Into::into),
+                    },
+                })
+                .collect();
+            fields.sort_by(|a, b| a.name.cmp(&b.name));
+            types.add(Type {
+                name: name.into(),
+                shape: Shape::Struct(Struct { fields: fields.into(), ..Struct::default() }),
+            })
+        }
+        let mut types = Types::default();
+        let text = types.add(Type { name: "".into(), shape: Shape::String });
+        let dict =
+            types.add(Type { name: "".into(), shape: Shape::Map(Mapping { value: text, atomic: false }) });
+        let texts = list(&mut types, text);
+        let env = object(&mut types, "EnvVar", &[("name", text, None), ("value", text, None)]);
+        let envs = list(&mut types, env);
+        let container = object(
+            &mut types,
+            "Container",
+            &[
+                ("name", text, None),
+                ("image", text, None),
+                ("args", texts, None),
+                ("env", envs, Some("name")),
+            ],
+        );
+        let containers = list(&mut types, container);
+        let volume = object(
+            &mut types,
+            "Volume",
+            &[("name", text, None), ("emptyDir", dict, None), ("configMap", dict, None)],
+        );
+        let volumes = list(&mut types, volume);
+        let root = object(
+            &mut types,
+            "Pod",
+            &[
+                ("containers", containers, Some("name")),
+                ("volumes", volumes, Some("name")),
+                ("finalizers", texts, Some("")),
+                ("labels", dict, None),
+                ("plain", envs, None),
+            ],
+        );
+        (types, root)
+    }
+
+    fn patched(doc: &Value, patch: &Value) -> Result<Value, (u16, String)> {
+        let (types, root) = pod();
+        apply(types.at(root), doc, patch).map_err(|error| (error.code, error.message))
+    }
+
+    #[test]
+    fn lists_merge_by_their_keys_and_directives() {
+        let doc = json!({
+            "containers": [{"name": "a", "image": "1", "args": ["x"], "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "finalizers": ["f1", "f2"],
+            "labels": {"a": "1", "b": "2"},
+            "plain": [{"name": "p"}],
+        });
+        let rows = [
+            (
+                "/containers",
+                json!({"containers": [{"name": "b", "image": "2"}, {"name": "c"}]}),
+                json!([{"name": "a", "image": "1", "args": ["x"], "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "2"}, {"name": "c"}]),
+            ),
+            (
+                "/containers",
+                json!({"containers": [{"name": "a", "$patch": "delete"}]}),
+                json!([{"name": "b", "image": "1"}]),
+            ),
+            (
+                "/containers",
+                json!({"containers": [{"$patch": "replace"}, {"name": "z"}]}),
+                json!([{"name": "z"}]),
+            ),
+            (
+                "/containers/0/env",
+                json!({"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": null}]}]}),
+                json!([{"name": "Y", "value": "2"}, {"name": "X"}]),
+            ),
+            ("/containers/0/args", json!({"containers": [{"name": "a", "args": ["y"]}]}), json!(["y"])),
+            (
+                "/containers/0/name",
+                json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}),
+                json!("b"),
+            ),
+            (
+                "/containers",
+                json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "z"}], "containers": [{"name": "z"}, {"name": "a", "$patch": "delete"}]}),
+                json!([{"name": "b", "image": "1"}, {"name": "z"}]),
+            ),
+            (
+                "/volumes",
+                json!({"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}]}),
+                json!([{"name": "v", "configMap": {"name": "c"}}]),
+            ),
+            ("/finalizers", json!({"finalizers": ["f3", "f1"]}), json!(["f3", "f1", "f2"])),
+            ("/finalizers", json!({"$deleteFromPrimitiveList/finalizers": ["f1"]}), json!(["f2"])),
+            ("/labels", json!({"labels": {"$patch": "replace", "c": "3"}}), json!({"c": "3"})),
+            ("/labels", json!({"labels": {"$patch": "delete"}}), json!({})),
+            ("/labels", json!({"labels": {"a": null, "n": null, "c": "3"}}), json!({"b": "2", "c": "3"})),
+            ("/plain", json!({"plain": [{"name": "q", "value": "1"}]}), json!([{"name": "q", "value": "1"}])),
+        ];
+        for (at, patch, expected) in rows {
+            let result = patched(&doc, &patch).unwrap();
+            assert_eq!(result.pointer(at), Some(&expected), "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_patch_is_said_as_kubernetes_says_it() {
+        let doc = json!({"containers": [{"name": "a"}], "finalizers": ["f1"], "labels": {"a": "1"}});
+        let rows = [
+            (
+                json!({"containers": [{"image": "x"}]}),
+                500,
+                "map: map[image:x] does not contain declared merge key: name",
+            ),
+            (
+                json!({"containers": [{"name": "a", "$patch": "explode"}]}),
+                500,
+                "unknown patch type: explode in map: map[$patch:explode name:a]",
+            ),
+            (
+                json!({"containers": [{"$patch": "merge"}]}),
+                500,
+                "merging lists cannot yet be specified in the patch",
+            ),
+            (json!({"labels": {"$patch": 5}}), 500, "unknown patch type: %!s(int64=5) in map: map[$patch:5]"),
+            (json!({"labels": {"$retainKeys": "x"}}), 400, "invalid patch format of retainKeys"),
+            (json!({"labels": {"$retainKeys": ["b"], "a": "1"}}), 400, "invalid patch format of retainKeys"),
+            (
+                json!({"$setElementOrder/containers": null}),
+                500,
+                "expected a []interface {}, but received a %!s(<nil>)",
+            ),
+            (
+                json!({"$setElementOrder/nothing": []}),
+                500,
+                "unable to find api field in struct Pod for the json field \"nothing\"",
+            ),
+            (json!({"$setElementOrder": []}), 400, "invalid patch format of setElementOrder list"),
+            (json!({"$deleteFromPrimitiveList": []}), 400, "invalid patch format of primitive list"),
+            (
+                json!({"$setElementOrder/finalizers": ["f1"], "finalizers": ["f2"]}),
+                500,
+                "The order in patch list:\n[f2]\n doesn't match $setElementOrder list:\n[f1]\n",
+            ),
+            (json!({"finalizers": [1]}), 500, "list element types are not identical: [[f1] [1]]"),
+        ];
+        for (patch, code, message) in rows {
+            assert_eq!(patched(&doc, &patch), Err((code, message.to_owned())), "{patch}");
+        }
+    }
 }

@@ -5,10 +5,10 @@
 //! drops what that manager no longer applies, and refuses what others own. [`same`] tells a write that
 //! changes nothing.
 //!
-//! When: both run on the decoded and defaulted object, before admission and before the kind's own
-//! preparation; what those change belongs to nobody. After [`apply`] the caller decodes and defaults
-//! [`Applied::object`] (it may hold nulls and fields of any type that fits the schema), then goes on as with
-//! an update, or as with a create if there was no live object.
+//! When: [`update`] sees the decoded and defaulted object, before admission and before the kind's own
+//! preparation (`rules`, addresses, finalizers); what those change belongs to nobody. What [`apply`] returns
+//! may hold nulls and whatever the schema's loose scalars let pass: the caller decodes and defaults it, then
+//! goes on as with an update, or as with a create if there was no live object. Before storing, [`same`].
 //!
 //! Elsewhere: which path is where in `/scale` ([`scale`]), what a subresource never owns ([`reset`]).
 
@@ -68,13 +68,6 @@ pub struct Context<'a> {
     pub convert: &'a Convert<'a>,
 }
 
-/// What comes out of an apply.
-#[derive(Debug)]
-pub struct Applied {
-    /// The merged object with its new managed fields.
-    pub object: Value,
-}
-
 impl<'a> Context<'a> {
     fn root(&self) -> Node<'a> {
         Node::root(self.ty)
@@ -97,7 +90,7 @@ impl<'a> Context<'a> {
 /// Writes `metadata.managedFields` of `new`, which is about to replace `live` (none on create).
 ///
 /// What the request itself says in `managedFields` counts on the main resource: nothing or null keeps the
-/// live entries, an empty list (or one empty entry) clears them. An object without entries stays without
+/// live entries, an empty list (but for custom resources) or one empty entry clears them. An object without entries stays without
 /// until somebody applies. This never fails: an object that does not fit its type loses its entries.
 pub fn update(ctx: &Context<'_>, live: Option<&Value>, new: &mut Value) {
     let managed = entries_before(ctx, live, new);
@@ -119,7 +112,8 @@ fn entries_before(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Manag
         return lived();
     }
     let cleared = match new["metadata"]["managedFields"].as_array().map(Vec::as_slice) {
-        Some([]) => true,
+        // Custom resources lose an empty list on the way in.
+        Some([]) => !ctx.custom,
         Some([only]) => only.as_object().is_none_or(|entry| entry.values().all(Value::is_null)),
         _ => false,
     };
@@ -129,10 +123,11 @@ fn entries_before(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Manag
     Managed::of(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(lived)
 }
 
-/// Merges `body` into `live` (none: it will be created) on behalf of the manager.
+/// Merges `body` into `live` (none: it will be created) on behalf of the manager: the object with its new
+/// managed fields.
 ///
 /// A `resourceVersion` in the body is the caller's to check. Conflicts are a 409 unless `force`d.
-pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool) -> Result<Applied> {
+pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool) -> Result<Value> {
     check_kind(ctx, body)?;
     let managed = match live {
         Some(live) => {
@@ -177,7 +172,7 @@ pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool)
         last_applied::refresh(&mut object, body);
     }
     managed.write(&mut object);
-    Ok(Applied { object })
+    Ok(object)
 }
 
 /// Whether two objects differ in nothing but the times of their managed fields. Then nothing is written,

@@ -130,8 +130,7 @@ impl Server {
         body["apiVersion"] = "apps/v1".into();
         body["kind"] = "Deployment".into();
         body["metadata"]["name"] = "web".into();
-        let mut applied =
-            self.with(manager, "", |ctx| apply(ctx, self.object.as_ref(), &body, force))?.object;
+        let mut applied = self.with(manager, "", |ctx| apply(ctx, self.object.as_ref(), &body, force))?;
         tidy(&mut applied);
         if self.object.as_ref().is_none_or(|old| !same(old, &applied)) {
             self.object = Some(applied);
@@ -421,6 +420,124 @@ fn kubectl_takes_over_what_it_applied_on_the_client_side() {
     );
 }
 
+#[test]
+fn entries_in_other_versions_follow_or_are_forgotten() {
+    let (types, root) = types(&workload());
+    let reset = Reset::of("apps", "Deployment", "", true, true);
+    let entry = |manager: &str, version: &str, fields: Value| json!({"manager": manager, "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields});
+    let live = json!({"apiVersion": "g/v1", "kind": "Deployment", "metadata": {"name": "web", "managedFields": [
+        entry("old", "g/v1beta1", json!({"f:spec": {"f:replicas": {}, "f:paused": {}}})),
+        entry("gone", "g/v1alpha1", json!({"f:spec": {"f:paused": {}}})),
+    ]}, "spec": {"replicas": 1, "paused": true}});
+    let ctx = Context {
+        ty: types.at(root),
+        custom: true,
+        api_version: "g/v1",
+        kind: "Deployment",
+        manager: "new",
+        subresource: "",
+        now: Timestamp::from_second(1_767_323_045).unwrap(),
+        reset: &reset,
+        convert: &|object, version| {
+            let mut object = object.clone();
+            object["apiVersion"] = version.into();
+            (version != "g/v1alpha1").then(|| (object, types.at(root)))
+        },
+    };
+    let body = json!({"apiVersion": "g/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2}});
+    let refused = apply(&ctx, Some(&live), &body, false).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Apply failed with 1 conflict: conflict with \"old\" using g/v1beta1: .spec.replicas"
+    );
+    let forced = apply(&ctx, Some(&live), &body, true).unwrap();
+    let owners = |object: &Value| {
+        let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        entries
+            .iter()
+            .map(|e| format!("{} {} {}", e["manager"], e["apiVersion"], e["fieldsV1"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        owners(&forced),
+        [r#""new" "g/v1" {"f:spec":{"f:replicas":{}}}"#, r#""old" "g/v1beta1" {"f:spec":{"f:paused":{}}}"#,]
+    );
+
+    // Who applies in another version keeps one entry, and drops what it no longer applies.
+    let beta = Context { api_version: "g/v1beta1", convert: ctx.convert, ..ctx };
+    let mut body = body;
+    body["apiVersion"] = "g/v1beta1".into();
+    body["spec"] = json!({"strategy": {"type": "R"}});
+    let mut live = forced;
+    live["apiVersion"] = "g/v1beta1".into();
+    let moved = apply(&beta, Some(&live), &body, false).unwrap();
+    assert_eq!(moved["spec"], json!({"paused": true, "strategy": {"type": "R"}}));
+    assert_eq!(
+        owners(&moved),
+        [
+            r#""new" "g/v1beta1" {"f:spec":{"f:strategy":{"f:type":{}}}}"#,
+            r#""old" "g/v1beta1" {"f:spec":{"f:paused":{}}}"#,
+        ]
+    );
+}
+
+#[test]
+fn replicas_are_owned_through_scale() {
+    let paths: super::scale::Paths<'_> = &[("apps/v1", &["spec", "replicas"])];
+    let replicas = json!({"f:spec": {"f:replicas": {}}});
+    let entry = |manager: &str, operation: &str, version: &str, sub: &str, fields: &Value| {
+        let mut entry = json!({"manager": manager, "operation": operation, "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields});
+        if !sub.is_empty() {
+            entry["subresource"] = sub.into();
+        }
+        entry
+    };
+    let both = json!({"f:spec": {"f:paused": {}, "f:replicas": {}}});
+    let paused = json!({"f:spec": {"f:paused": {}}});
+    let parent = json!([
+        entry("a1", "Apply", "apps/v1", "scale", &replicas),
+        entry("creator", "Update", "apps/v1", "", &both),
+        entry("other", "Update", "apps/v1", "", &paused),
+    ]);
+    let scale = super::scale::to_scale(&parent, paths);
+    assert_eq!(
+        scale,
+        json!([
+            entry("a1", "Apply", "autoscaling/v1", "scale", &replicas),
+            entry("creator", "Update", "autoscaling/v1", "", &replicas),
+        ])
+    );
+    let after = json!([
+        entry("a1", "Apply", "autoscaling/v1", "scale", &replicas),
+        entry("s1", "Update", "autoscaling/v1", "scale", &replicas),
+    ]);
+    assert_eq!(
+        super::scale::to_parent(&parent, &after, "apps/v1", paths),
+        json!([
+            entry("a1", "Apply", "apps/v1", "scale", &replicas),
+            entry("creator", "Update", "apps/v1", "", &paused),
+            entry("other", "Update", "apps/v1", "", &paused),
+            entry("s1", "Update", "apps/v1", "scale", &replicas),
+        ])
+    );
+}
+
+#[test]
+fn objects_that_differ_only_in_times_are_the_same() {
+    let object = |time: Option<&str>, label: &str| {
+        let mut entry = json!({"manager": "m", "fieldsV1": {"f:spec": {}}});
+        if let Some(time) = time {
+            entry["time"] = time.into();
+        }
+        json!({"metadata": {"labels": {"a": label}, "managedFields": [entry]}})
+    };
+    let old = object(Some("2026-01-01T00:00:00Z"), "1");
+    assert!(same(&old, &object(Some("2026-01-02T00:00:00Z"), "1")));
+    assert!(same(&old, &object(None, "1")));
+    assert!(!same(&old, &object(None, "2")));
+    assert!(!same(&old, &json!({"metadata": {"labels": {"a": "1"}}})));
+}
+
 /// Nothing in it is empty or null, because decoding would drop that behind the back of its owner.
 fn body() -> impl Strategy<Value = Value> {
     let text = || prop::sample::select(vec!["1", "2"]);
@@ -507,7 +624,7 @@ proptest! {
             // Nobody owns what is not there, but for what emptied under its owner's hands.
             let object = server.object.clone().unwrap();
             let (types, root) = types(&workload());
-            let there = super::updater::tests_named(types.at(root), &content(&object));
+            let there = super::updater::named(super::node::Node::root(types.at(root)), &content(&object));
             for entry in super::managed::Managed::of(&object).unwrap().entries {
                 if entry.operation == super::managed::Operation::Update {
                     let mut absent = Vec::new();

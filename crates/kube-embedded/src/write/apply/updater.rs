@@ -260,7 +260,8 @@ fn put_back(root: Node<'_>, merged: &Value, pruned: &Value, held: &FieldSet) -> 
     remove(root, merged.clone(), &named(root, merged).difference(&keep))
 }
 
-fn named(root: Node<'_>, value: &Value) -> FieldSet {
+/// What a value mentions, with the declared fields on the way.
+pub fn named(root: Node<'_>, value: &Value) -> FieldSet {
     with_named_fields(&field_set(root, value), Some(root))
 }
 
@@ -312,9 +313,4 @@ fn described(owner: &Entry) -> String {
         text = format!("{text} using {}", owner.api_version);
     }
     text
-}
-
-#[cfg(test)]
-pub fn tests_named(ty: crate::schema::types::TypeRef<'_>, value: &Value) -> FieldSet {
-    named(Node::root(ty), value)
 }
