@@ -6,6 +6,7 @@
 //! Elsewhere: acting as somebody else (`super::impersonate`), making tokens (`super::tokens`).
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, digest};
@@ -45,8 +46,11 @@ impl PeerCertificate {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let name = certificate.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
         let groups = certificate.subject().iter_organization().filter_map(|o| o.as_str().ok());
-        let hash: String =
-            digest::digest(&digest::SHA256, der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash =
+            digest::digest(&digest::SHA256, der).as_ref().iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
         let user = User {
             groups: groups.map(str::to_owned).collect(),
             extra: BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])]),
@@ -120,13 +124,15 @@ impl Authenticator {
         Err(ApiError::unauthorized())
     }
 
-    /// Whose token this is, for one of `audiences`; else what TokenReview says about it.
+    /// Whose token this is, for one of `audiences`; else what `TokenReview` says about it.
     pub fn token(&self, token: &str, audiences: &[String]) -> std::result::Result<Accepted, String> {
         let foreign = || "invalid bearer token".to_owned();
         let also = |why: String| format!("[invalid bearer token, {why}]");
         match self.key.verify(token) {
             Ok(claims) => return self.account(token, &claims, audiences).map_err(also),
-            Err(Bad::Forged) => return Err(also("go-jose/go-jose: error in cryptographic primitive".to_owned())),
+            Err(Bad::Forged) => {
+                return Err(also("go-jose/go-jose: error in cryptographic primitive".to_owned()));
+            }
             Err(Bad::Foreign) => {}
         }
         // Tokens of other makes are for this server.
@@ -250,7 +256,8 @@ impl Authenticator {
         let fits = !found.deleting
             && object["type"] == "bootstrap.kubernetes.io/token"
             && data(&object, "token-id") == id.as_bytes()
-            && constant_time::verify_slices_are_equal(&data(&object, "token-secret"), secret.as_bytes()).is_ok()
+            && constant_time::verify_slices_are_equal(&data(&object, "token-secret"), secret.as_bytes())
+                .is_ok()
             && data(&object, "usage-bootstrap-authentication") == b"true";
         let expiration = data(&object, "expiration");
         let lasting = expiration.is_empty()

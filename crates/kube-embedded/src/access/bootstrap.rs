@@ -5,10 +5,11 @@
 
 use std::sync::OnceLock;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::rbac::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
 use super::{ANONYMOUS, RBAC_GROUP, items, text};
+use crate::selector::Labels;
 use crate::store::Store;
 
 /// Roles and bindings as a server of Kubernetes 1.36 has them after its first start, before any controller.
@@ -77,7 +78,7 @@ pub fn missing_objects(store: &Store) -> Vec<(&'static str, Value)> {
     missing
 }
 
-/// The rules that an aggregated ClusterRole must have, given all ClusterRoles; `None` if it gathers nothing
+/// The rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it gathers nothing
 /// or already has exactly these.
 pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
     let selectors = items(&role["aggregationRule"], "clusterRoleSelectors");
@@ -119,22 +120,9 @@ fn gathered(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
     chosen.flat_map(|other| gathered(other, all, depth + 1)).collect()
 }
 
-/// Whether a label selector (`matchLabels`, `matchExpressions`) chooses these labels.
+/// Whether a label selector chooses these labels; one that cannot be read chooses nothing.
 fn selects(selector: &Value, labels: &Value) -> bool {
-    let nothing = Map::new();
-    let labels = labels.as_object().unwrap_or(&nothing);
-    let mut equal = selector["matchLabels"].as_object().into_iter().flatten();
-    equal.all(|(key, value)| labels.get(key) == Some(value))
-        && items(selector, "matchExpressions").iter().all(|term| {
-            let (found, values) = (labels.get(text(term, "key")), items(term, "values"));
-            match text(term, "operator") {
-                "In" => found.is_some_and(|value| values.contains(value)),
-                "NotIn" => !found.is_some_and(|value| values.contains(value)),
-                "Exists" => found.is_some(),
-                "DoesNotExist" => found.is_none(),
-                _ => false,
-            }
-        })
+    Labels::from_object(selector).is_ok_and(|selector| selector.matches_value(labels))
 }
 
 #[cfg(test)]
@@ -179,16 +167,18 @@ mod tests {
             let allowed: Vec<&str> = ["viewer", "editor", "boss"].into_iter().filter(may).collect();
             assert_eq!(allowed.join(" "), who, "{verb} {resource}");
         }
-        let path = |path: &str| Attributes { verb: "get".to_owned(), path: path.to_owned(), ..Attributes::default() };
+        let path = |path: &str| Attributes {
+            verb: "get".to_owned(),
+            path: path.to_owned(),
+            ..Attributes::default()
+        };
         assert!(authorizer.decide(&User::anonymous(), &path("/version")).allowed);
         assert!(!authorizer.decide(&User::anonymous(), &path("/api")).allowed);
     }
 
     #[test]
     fn aggregation_gathers_by_label_and_rests_when_done() {
-        let role = |name: &str, labels: Value, verb: &str| {
-            json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]}]})
-        };
+        let role = |name: &str, labels: Value, verb: &str| json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]}]});
         let all = [
             role("b", json!({"to": "x"}), "get"),
             role("a", json!({"to": "x"}), "list"),

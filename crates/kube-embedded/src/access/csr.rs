@@ -1,1 +1,343 @@
-//! x
+//! `CertificateSigningRequests`: who asks, who approves, and what is signed.
+//!
+//! Creating one stamps the asker on it ([`stamp`]); `/approval` changes conditions only
+//! ([`prepare_approval`], [`complaints`]) and needs the verb `approve` on the signer ([`check_signer`]).
+//! The controller asks [`auto_approval`] and then [`sign`]; both are pure.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::certificate::{CertificateRequest, issue};
+use super::pki::Pki;
+use super::rbac::Authorizer;
+use super::{Attributes, MASTERS, User, items, quoted, text, texts};
+use crate::clock::rfc3339;
+use crate::cluster::Cluster;
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+
+const GROUP: &str = "certificates.k8s.io";
+const RESOURCE: &str = "certificatesigningrequests";
+const STORAGE: &str = "certificatesigningrequests.certificates.k8s.io";
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+const YEAR: u64 = 365 * 24 * 60 * 60;
+const LEAST_SECONDS: u64 = 600;
+
+/// Writes into a new request who asks for it, whatever the client has written there.
+pub fn stamp(user: &User, csr: &mut Value) {
+    let Some(spec) = csr["spec"].as_object_mut() else { return };
+    for key in ["username", "uid", "groups", "extra"] {
+        spec.remove(key);
+    }
+    let info = user.info();
+    let info = info.as_object().cloned().unwrap_or_else(Map::new);
+    spec.extend(info);
+}
+
+/// Refuses a new request for a client certificate of the administrators' group.
+pub fn check_create(csr: &Value) -> Result<()> {
+    if text(&csr["spec"], "signerName") != CLIENT {
+        return Ok(());
+    }
+    let refused = |why: String| ApiError::forbidden(GROUP, RESOURCE, text(&csr["metadata"], "name"), why);
+    let request = request_of(csr).map_err(|error| refused(format!("failed to parse CSR: {error}")))?;
+    if request.organizations.iter().any(|group| group == MASTERS) {
+        let why = format!("use of {CLIENT} signer with {MASTERS} group is not allowed");
+        return Err(refused(why));
+    }
+    Ok(())
+}
+
+/// Refuses somebody who may not `approve` (or `sign`) for the request's signer. `csr` is the stored one.
+pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Value) -> Result<()> {
+    let signer = text(&csr["spec"], "signerName");
+    let domain = signer.split('/').next().unwrap_or_default();
+    let may = [signer.to_owned(), format!("{domain}/*")].into_iter().any(|name| {
+        let asked = Attributes {
+            verb: verb.to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: "signers".to_owned(),
+            name,
+            ..Attributes::default()
+        };
+        authorizer.decide(user, &asked).allowed
+    });
+    if may {
+        return Ok(());
+    }
+    let why = format!("user not permitted to {verb} requests with signerName {}", quoted(signer));
+    Err(ApiError::forbidden(GROUP, RESOURCE, text(&csr["metadata"], "name"), why))
+}
+
+/// Keeps of a change through `/approval` the conditions alone, and dates them.
+pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
+    let mut conditions = items(&new["status"], "conditions").to_vec();
+    let now = rfc3339(now);
+    for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+        let unset = |condition: &Map<String, Value>, key: &str| condition.get(key).is_none_or(Value::is_null);
+        if unset(condition, "lastUpdateTime") {
+            condition.insert("lastUpdateTime".to_owned(), now.as_str().into());
+        }
+        if unset(condition, "lastTransitionTime") {
+            let same = |before: &&Value| {
+                ["type", "status"].iter().all(|key| condition.get(*key) == before.get(*key))
+            };
+            let before = items(&old["status"], "conditions").iter().find(same);
+            let since = before.map(|before| before["lastTransitionTime"].clone()).filter(|at| !at.is_null());
+            let since = since.unwrap_or_else(|| now.as_str().into());
+            condition.insert("lastTransitionTime".to_owned(), since);
+        }
+    }
+    for key in ["spec", "status"] {
+        new[key] = old[key].clone();
+    }
+    if !new["status"].is_object() {
+        new["status"] = json!({});
+    }
+    if !conditions.is_empty() {
+        new["status"]["conditions"] = conditions.into();
+    } else if let Some(status) = new["status"].as_object_mut() {
+        status.remove("conditions");
+    }
+}
+
+/// Everything that `/approval` does to a request: may this user, is the change one of conditions only, and, if
+/// it is approved now, the certificate. `new` is the object as the client wants it.
+pub fn approve(cluster: &Cluster, user: &User, new: &mut Value) -> Result<()> {
+    let name = text(&new["metadata"], "name").to_owned();
+    let stored = cluster.store().get(STORAGE, "", &name);
+    let old = stored.ok_or_else(|| ApiError::not_found(GROUP, RESOURCE, &name))?.value();
+    let now = cluster.clock().now();
+    prepare_approval(new, &old, now);
+    let errors = complaints(new, &old, true);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(GROUP, "CertificateSigningRequest", &name, &errors));
+    }
+    check_signer(cluster.authorizer(), user, "approve", &old)?;
+    sign_if_approved(cluster, new)
+}
+
+/// Signs a request that is approved and not yet signed.
+pub fn sign_if_approved(cluster: &Cluster, csr: &mut Value) -> Result<()> {
+    if let Some(status) = sign(cluster.pki(), csr, cluster.clock().now()) {
+        csr["status"] = status;
+    }
+    Ok(())
+}
+
+/// Complaints about the conditions of a change, through `/approval` (`approving`) or `/status`.
+pub fn complaints(new: &Value, old: &Value, approving: bool) -> Vec<FieldError> {
+    let at = Path::new("status.conditions");
+    let mut errors = Vec::new();
+    let conditions = items(&new["status"], "conditions");
+    let mut seen: Vec<&str> = Vec::new();
+    for (n, condition) in conditions.iter().enumerate() {
+        let (kind, status) = (text(condition, "type"), text(condition, "status"));
+        let here = at.index(n);
+        if kind.is_empty() {
+            errors.push(FieldError::required(&here.field("type"), ""));
+        }
+        let only_true = matches!(kind, "Approved" | "Denied" | "Failed");
+        let allowed: &[&str] = if only_true { &["True"] } else { &["False", "True", "Unknown"] };
+        if status.is_empty() {
+            errors.push(FieldError::required(&here.field("status"), ""));
+        } else if !allowed.contains(&status) {
+            errors.push(FieldError::unsupported(&here.field("status"), status, allowed));
+        }
+        let opposite = match kind {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !opposite.is_empty() && seen.contains(&opposite) {
+            let detail = "Approved and Denied conditions are mutually exclusive";
+            errors.push(FieldError::invalid(&at, kind, detail));
+        }
+        if seen.contains(&kind) {
+            errors.push(FieldError::duplicate(&here.field("type"), kind));
+        }
+        seen.push(kind);
+    }
+    let of = |csr: &Value, kind: &str| -> Vec<Value> {
+        items(&csr["status"], "conditions").iter().filter(|c| c["type"] == kind).cloned().collect()
+    };
+    for kind in ["Approved", "Denied", "Failed"] {
+        let (before, after) = (of(old, kind), of(new, kind));
+        let mut forbid = |what: &str| {
+            errors.push(FieldError::forbidden(
+                &at,
+                format!("updates may not {what} a condition of type \"{kind}\""),
+            ));
+        };
+        if after.len() < before.len() {
+            forbid("remove");
+        } else if !approving && kind != "Failed" && after.len() > before.len() {
+            forbid("add");
+        } else if !approving && kind != "Failed" && after != before {
+            forbid("modify");
+        }
+    }
+    errors
+}
+
+fn request_of(csr: &Value) -> std::result::Result<CertificateRequest, String> {
+    let pem = STANDARD.decode(text(&csr["spec"], "request")).map_err(|error| error.to_string())?;
+    CertificateRequest::read(&pem)
+}
+
+fn has_condition(csr: &Value, kind: &str) -> bool {
+    items(&csr["status"], "conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
+}
+
+/// The condition by which a node's first certificate is approved: its asker must be allowed `nodeclient`, or
+/// `selfnodeclient` for its own. Everything else waits for a person.
+pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Option<Value> {
+    let decided = !text(&csr["status"], "certificate").is_empty()
+        || has_condition(csr, "Approved")
+        || has_condition(csr, "Denied");
+    let spec = &csr["spec"];
+    if decided || text(spec, "signerName") != KUBELET_CLIENT {
+        return None;
+    }
+    let request = request_of(csr).ok()?;
+    kubelet_client(&request, &texts(spec, "usages")).ok()?;
+    let owner = User {
+        name: text(spec, "username").to_owned(),
+        uid: text(spec, "uid").to_owned(),
+        groups: texts(spec, "groups"),
+        ..User::default()
+    };
+    let ways = [
+        (owner.name == request.common_name, "selfnodeclient", "self kubelet"),
+        (true, "nodeclient", "kubelet"),
+    ];
+    let (_, _, what) = ways.into_iter().find(|(applies, subresource, _)| {
+        let asked = Attributes {
+            verb: "create".to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: RESOURCE.to_owned(),
+            subresource: (*subresource).to_owned(),
+            ..Attributes::default()
+        };
+        *applies && authorizer.decide(&owner, &asked).allowed
+    })?;
+    let now = rfc3339(now);
+    Some(json!({
+        "type": "Approved", "status": "True", "reason": "AutoApproved",
+        "message": format!("Auto approving {what} client certificate after SubjectAccessReview."),
+        "lastUpdateTime": now, "lastTransitionTime": now,
+    }))
+}
+
+/// The new status of an approved request for one of our signers: with a certificate, or with the reason why
+/// there is none. `None` if there is nothing to do.
+pub fn sign(pki: &Pki, csr: &Value, now: Timestamp) -> Option<Value> {
+    let (spec, status) = (&csr["spec"], &csr["status"]);
+    let waiting = has_condition(csr, "Approved")
+        && !has_condition(csr, "Denied")
+        && !has_condition(csr, "Failed")
+        && text(status, "certificate").is_empty();
+    let usages = texts(spec, "usages");
+    let check: fn(&CertificateRequest, &[String]) -> std::result::Result<(), String> =
+        match text(spec, "signerName") {
+            CLIENT => client,
+            KUBELET_CLIENT => kubelet_client,
+            KUBELET_SERVING => kubelet_serving,
+            _ => return None,
+        };
+    if !waiting {
+        return None;
+    }
+    let seconds = spec["expirationSeconds"].as_u64().unwrap_or(YEAR).clamp(LEAST_SECONDS, YEAR);
+    let signed = request_of(csr).and_then(|request| {
+        check(&request, &usages)?;
+        issue(&request, &usages, pki.ca_pem(), pki.issuer(), now, Duration::from_secs(seconds))
+    });
+    let mut status = status.clone();
+    match signed {
+        Ok(pem) => status["certificate"] = STANDARD.encode(pem).into(),
+        Err(why) => {
+            let now = rfc3339(now);
+            let failed = json!({
+                "type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": why,
+                "lastUpdateTime": now, "lastTransitionTime": now,
+            });
+            let mut conditions = items(&status, "conditions").to_vec();
+            conditions.push(failed);
+            status["conditions"] = conditions.into();
+        }
+    }
+    Some(status)
+}
+
+fn client(_: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
+    let known = ["digital signature", "key encipherment", "client auth"];
+    if let Some(other) = usages.iter().find(|usage| !known.contains(&usage.as_str())) {
+        return Err(format!("invalid usage for client certificate: {other}"));
+    }
+    if usages.iter().any(|usage| usage == "client auth") {
+        return Ok(());
+    }
+    Err("missing required usage for client certificate: client auth".to_owned())
+}
+
+fn kubelet_client(request: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
+    let named = [
+        (request.dns_names, "DNS subjectAltNames are not allowed"),
+        (request.emails, "Email subjectAltNames are not allowed"),
+        (request.addresses, "IP subjectAltNames are not allowed"),
+        (request.uris, "URI subjectAltNames are not allowed"),
+    ];
+    of_node(request)?;
+    if let Some((_, why)) = named.iter().find(|(count, _)| *count > 0) {
+        return Err((*why).to_owned());
+    }
+    used_for(usages, "client auth")
+}
+
+fn kubelet_serving(request: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
+    of_node(request)?;
+    if request.dns_names == 0 && request.addresses == 0 {
+        return Err("DNS or IP subjectAltName is required".to_owned());
+    }
+    for (count, why) in [
+        (request.emails, "Email subjectAltNames are not allowed"),
+        (request.uris, "URI subjectAltNames are not allowed"),
+    ] {
+        if count > 0 {
+            return Err(why.to_owned());
+        }
+    }
+    used_for(usages, "server auth")
+}
+
+fn of_node(request: &CertificateRequest) -> std::result::Result<(), String> {
+    if request.organizations != ["system:nodes"] {
+        return Err("subject organization is not system:nodes".to_owned());
+    }
+    if !request.common_name.starts_with("system:node:") {
+        return Err("subject common name does not begin with system:node:".to_owned());
+    }
+    Ok(())
+}
+
+/// `key encipherment` may be left out: only RSA keys use it.
+fn used_for(usages: &[String], purpose: &str) -> std::result::Result<(), String> {
+    let mut expected = ["digital signature", "key encipherment", purpose];
+    expected.sort_unstable();
+    let fits =
+        expected.iter().all(|word| *word == "key encipherment" || usages.iter().any(|usage| usage == word))
+            && usages.iter().all(|usage| expected.contains(&usage.as_str()));
+    if fits { Ok(()) } else { Err(format!("usages did not match [{}]", expected.join(" "))) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -87,7 +87,10 @@ impl Guard<'_> {
             "Role" => ("roles", ROLES, self.request.namespace),
             "ClusterRole" => ("clusterroles", CLUSTER_ROLES, ""),
             other => {
-                return Err(ApiError::internal(format!("unsupported role reference kind: {}", quoted(other))));
+                return Err(ApiError::internal(format!(
+                    "unsupported role reference kind: {}",
+                    quoted(other)
+                )));
             }
         };
         if self.may("bind", resource, name) {
@@ -105,7 +108,11 @@ impl Guard<'_> {
         let Some(lines) = missing(&held, wanted) else { return Ok(()) };
         let mut why = attempt(user, &lines);
         if !errors.is_empty() {
-            let list = if let [only] = errors.as_slice() { only.clone() } else { format!("[{}]", errors.join(", ")) };
+            let list = if let [only] = errors.as_slice() {
+                only.clone()
+            } else {
+                format!("[{}]", errors.join(", "))
+            };
             why.push_str("; resolution errors: [");
             why.push_str(&list);
             why.push(']');
@@ -116,7 +123,9 @@ impl Guard<'_> {
 
 fn attempt(user: &User, lines: &str) -> String {
     let (name, groups) = (quoted(&user.name), quoted_list(&user.groups));
-    format!("user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}")
+    format!(
+        "user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}"
+    )
 }
 
 /// Owner references and finalizers may be changed without holding the rights: the garbage collector and
@@ -141,15 +150,15 @@ mod tests {
     use serde_json::json;
 
     use super::super::rbac::tests::{binding, put};
-    use super::*;
     use super::super::testing::resource;
+    use super::*;
 
-    async fn verdict(
+    fn verdict(
         authorizer: &Authorizer,
         store: &Store,
         name: &str,
         namespace: &str,
-        new: Value,
+        new: &Value,
         old: Option<&Value>,
     ) -> String {
         let user = User::named("eve", &["system:authenticated"]);
@@ -164,7 +173,7 @@ mod tests {
             old,
             dry_run: false,
         };
-        match check(authorizer, store, &request, &new) {
+        match check(authorizer, store, &request, new) {
             Ok(()) => "ok".to_owned(),
             Err(error) => format!("{} {}", error.code, error.message),
         }
@@ -174,9 +183,7 @@ mod tests {
     async fn one_gives_only_what_one_has() {
         let store = Store::in_memory();
         let rules = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
-        let role = |name: &str, verbs: &[&str]| {
-            json!({"kind": "Role", "metadata": {"name": name, "namespace": "a"}, "rules": rules(verbs)})
-        };
+        let role = |name: &str, verbs: &[&str]| json!({"kind": "Role", "metadata": {"name": name, "namespace": "a"}, "rules": rules(verbs)});
         put(&store, role("half", &["get", "list"])).await;
         put(&store, role("full", &["*"])).await;
         put(&store, role("bindable", &["*"])).await;
@@ -192,30 +199,43 @@ mod tests {
         let bind = |role: &str| binding("a", "x", ("Role", role), ("User", "tom"));
         let table = [
             ("roles", role("x", &["get"]), "ok".to_owned()),
-            ("roles", role("x", &["get", "delete", "watch"]), format!(
-                "403 roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"delete\" \"watch\"]}}")),
+            (
+                "roles",
+                role("x", &["get", "delete", "watch"]),
+                format!(
+                    "403 roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"delete\" \"watch\"]}}"
+                ),
+            ),
             ("rolebindings", bind("half"), "ok".to_owned()),
             ("rolebindings", bind("bindable"), "ok".to_owned()),
-            ("rolebindings", bind("full"), format!(
-                "403 rolebindings.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"*\"]}}")),
-            ("rolebindings", bind("none"),
-                "404 rolebindings.rbac.authorization.k8s.io \"none\" not found".to_owned()),
+            (
+                "rolebindings",
+                bind("full"),
+                format!(
+                    "403 rolebindings.rbac.authorization.k8s.io \"x\" is forbidden: user \"{lacks}[\"*\"]}}"
+                ),
+            ),
+            (
+                "rolebindings",
+                bind("none"),
+                "404 rolebindings.rbac.authorization.k8s.io \"none\" not found".to_owned(),
+            ),
         ];
         for (resource, new, expected) in table {
-            assert_eq!(verdict(&authorizer, &store, resource, "a", new, None).await, expected);
+            assert_eq!(verdict(&authorizer, &store, resource, "a", &new, None), expected);
         }
 
         let old = role("full", &["*"]);
         let mut new = old.clone();
         new["metadata"]["finalizers"] = json!(["x"]);
-        assert_eq!(verdict(&authorizer, &store, "roles", "a", new.clone(), Some(&old)).await, "ok");
+        assert_eq!(verdict(&authorizer, &store, "roles", "a", &new, Some(&old)), "ok");
         new["metadata"]["labels"] = json!({"a": "b"});
-        assert_ne!(verdict(&authorizer, &store, "roles", "a", new, Some(&old)).await, "ok");
+        assert_ne!(verdict(&authorizer, &store, "roles", "a", &new, Some(&old)), "ok");
 
         let gathering = json!({"kind": "ClusterRole", "metadata": {"name": "g"}, "rules": [],
             "aggregationRule": {"clusterRoleSelectors": [{}]}});
         assert_eq!(
-            verdict(&authorizer, &store, "clusterroles", "", gathering, None).await,
+            verdict(&authorizer, &store, "clusterroles", "", &gathering, None),
             "403 clusterroles.rbac.authorization.k8s.io \"g\" is forbidden: must have cluster-admin privileges to \
              use the aggregationRule"
         );

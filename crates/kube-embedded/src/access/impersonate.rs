@@ -216,11 +216,14 @@ mod tests {
         let impersonation = Impersonation::default();
         let asked =
             Attributes { verb: "list".to_owned(), resource: "nodes".to_owned(), ..Attributes::default() };
-        let resolve = |caller: &User, lines: &[(&'static str, &str)]| {
-            match impersonation.resolve(&authorizer, caller.clone(), &headers(lines), &asked) {
-                Ok(user) => format!("{} {} {:?} {:?}", user.name, user.uid, user.groups, user.extra),
-                Err(error) => format!("{} {}", error.code, error.message),
-            }
+        let resolve = |caller: &User, lines: &[(&'static str, &str)]| match impersonation.resolve(
+            &authorizer,
+            caller.clone(),
+            &headers(lines),
+            &asked,
+        ) {
+            Ok(user) => format!("{} {} {:?} {:?}", user.name, user.uid, user.groups, user.extra),
+            Err(error) => format!("{} {}", error.code, error.message),
         };
         let (admin, bot, nobody) = (User::admin(), User::named("bot", &[]), User::named("nobody", &[]));
         let account = ("impersonate-user", "system:serviceaccount:x:y");
@@ -237,13 +240,21 @@ mod tests {
                 ],
                 r#"bob u ["g", "system:authenticated"] {"scope/a": ["v"]}"#,
             ),
-            (&admin, vec![("impersonate-user", "system:anonymous")], r#"system:anonymous  ["system:unauthenticated"] {}"#),
+            (
+                &admin,
+                vec![("impersonate-user", "system:anonymous")],
+                r#"system:anonymous  ["system:unauthenticated"] {}"#,
+            ),
             (
                 &admin,
                 vec![account],
                 r#"system:serviceaccount:x:y  ["system:serviceaccounts", "system:serviceaccounts:x", "system:authenticated"] {}"#,
             ),
-            (&admin, vec![account, ("impersonate-group", "g")], r#"system:serviceaccount:x:y  ["g", "system:authenticated"] {}"#),
+            (
+                &admin,
+                vec![account, ("impersonate-group", "g")],
+                r#"system:serviceaccount:x:y  ["g", "system:authenticated"] {}"#,
+            ),
             (
                 &admin,
                 vec![("impersonate-group", "g")],
@@ -273,7 +284,8 @@ mod tests {
 
     #[test]
     fn malformed_escapes_stand_for_themselves() {
-        for (given, expected) in [("a%2Fb", "a/b"), ("a%2", "a%2"), ("%zz", "%zz"), ("%+1", "%+1"), ("", "")] {
+        for (given, expected) in [("a%2Fb", "a/b"), ("a%2", "a%2"), ("%zz", "%zz"), ("%+1", "%+1"), ("", "")]
+        {
             assert_eq!(unescape(given), expected);
         }
     }

@@ -8,6 +8,7 @@
 
 pub mod authn;
 pub mod bootstrap;
+mod certificate;
 pub mod csr;
 pub mod escalation;
 pub mod impersonate;
@@ -221,7 +222,8 @@ pub(crate) mod testing {
     /// Writes an object over whatever is there.
     pub async fn store_object(store: &Store, storage: &str, object: Value) {
         let metadata = &object["metadata"];
-        let key = Key::new(&storage.into(), super::text(metadata, "namespace"), super::text(metadata, "name"));
+        let key =
+            Key::new(&storage.into(), super::text(metadata, "namespace"), super::text(metadata, "name"));
         let found = store.get(storage, &key.namespace, &key.name);
         let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
         store.commit(vec![Change { key, expect, op: Op::Put(object) }]).await.expect("nobody else writes");

@@ -95,9 +95,14 @@ impl Pki {
     /// Without a folder: gone with the process.
     pub fn in_memory(extra_names: &[String], now: Timestamp) -> Result<Self> {
         let files = pems(extra_names, now)?;
-        let text = |name: &str| files.iter().find(|(file, _)| file == name).map(|(_, text)| text.clone()).unwrap_or_default();
+        let text = |name: &str| {
+            files.iter().find(|(file, _)| file == name).map(|(_, text)| text.clone()).unwrap_or_default()
+        };
         let key = |name: &str| KeyPair::from_pem(&text(name)).map_err(PkiError::Make);
-        let leaf = |name: &str| Leaf { certificate: text(&format!("{name}.crt")), key: text(&format!("{name}.key")) };
+        let leaf = |name: &str| Leaf {
+            certificate: text(&format!("{name}.crt")),
+            key: text(&format!("{name}.key")),
+        };
         let signing = SigningKey::from_pkcs8(key("sa.key")?.serialized_der())
             .ok_or_else(|| damaged(Path::new("sa.key"), "not a P-256 key"))?;
         let ca_pem = text("ca.crt");
@@ -120,7 +125,13 @@ impl Pki {
         let signing_key = read_key(&signing_file)?;
         let signing = SigningKey::from_pkcs8(signing_key.serialized_der())
             .ok_or_else(|| damaged(&signing_file, "not a P-256 key"))?;
-        Ok(Self { ca_pem, issuer, server: leaf("server")?, admin: leaf("admin")?, signing: Arc::new(signing) })
+        Ok(Self {
+            ca_pem,
+            issuer,
+            server: leaf("server")?,
+            admin: leaf("admin")?,
+            signing: Arc::new(signing),
+        })
     }
 
     /// The authority's certificate, as PEM: `ca.crt` wherever Kubernetes wants one.
@@ -194,7 +205,7 @@ impl Pki {
     }
 }
 
-fn damaged(file: &Path, why: impl ToString) -> PkiError {
+fn damaged(file: &Path, why: impl std::fmt::Display) -> PkiError {
     PkiError::Damaged { file: file.to_owned(), why: why.to_string() }
 }
 
@@ -425,7 +436,10 @@ mod tests {
 
         let admin = certificate_of(&first.admin.certificate).unwrap();
         let peer = PeerCertificate::read(&admin).unwrap();
-        assert_eq!((peer.user.name.as_str(), peer.user.groups.as_slice()), ("kubernetes-admin", &[MASTERS.to_owned()][..]));
+        assert_eq!(
+            (peer.user.name.as_str(), peer.user.groups.as_slice()),
+            ("kubernetes-admin", &[MASTERS.to_owned()][..])
+        );
         let config: serde_json::Value = serde_norway::from_str(&first.kubeconfig(url)).unwrap();
         assert_eq!(config["clusters"][0]["cluster"]["server"], url);
     }

@@ -226,13 +226,12 @@ impl Binding {
         let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
         let (kind, role) = (text(&binding["roleRef"], "kind"), text(&binding["roleRef"], "name"));
         let from = if kind == "Role" { namespace } else { "" };
-        let rules = match kind {
-            "Role" | "ClusterRole" => roles
-                .get(&(from.to_owned(), role.to_owned()))
-                .cloned()
-                .ok_or_else(|| {
+        let found = match kind {
+            "Role" | "ClusterRole" => {
+                roles.get(&(from.to_owned(), role.to_owned())).cloned().ok_or_else(|| {
                     format!("{}.{} {} not found", kind.to_ascii_lowercase(), super::RBAC_GROUP, quoted(role))
-                }),
+                })
+            }
             other => Err(format!("unsupported role reference kind: {}", quoted(other))),
         };
         let named = if namespace.is_empty() {
@@ -243,7 +242,7 @@ impl Binding {
         Self {
             subjects: items(binding, "subjects").iter().map(|s| Subject::compile(s, namespace)).collect(),
             source: format!("{named} of {kind} {}", quoted(role)),
-            rules,
+            rules: found,
         }
     }
 }
@@ -354,7 +353,8 @@ pub(crate) mod tests {
         let store = Store::in_memory();
         let reader = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
         put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": reader})).await;
-        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": reader})).await;
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": reader}))
+            .await;
         put(&store, binding("a", "b", ("Role", "r"), ("User", "jane"))).await;
         put(&store, binding("b", "b", ("ClusterRole", "reader"), ("ServiceAccount", "bot"))).await;
         put(&store, binding("", "all", ("ClusterRole", "reader"), ("Group", "ops"))).await;
@@ -364,7 +364,13 @@ pub(crate) mod tests {
             ("jane", "", "a", true, "RBAC: allowed by RoleBinding \"b/a\" of Role \"r\" to User \"jane\""),
             ("jane", "", "b", false, ""),
             ("jane", "", "", false, ""),
-            ("jane", "ops", "", true, "RBAC: allowed by ClusterRoleBinding \"all\" of ClusterRole \"reader\" to Group \"ops\""),
+            (
+                "jane",
+                "ops",
+                "",
+                true,
+                "RBAC: allowed by ClusterRoleBinding \"all\" of ClusterRole \"reader\" to Group \"ops\"",
+            ),
             (
                 "system:serviceaccount:b:bot",
                 "",
@@ -378,7 +384,8 @@ pub(crate) mod tests {
         ];
         for (name, group, namespace, allowed, reason) in table {
             for _ in 0..2 {
-                let decision = authorizer.decide(&User::named(name, &[group]), &asked("get", "pods", namespace));
+                let decision =
+                    authorizer.decide(&User::named(name, &[group]), &asked("get", "pods", namespace));
                 assert_eq!((decision.allowed, &*decision.reason), (allowed, reason), "{name} {namespace}");
             }
         }
@@ -387,7 +394,8 @@ pub(crate) mod tests {
         let jane = User::named("jane", &[]);
         put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": []})).await;
         assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
-        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": reader})).await;
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": reader}))
+            .await;
         assert!(authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
         let key = Key::new(&ROLE_BINDINGS.into(), "a", "b");
         let version = store.get(ROLE_BINDINGS, "a", "b").unwrap().version;
@@ -406,8 +414,14 @@ pub(crate) mod tests {
         };
         let path = Attributes { verb: "get".to_owned(), path: "/<a>".to_owned(), ..Attributes::default() };
         let table = [
-            (asked("list", "nodes", ""), r#"nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope"#),
-            (scale, r#"deployments.apps "dm" is forbidden: User "jane" cannot update resource "deployments/scale" in API group "apps" in the namespace "x""#),
+            (
+                asked("list", "nodes", ""),
+                r#"nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope"#,
+            ),
+            (
+                scale,
+                r#"deployments.apps "dm" is forbidden: User "jane" cannot update resource "deployments/scale" in API group "apps" in the namespace "x""#,
+            ),
             (path, r#"forbidden: User "jane" cannot get path "/&lt;a&gt;""#),
         ];
         for (asked, message) in table {

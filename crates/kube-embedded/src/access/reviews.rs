@@ -1,7 +1,7 @@
 //! Questions about access, asked as objects: may somebody, may I, what may I, who am I.
 //!
 //! Each function takes the posted object (decoded and defaulted) and gives the object to answer with
-//! (201). Nothing is stored. TokenReview is in `super::tokens`.
+//! (201). Nothing is stored. `TokenReview` is in `super::tokens`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,6 +10,7 @@ use super::{Attributes, User, items, text, texts};
 use crate::clock::{Clock, rfc3339};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::selector::{FieldSelector, Labels};
 
 const GROUP: &str = "authorization.k8s.io";
 
@@ -24,7 +25,7 @@ pub enum Scope<'a> {
     Own,
 }
 
-/// SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview.
+/// `SubjectAccessReview`, `LocalSubjectAccessReview` and `SelfSubjectAccessReview`.
 pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut review: Value) -> Result<Value> {
     let namespace = match scope {
         Scope::Local(namespace) => {
@@ -190,24 +191,19 @@ fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut V
 
 /// RBAC does not look at selectors, but a selector that cannot be read is reported.
 fn evaluation_error(resource: &Value) -> Option<String> {
-    let unreadable = |name: &str| -> Option<String> {
-        let raw = text(&resource[name], "rawSelector");
-        let readable = raw.split(',').all(|term| {
-            let words = term.replace("!=", " = ").replace("==", " = ").replace('=', " = ");
-            let words: Vec<&str> = words.split_whitespace().collect();
-            match words.as_slice() {
-                [] | [_] | [_, "=", ..] => true,
-                [_, word, ..] => name == "labelSelector" && matches!(*word, "in" | "notin"),
-            }
-        });
-        (!raw.is_empty() && !readable)
-            .then(|| format!("spec.resourceAttributes.{name} ignored due to parse error"))
-    };
-    let errors: Vec<String> = ["fieldSelector", "labelSelector"].into_iter().filter_map(unreadable).collect();
+    let raw = |name: &str| text(&resource[name], "rawSelector");
+    let unreadable = [
+        ("fieldSelector", FieldSelector::read(raw("fieldSelector")).is_err()),
+        ("labelSelector", Labels::parse(raw("labelSelector")).is_err()),
+    ];
+    let errors = unreadable.into_iter().filter(|(_, bad)| *bad);
+    let errors: Vec<String> = errors
+        .map(|(name, _)| format!("spec.resourceAttributes.{name} ignored due to parse error"))
+        .collect();
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// SelfSubjectRulesReview: all rules of the caller in one namespace.
+/// `SelfSubjectRulesReview`: all rules of the caller in one namespace.
 pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<Value> {
     let namespace = text(&review["spec"], "namespace");
     if namespace.is_empty() {
@@ -230,7 +226,7 @@ pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<V
     }))
 }
 
-/// SelfSubjectReview: who the server takes the caller for.
+/// `SelfSubjectReview`: who the server takes the caller for.
 pub fn whoami(caller: &User, clock: &dyn Clock) -> Value {
     json!({
         "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
@@ -247,8 +243,10 @@ mod tests {
 
     async fn authorizer() -> Authorizer {
         let store = Store::in_memory();
-        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["get"]}]);
-        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": rules})).await;
+        let rules =
+            json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["get"]}]);
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": rules}))
+            .await;
         put(&store, binding("a", "b", ("Role", "r"), ("User", "ann"))).await;
         Authorizer::new(store)
     }
@@ -280,14 +278,26 @@ mod tests {
             assert_eq!(answer["status"], status, "{spec}");
         }
         let bad = [
-            (Scope::Own, json!({}), ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"),
-            (Scope::Any, json!({"resourceAttributes": pod}), ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified"),
+            (
+                Scope::Own,
+                json!({}),
+                ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            ),
+            (
+                Scope::Any,
+                json!({"resourceAttributes": pod}),
+                ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified",
+            ),
             (
                 Scope::Any,
                 json!({"user": "a", "resourceAttributes": pod, "nonResourceAttributes": {"path": "/a", "verb": "get"}}),
                 ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: {\"Path\":\"/a\",\"Verb\":\"get\"}: cannot be specified in combination with resourceAttributes",
             ),
-            (Scope::Local("b"), json!({"user": "a", "resourceAttributes": pod}), ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"a\": must match metadata.namespace"),
+            (
+                Scope::Local("b"),
+                json!({"user": "a", "resourceAttributes": pod}),
+                ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"a\": must match metadata.namespace",
+            ),
             (
                 Scope::Any,
                 json!({"user": "a", "resourceAttributes": {"fieldSelector": {}}}),
@@ -303,8 +313,10 @@ mod tests {
     #[tokio::test]
     async fn the_rules_of_the_caller_are_listed() {
         let authorizer = authorizer().await;
-        let answer = rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}})).unwrap();
-        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]});
+        let answer =
+            rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}})).unwrap();
+        let rule =
+            json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]});
         assert_eq!(
             answer["status"],
             json!({"resourceRules": [rule], "nonResourceRules": [], "incomplete": false})

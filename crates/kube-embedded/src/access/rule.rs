@@ -45,7 +45,7 @@ impl Rule {
         }
     }
 
-    /// The `rules` of a Role or ClusterRole.
+    /// The `rules` of a Role or `ClusterRole`.
     pub fn of_role(role: &Value) -> Vec<Self> {
         super::items(role, "rules").iter().map(Self::from_value).collect()
     }
@@ -140,7 +140,7 @@ impl Rule {
         format!("{{{}}}", texts.join(", "))
     }
 
-    /// As an entry of `resourceRules` of a SelfSubjectRulesReview, if it is about resources.
+    /// As an entry of `resourceRules` of a `SelfSubjectRulesReview`, if it is about resources.
     pub fn resource_rule(&self) -> Option<Value> {
         let mut rule = Map::new();
         rule.insert("verbs".to_owned(), self.verbs.clone().into());
@@ -172,9 +172,7 @@ fn resource_matches(rule: &str, asked: &Attributes) -> bool {
     match rule.split_once('/') {
         None => asked.subresource.is_empty() && rule == asked.resource,
         Some((resource, sub)) => {
-            sub == asked.subresource
-                && !sub.is_empty()
-                && (resource == "*" || resource == asked.resource)
+            sub == asked.subresource && !sub.is_empty() && (resource == "*" || resource == asked.resource)
         }
     }
 }
@@ -281,7 +279,8 @@ mod tests {
 
     #[test]
     fn what_is_not_held_is_listed_by_object_and_sorted() {
-        let held = [rule("get,list - configmaps"), rule("get - secrets a"), rule("get /api/*"), rule("* x */scale")];
+        let held =
+            [rule("get,list - configmaps"), rule("get - secrets a"), rule("get /api/*"), rule("* x */scale")];
         let table = [
             ("get - configmaps", None),
             ("get - configmaps a", None),

@@ -1,7 +1,7 @@
 //! Tokens of ServiceAccounts: on request, in Secrets, and questions about them.
 //!
 //! [`request`] answers `serviceaccounts/<name>/token`, [`fill_token_secret`] is what the controller of
-//! token Secrets writes, [`review`] answers TokenReview, and [`discovery`] tells others where our public
+//! token Secrets writes, [`review`] answers `TokenReview`, and [`discovery`] tells others where our public
 //! key is. Whether a token holds is decided in `super::authn`.
 
 use base64::Engine as _;
@@ -22,7 +22,7 @@ const DEFAULT_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
 
-/// Answers a TokenRequest for the ServiceAccount `name` (201). `body` is the posted object.
+/// Answers a `TokenRequest` for the ServiceAccount `name` (201). `body` is the posted object.
 pub fn request(
     store: &Store,
     key: &SigningKey,
@@ -182,7 +182,7 @@ pub fn fill_token_secret(key: &SigningKey, account: &Value, secret: &Value, ca_p
     (filled != *secret).then_some(filled)
 }
 
-/// Answers a TokenReview (201).
+/// Answers a `TokenReview` (201).
 pub fn review(authenticator: &Authenticator, mut review: Value) -> Result<Value> {
     let token = text(&review["spec"], "token").to_owned();
     if token.is_empty() {

@@ -1,4 +1,4 @@
-//! LimitRanges: amounts that containers get if they name none, and bounds for what they name.
+//! `LimitRanges`: amounts that containers get if they name none, and bounds for what they name.
 //!
 //! Asked for pods when they are created or resized, and for claims when they are written. Defaults come
 //! first ([`mutate`]), bounds are checked on the result ([`validate`]).
@@ -43,7 +43,8 @@ pub fn mutate(store: &Store, request: &Request<'_>, object: &mut Value) {
 }
 
 fn apply_defaults(range: &Value, pod: &mut Value) {
-    let mut defaults = [(Side::Requests, "defaultRequest", Map::new()), (Side::Limits, "default", Map::new())];
+    let mut defaults =
+        [(Side::Requests, "defaultRequest", Map::new()), (Side::Limits, "default", Map::new())];
     for limit in items(&range["spec"], "limits").iter().filter(|limit| limit["type"] == "Container") {
         for (_, key, amounts) in &mut defaults {
             amounts.extend(limit[*key].as_object().cloned().unwrap_or_default());
@@ -249,12 +250,14 @@ mod tests {
             dry_run: false,
         };
         mutate(&store, &request, &mut object);
-        let verdict = validate(&store, &request, &object).map_or_else(|error| error.message, |()| "ok".to_owned());
+        let verdict =
+            validate(&store, &request, &object).map_or_else(|error| error.message, |()| "ok".to_owned());
         (object, verdict)
     }
 
-    fn pod(resources: Value) -> Value {
-        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    fn pod(resources: impl Into<Value>) -> Value {
+        let container = json!({"name": "main", "resources": resources.into()});
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
     }
 
     #[tokio::test]
@@ -281,12 +284,19 @@ mod tests {
         let container = json!([{"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "50m"}},
             {"type": "Pod", "max": {"cpu": "1500m"}}]);
         let ratio = json!([{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]);
-        let amounts = |request: &str, limit: &str| json!({"requests": {"cpu": request}, "limits": {"cpu": limit}});
-        let claim = json!({"metadata": {"name": "p"}, "spec": {"resources": {"requests": {"storage": "5Gi"}}}});
+        let amounts =
+            |request: &str, limit: &str| json!({"requests": {"cpu": request}, "limits": {"cpu": limit}});
+        let claim =
+            json!({"metadata": {"name": "p"}, "spec": {"resources": {"requests": {"storage": "5Gi"}}}});
         let size = json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]);
         let table = [
             (&container, "pods", pod(amounts("100m", "1")), "ok"),
-            (&container, "pods", pod(amounts("10m", "1")), "pods \"p\" is forbidden: minimum cpu usage per Container is 50m, but request is 10m"),
+            (
+                &container,
+                "pods",
+                pod(amounts("10m", "1")),
+                "pods \"p\" is forbidden: minimum cpu usage per Container is 50m, but request is 10m",
+            ),
             (
                 &container,
                 "pods",
@@ -299,9 +309,19 @@ mod tests {
                 pod(json!({})),
                 "pods \"p\" is forbidden: [minimum cpu usage per Container is 50m.  No request is specified, maximum cpu usage per Container is 1.  No limit is specified, maximum cpu usage per Pod is 1500m.  No limit is specified]",
             ),
-            (&ratio, "pods", pod(amounts("100m", "300m")), "pods \"p\" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"),
+            (
+                &ratio,
+                "pods",
+                pod(amounts("100m", "300m")),
+                "pods \"p\" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000",
+            ),
             (&ratio, "pods", pod(amounts("150m", "300m")), "ok"),
-            (&size, "persistentvolumeclaims", claim, "persistentvolumeclaims \"p\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 5Gi"),
+            (
+                &size,
+                "persistentvolumeclaims",
+                claim,
+                "persistentvolumeclaims \"p\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 5Gi",
+            ),
         ];
         for (limits, kind, object, expected) in table {
             assert_eq!(admit(limits.clone(), kind, object).await.1, expected);

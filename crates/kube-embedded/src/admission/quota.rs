@@ -1,4 +1,4 @@
-//! ResourceQuotas: how much of what a namespace may hold.
+//! `ResourceQuotas`: how much of what a namespace may hold.
 //!
 //! Every write that adds or removes usage asks [`charge`], which refuses it or gives the changes to the
 //! quotas' `status.used`. They join the write's own transaction, so that two writes at once cannot both
@@ -25,11 +25,17 @@ const STORAGE: &str = "resourcequotas";
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
 /// Computing resources that each container must name where a quota counts them.
-const DEMANDED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+const DEMANDED: [&str; 6] =
+    ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// The changes of quotas that must be committed together with this write, or its refusal. `new` is the object as
 /// it will stand; `None` if the write removes it.
-pub fn charge(store: &Store, request: &Request<'_>, new: Option<&Value>, now: Timestamp) -> Result<Vec<Change>> {
+pub fn charge(
+    store: &Store,
+    request: &Request<'_>,
+    new: Option<&Value>,
+    now: Timestamp,
+) -> Result<Vec<Change>> {
     let storage = request.resource.storage.as_ref();
     let counted = matches!(request.subresource, "" | "status" | "resize") && storage != "events";
     if request.namespace.is_empty() || !counted {
@@ -114,7 +120,9 @@ fn charge_one(
 /// Whether the status speaks about the spec as it now is.
 fn is_counted(quota: &Value) -> bool {
     let (hard, status) = (&quota["spec"]["hard"], &quota["status"]);
-    status["hard"].is_object() && status["used"].is_object() && amounts::read(hard) == amounts::read(&status["hard"])
+    status["hard"].is_object()
+        && status["used"].is_object()
+        && amounts::read(hard) == amounts::read(&status["hard"])
 }
 
 /// Which writes can be refused; others only move the count.
@@ -122,8 +130,9 @@ fn refusable(request: &Request<'_>, new: &Value) -> bool {
     let limited_in_time = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|s| s >= 0);
     match (request.resource.storage.as_ref(), request.subresource, request.operation) {
         (_, _, Operation::Delete) | (_, "status", _) => false,
-        ("pods", "resize", _) | (_, "", Operation::Create) => true,
-        ("services" | "persistentvolumeclaims", "", _) => true,
+        ("pods", "resize", _)
+        | (_, "", Operation::Create)
+        | ("services" | "persistentvolumeclaims", "", _) => true,
         ("pods", "", _) => request.old.is_some_and(|old| limited_in_time(old) != limited_in_time(new)),
         _ => false,
     }
@@ -139,8 +148,11 @@ fn undeclared(hard: &Amounts, pod: &Value) -> Option<String> {
     let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
         let resources = &container["resources"];
-        let declared = computing(&amounts::read(&resources["requests"]), &amounts::read(&resources["limits"]));
-        for name in DEMANDED.into_iter().filter(|name| hard.contains_key(*name) && !declared.contains_key(*name)) {
+        let declared =
+            computing(&amounts::read(&resources["requests"]), &amounts::read(&resources["limits"]));
+        for name in
+            DEMANDED.into_iter().filter(|name| hard.contains_key(*name) && !declared.contains_key(*name))
+        {
             lacking.entry(name).or_default().insert(text(container, "name"));
         }
     }
@@ -174,12 +186,10 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
     let count = |n: usize| Quantity::from_units(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi);
     let mut usage = Amounts::from([(format!("count/{storage}"), count(1))]);
     match storage {
-        "pods" => {
-            if pod_counts(object, now) {
-                let of = |side| amounts::of_pod_with_overhead(object, side);
-                usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
-                usage.insert("pods".to_owned(), count(1));
-            }
+        "pods" if pod_counts(object, now) => {
+            let of = |side| amounts::of_pod_with_overhead(object, side);
+            usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
+            usage.insert("pods".to_owned(), count(1));
         }
         "services" => {
             let spec = &object["spec"];
@@ -222,7 +232,8 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
 fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::new();
     for (name, amount) in requests {
-        let native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+        let native =
+            matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
         let extended = name.contains('/') && !name.contains("kubernetes.io/");
         if native {
             usage.insert(name.clone(), amount.clone());
@@ -273,16 +284,16 @@ fn storage_of_claim(claim: &Value) -> Option<Quantity> {
 /// Whether an object lies in all scopes of a quota. Only pods and claims have scopes.
 fn in_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
     let spec = &quota["spec"];
-    let named = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
+    let plain = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
     let selected = items(&spec["scopeSelector"], "matchExpressions").iter().map(|term| {
         (text(term, "scopeName").to_owned(), text(term, "operator").to_owned(), texts(term, "values"))
     });
-    named.chain(selected).all(|(scope, operator, values)| match storage {
+    plain.chain(selected).all(|(scope, operator, values)| match storage {
         "pods" => pod_in_scope(object, &scope, &operator, &values),
         "persistentvolumeclaims" if scope == "VolumeAttributesClass" => {
-            let (spec, status) = (&object["spec"], &object["status"]);
+            let status = &object["status"];
             let mut names: Vec<&str> = vec![
-                text(spec, "volumeAttributesClassName"),
+                text(&object["spec"], "volumeAttributesClassName"),
                 text(status, "currentVolumeAttributesClassName"),
                 text(&status["modifyVolumeStatus"], "targetVolumeAttributesClassName"),
             ];
@@ -339,9 +350,9 @@ fn crosses_namespaces(affinity: &Value) -> bool {
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
         let required = items(&affinity[kind], "requiredDuringSchedulingIgnoredDuringExecution").iter();
         let preferred = items(&affinity[kind], "preferredDuringSchedulingIgnoredDuringExecution").iter();
-        required.chain(preferred.map(|weighted| &weighted["podAffinityTerm"])).any(|term| {
-            !items(term, "namespaces").is_empty() || !term["namespaceSelector"].is_null()
-        })
+        required
+            .chain(preferred.map(|weighted| &weighted["podAffinityTerm"]))
+            .any(|term| !items(term, "namespaces").is_empty() || !term["namespaceSelector"].is_null())
     })
 }
 

@@ -87,9 +87,15 @@ impl Walk<'_> {
             Value::String(text) => self.text(text, schema, name, &mut outcome),
             Value::Number(_) => {
                 if let Some(number) = Number::of(value) {
-                    let mut complain = |text: Result<String, String>| match text {
-                        Ok(text) => outcome.add(FieldError::invalid(&self.path(name), value.clone(), text)),
-                        Err(text) => outcome.add(self.general(text)),
+                    let path = self.path(name);
+                    let mut complain = |complaint: numbers::Complaint| {
+                        outcome.add(match complaint {
+                            numbers::Complaint::Field(text) => {
+                                FieldError::invalid(&path, value.clone(), text)
+                            }
+                            numbers::Complaint::General(text) => self.general(text),
+                            numbers::Complaint::Value(value, text) => FieldError::invalid(&path, value, text),
+                        });
                     };
                     numbers::check(number, schema, name, &mut complain);
                     outcome.matched += 2;
@@ -129,7 +135,8 @@ impl Walk<'_> {
             Value::Number(_) => ("integer", "int64"),
             _ => ("object", ""),
         };
-        let whole = value.as_f64().is_some_and(|float| float.fract() == 0.0);
+        let whole =
+            value.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0);
         let fits = wanted.contains(&found)
             || (found == "number" && whole && wanted.contains(&"integer"))
             || (found == "integer" && wanted.contains(&"number"));
@@ -149,7 +156,11 @@ impl Walk<'_> {
         let path = self.path(name);
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         if let Some(most) = checks.max_length.filter(|&most| length > most) {
-            outcome.add(FieldError::too_long(&path, usize::try_from(most).unwrap_or_default()));
+            let mut error = FieldError::too_long(&path, usize::try_from(most).unwrap_or_default());
+            if most == 1 {
+                error.detail = "may not be more than 1 byte".to_owned();
+            }
+            outcome.add(error);
         } else if let Some(least) = checks.min_length.filter(|&least| length < least) {
             let detail = format!("{name} in body should be at least {least} chars long");
             outcome.add(FieldError::invalid(&path, text, detail));

@@ -15,7 +15,7 @@ static LABEL: LazyLock<Regex> =
 pub fn label_complaints(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 63 {
-        complaints.push("must be no more than 63 bytes".to_owned());
+        complaints.push("must be no more than 63 characters".to_owned());
     }
     if !LABEL.is_match(text) {
         complaints.push(

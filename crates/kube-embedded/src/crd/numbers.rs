@@ -24,8 +24,26 @@ impl Number {
     }
 }
 
-/// Runs all checks. `Ok` complains about the field, `Err` about no field in particular.
-pub fn check(number: Number, schema: &Schema, name: &str, complain: &mut impl FnMut(Result<String, String>)) {
+/// What is wrong: with the field, with no field in particular, or with another value at the field.
+pub enum Complaint {
+    Field(String),
+    General(String),
+    Value(Value, String),
+}
+
+/// A bound that does not fit the type is complained about, and then compared with as a float.
+fn fitting(number: Number, misfit: Option<String>, complain: &mut impl FnMut(Complaint)) -> Number {
+    match misfit {
+        None => number,
+        Some(text) => {
+            complain(Complaint::General(text));
+            Number::Float(number.float())
+        }
+    }
+}
+
+/// Runs all checks.
+pub fn check(number: Number, schema: &Schema, name: &str, complain: &mut impl FnMut(Complaint)) {
     let ty = if schema.int_or_string { "" } else { schema.ty.as_ref() };
     let range = |number: Number, what: &str| -> Option<String> {
         let out = match (ty, schema.format.as_ref()) {
@@ -41,43 +59,47 @@ pub fn check(number: Number, schema: &Schema, name: &str, complain: &mut impl Fn
         out.then(|| format!("{what} value must be of type {ty} {format} in {name}"))
     };
     if let Some(text) = range(number, "Checked") {
-        complain(Err(text));
+        complain(Complaint::General(text));
     }
     let checks = &schema.checks;
     if let Some(factor) = checks.multiple_of {
-        if let Some(text) = range(Number::Float(factor), "MultipleOf") {
-            complain(Err(text));
-        }
+        let number = fitting(number, range(Number::Float(factor), "MultipleOf"), complain);
         let is_multiple = match number {
             #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
-            Number::Int(int) => (factor as i64) > 0 && int % (factor as i64) == 0,
+            Number::Int(_) if factor as i64 <= 0 => {
+                let whole = factor as i64;
+                let text = format!("factor MultipleOf declared for {name} must be positive: {whole}");
+                complain(Complaint::Value(whole.into(), text));
+                true
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
+            Number::Int(int) => int % (factor as i64) == 0,
             Number::Float(float) => {
                 let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
                 (times - times.round()).abs() < 1e-9 * times.abs().max(1.0)
             }
         };
         if !is_multiple {
-            complain(Ok(format!("{name} in body should be a multiple of {}", bound(number, factor))));
+            complain(Complaint::Field(format!(
+                "{name} in body should be a multiple of {}",
+                bound(number, factor)
+            )));
         }
     }
     if let Some(least) = checks.minimum {
-        if let Some(text) = range(Number::Float(least), "Minimum boundary") {
-            complain(Err(text));
-        }
+        let number = fitting(number, range(Number::Float(least), "Minimum boundary"), complain);
         let exclusive = checks.exclusive_minimum;
         if order(number, least).is_lt() || (exclusive && order(number, least).is_eq()) {
             let words = if exclusive { "greater than" } else { "greater than or equal to" };
-            complain(Ok(format!("{name} in body should be {words} {}", bound(number, least))));
+            complain(Complaint::Field(format!("{name} in body should be {words} {}", bound(number, least))));
         }
     }
     if let Some(most) = checks.maximum {
-        if let Some(text) = range(Number::Float(most), "Maximum boundary") {
-            complain(Err(text));
-        }
+        let number = fitting(number, range(Number::Float(most), "Maximum boundary"), complain);
         let exclusive = checks.exclusive_maximum;
         if order(number, most).is_gt() || (exclusive && order(number, most).is_eq()) {
             let words = if exclusive { "less than" } else { "less than or equal to" };
-            complain(Ok(format!("{name} in body should be {words} {}", bound(number, most))));
+            complain(Complaint::Field(format!("{name} in body should be {words} {}", bound(number, most))));
         }
     }
 }

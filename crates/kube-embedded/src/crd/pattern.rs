@@ -8,31 +8,74 @@ use regex::{Regex, RegexBuilder};
 
 /// Compiles a pattern written for Go; the error is in words of Go where that is cheap.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(&translate(pattern)).size_limit(1 << 22).build().map_err(|error| {
-        let reason = match &error {
-            regex::Error::CompiledTooBig(_) => "expression too large",
-            _ => explain(pattern),
-        };
-        format!("error parsing regexp: {reason}: `{pattern}`")
-    })
+    let fail = |reason: &str, part: &str| Err(format!("error parsing regexp: {reason}: `{part}`"));
+    if let Some(operators) = nested_repetition(pattern) {
+        return fail("invalid nested repetition operator", &operators);
+    }
+    match RegexBuilder::new(&translate(pattern)).size_limit(1 << 22).build() {
+        Ok(regex) => Ok(regex),
+        Err(regex::Error::CompiledTooBig(_)) => fail("expression too large", pattern),
+        Err(_) => {
+            let (reason, part) = explain(pattern);
+            fail(reason, part)
+        }
+    }
 }
 
-/// Names the commonest mistakes as Go does.
-fn explain(pattern: &str) -> &'static str {
+/// Names the commonest mistakes as Go does, with the part that it quotes.
+fn explain(pattern: &str) -> (&'static str, &str) {
     let count = |wanted: char| pattern.chars().filter(|&c| c == wanted).count();
-    if count('(') > count(')') {
-        "missing closing )"
-    } else if count(')') > count('(') {
-        "unexpected )"
-    } else if count('[') > count(']') {
-        "missing closing ]"
-    } else if pattern.starts_with(['*', '+', '?']) {
-        "missing argument to repetition operator"
-    } else if pattern.contains("(?!") || pattern.contains("(?=") || pattern.contains("(?<") {
-        "invalid or unsupported Perl syntax"
-    } else {
-        "invalid escape sequence"
+    for group in ["(?!", "(?=", "(?<!", "(?<="] {
+        if let Some(at) = pattern.find(group) {
+            return ("invalid or unsupported Perl syntax", &pattern[at..at + group.len()]);
+        }
     }
+    if count('(') > count(')') {
+        ("missing closing )", pattern)
+    } else if count(')') > count('(') {
+        ("unexpected )", pattern)
+    } else if count('[') > count(']') {
+        ("missing closing ]", pattern.find('[').map_or(pattern, |at| &pattern[at..]))
+    } else if pattern.starts_with(['*', '+', '?']) {
+        ("missing argument to repetition operator", &pattern[..1])
+    } else {
+        let escape = pattern.find('\\').and_then(|at| pattern.get(at..at + 2));
+        ("invalid escape sequence", escape.unwrap_or(pattern))
+    }
+}
+
+/// Repetitions of repetitions, `a**`, which Go refuses; a `?` after one only makes it lazy.
+fn nested_repetition(pattern: &str) -> Option<String> {
+    let (mut in_class, mut operators, mut chars) = (false, String::new(), pattern.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                chars.next();
+                operators.clear();
+            }
+            '[' => in_class = true,
+            ']' => {
+                in_class = false;
+                operators.clear();
+            }
+            '*' | '+' | '?' if !in_class => {
+                operators.push(c);
+                let lazy = operators.len() == 2 && c == '?';
+                if operators.len() >= 2 && !lazy {
+                    return Some(operators);
+                }
+            }
+            // `(?:`
+            '(' => {
+                operators.clear();
+                if chars.as_str().starts_with('?') {
+                    chars.next();
+                }
+            }
+            _ => operators.clear(),
+        }
+    }
+    None
 }
 
 fn translate(pattern: &str) -> String {

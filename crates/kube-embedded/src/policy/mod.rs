@@ -1,1 +1,429 @@
-//! ValidatingAdmissionPolicies.
+//! ValidatingAdmissionPolicies: expressions that decide which writes are let in.
+//!
+//! Asked once for every write, after the object has been completed and validated. Policies and their
+//! bindings are read from the store each time and compiled once per version of a policy. What cannot be
+//! evaluated follows the policy's `failurePolicy`; `authorizer` is not offered, so expressions that use it
+//! count as failed.
+
+mod check;
+mod compile;
+mod matching;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::cel::{Context, Value as Cel};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+pub use self::check::check_policy;
+use self::compile::{Compiled, Validation};
+use self::matching::{label_selector_matches, matches};
+use crate::admission::{Operation, Request};
+use crate::crd::cel::{Expression, Failure, scope, values};
+use crate::error::{ApiError, Result};
+use crate::store::Store;
+
+const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
+const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// Where the objects of a kind are kept that policies take parameters from.
+#[derive(Clone, Debug)]
+pub struct ParamSource {
+    pub storage: Arc<str>,
+    pub namespaced: bool,
+}
+
+/// Finds the storage of a kind by its apiVersion and kind.
+pub type FindKind<'a> = &'a dyn Fn(&str, &str) -> Option<ParamSource>;
+
+/// The compiled policies, by uid, each with the version that was compiled.
+#[derive(Default)]
+pub struct Policies {
+    compiled: Mutex<HashMap<Box<str>, (u64, Arc<Compiled>)>>,
+}
+
+/// Why a request is refused.
+struct Denial {
+    policy: String,
+    binding: Option<String>,
+    message: String,
+    reason: &'static str,
+}
+
+impl Policies {
+    /// Lets the request pass, with warnings for its author, or refuses it. `object` is the state to be
+    /// stored; `None` for a delete.
+    pub fn evaluate(
+        &self,
+        store: &Store,
+        request: &Request<'_>,
+        object: Option<&Value>,
+        find: FindKind<'_>,
+    ) -> Result<Vec<String>> {
+        let policies = store.list(POLICIES, None).objects;
+        if policies.is_empty() || request.resource.group.as_ref() == "admissionregistration.k8s.io" {
+            return Ok(Vec::new());
+        }
+        let bindings: Vec<Value> =
+            store.list(BINDINGS, None).objects.iter().map(|binding| binding.value()).collect();
+        let namespace = namespace_of(store, request)?;
+        let mut run = Run {
+            store,
+            request,
+            object,
+            find,
+            namespace: namespace.as_ref(),
+            denials: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for policy in policies {
+            let bound: Vec<&Value> = bindings
+                .iter()
+                .filter(|binding| binding["spec"]["policyName"] == policy.name.as_ref())
+                .collect();
+            if bound.is_empty() {
+                continue;
+            }
+            let compiled = self.compiled(&policy);
+            if matches(&compiled.document["spec"]["matchConstraints"], request, object, run.namespace) {
+                run.policy(&compiled, &bound);
+            }
+        }
+        match run.denials.into_iter().next() {
+            None => Ok(run.warnings),
+            Some(denial) => Err(refusal(&denial, request, object)),
+        }
+    }
+
+    fn compiled(&self, policy: &crate::store::Object) -> Arc<Compiled> {
+        let mut known = self.compiled.lock();
+        if let Some((version, compiled)) = known.get(&policy.uid)
+            && *version == policy.version
+        {
+            return compiled.clone();
+        }
+        let compiled = Arc::new(Compiled::new(policy.value()));
+        known.insert(policy.uid.clone(), (policy.version, compiled.clone()));
+        compiled
+    }
+}
+
+/// The namespace object of the request; a Namespace itself and cluster-scoped objects have none.
+fn namespace_of(store: &Store, request: &Request<'_>) -> Result<Option<Value>> {
+    if request.namespace.is_empty() || matching::is_namespace(request) {
+        return Ok(None);
+    }
+    match store.get("namespaces", "", request.namespace) {
+        Some(namespace) => Ok(Some(namespace.value())),
+        None => Err(ApiError::not_found("", "namespaces", request.namespace)),
+    }
+}
+
+fn refusal(denial: &Denial, request: &Request<'_>, object: Option<&Value>) -> ApiError {
+    let message = match &denial.binding {
+        Some(binding) => format!(
+            "ValidatingAdmissionPolicy '{}' with binding '{binding}' denied request: {}",
+            denial.policy, denial.message
+        ),
+        None => format!("ValidatingAdmissionPolicy '{}' denied request: {}", denial.policy, denial.message),
+    };
+    let generated =
+        || object.and_then(|object| object["metadata"]["generateName"].as_str()).unwrap_or_default();
+    let name = if request.name.is_empty() { generated() } else { request.name };
+    let mut error = ApiError::forbidden(&request.resource.group, &request.resource.name, name, &message)
+        .with_cause("", &message, "");
+    error.reason = denial.reason;
+    error.code = match denial.reason {
+        "Unauthorized" => 401,
+        "Forbidden" => 403,
+        "RequestEntityTooLarge" => 413,
+        _ => 422,
+    };
+    error
+}
+
+/// One request against all policies.
+struct Run<'a> {
+    store: &'a Store,
+    request: &'a Request<'a>,
+    object: Option<&'a Value>,
+    find: FindKind<'a>,
+    namespace: Option<&'a Value>,
+    denials: Vec<Denial>,
+    warnings: Vec<String>,
+}
+
+/// What one expression of a policy said.
+enum Decision {
+    Admit,
+    Deny { message: String, reason: &'static str },
+}
+
+impl Run<'_> {
+    fn policy(&mut self, policy: &Compiled, bindings: &[&Value]) {
+        for binding in bindings {
+            let limits = &binding["spec"]["matchResources"];
+            if !limits.is_null() && !matches(limits, self.request, self.object, self.namespace) {
+                continue;
+            }
+            let params = match self.params(policy, binding) {
+                Ok(params) => params,
+                Err(why) => {
+                    if !policy.ignores_failures {
+                        let message = format!("failed to configure binding: {why}");
+                        self.deny(policy, binding, message, "Invalid");
+                    }
+                    continue;
+                }
+            };
+            for param in params {
+                for decision in self.decide(policy, param.as_ref()) {
+                    if let Decision::Deny { message, reason } = decision {
+                        self.act(policy, binding, message, reason);
+                    }
+                }
+            }
+        }
+    }
+
+    fn deny(&mut self, policy: &Compiled, binding: &Value, message: String, reason: &'static str) {
+        let binding = binding["metadata"]["name"].as_str().map(ToOwned::to_owned);
+        self.denials.push(Denial { policy: policy.name.clone(), binding, message, reason });
+    }
+
+    fn act(&mut self, policy: &Compiled, binding: &Value, message: String, reason: &'static str) {
+        let actions = binding["spec"]["validationActions"].as_array().into_iter().flatten();
+        for action in actions.filter_map(Value::as_str) {
+            match action {
+                "Deny" => self.deny(policy, binding, message.clone(), reason),
+                "Warn" => self.warnings.push(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
+                    policy.name,
+                    binding["metadata"]["name"].as_str().unwrap_or_default()
+                )),
+                _ => {} // there is no audit log
+            }
+        }
+    }
+
+    /// The parameters to evaluate with; one `None` where the policy takes none.
+    fn params(&self, policy: &Compiled, binding: &Value) -> Result<Vec<Option<Value>>, String> {
+        let (kind, reference) = (&policy.document["spec"]["paramKind"], &binding["spec"]["paramRef"]);
+        if kind.is_null() || reference.is_null() {
+            return Ok(vec![None]);
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text(&kind["apiVersion"]), text(&kind["kind"]));
+        let Some(source) = (self.find)(&api_version, &kind) else {
+            return Err(format!("paramKind kind `{api_version}, Kind={kind}` not known"));
+        };
+        let given = text(&reference["namespace"]);
+        let namespace = if source.namespaced {
+            let own = if given.is_empty() { self.request.namespace.to_owned() } else { given };
+            if own.is_empty() {
+                let why =
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                return Err(why.to_owned());
+            }
+            own
+        } else if given.is_empty() {
+            given
+        } else {
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+        };
+        let name = text(&reference["name"]);
+        let found: Vec<Option<Value>> = if !name.is_empty() {
+            let param = self.store.get(&source.storage, &namespace, &name);
+            param.map(|param| Some(param.value())).into_iter().collect()
+        } else if reference["selector"].is_object() {
+            let all = self.store.list(&source.storage, source.namespaced.then_some(namespace.as_str()));
+            let selected =
+                |param: &Value| label_selector_matches(&reference["selector"], &param["metadata"]["labels"]);
+            all.objects.iter().map(|param| param.value()).filter(selected).map(Some).collect()
+        } else {
+            return Err("one of name or selector must be provided".to_owned());
+        };
+        if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
+            let why = "no params found for policy binding with `Deny` parameterNotFoundAction";
+            return Err(why.to_owned());
+        }
+        Ok(found)
+    }
+
+    fn decide(&self, policy: &Compiled, param: Option<&Value>) -> Vec<Decision> {
+        let failed = |message: String| {
+            if policy.ignores_failures {
+                Decision::Admit
+            } else {
+                Decision::Deny { message, reason: "Invalid" }
+            }
+        };
+        if let Some(error) = &policy.error {
+            return vec![failed(error.clone())];
+        }
+        let inputs = self.inputs(policy, param);
+        let mut errors = Vec::new();
+        for condition in &policy.conditions {
+            // The namespace is not offered to match conditions.
+            match inputs.evaluate(condition) {
+                Ok(Cel::Bool(true)) => {}
+                Ok(_) => return Vec::new(),
+                Err(error) => errors.push(error),
+            }
+        }
+        match errors.as_slice() {
+            [] => {}
+            _ if policy.ignores_failures => return Vec::new(),
+            [only] => return vec![failed(only.clone())],
+            many => return vec![failed(format!("[{}]", many.join(", ")))],
+        }
+        let mut decisions: Vec<Decision> = policy
+            .validations
+            .iter()
+            .map(|validation| match inputs.evaluate(&validation.expression) {
+                Ok(Cel::Bool(true)) => Decision::Admit,
+                Ok(_) => Decision::Deny { message: message(validation, &inputs), reason: validation.reason },
+                Err(error) => failed(error),
+            })
+            .collect();
+        for annotation in &policy.annotations {
+            match inputs.evaluate(annotation) {
+                Ok(Cel::String(_) | Cel::Null) => {}
+                Ok(_) => decisions.push(failed("valueExpression must return a string or null".to_owned())),
+                Err(error) => decisions.push(failed(error)),
+            }
+        }
+        decisions
+    }
+
+    /// The variables of all expressions of a policy.
+    fn inputs<'p>(&self, policy: &'p Compiled, param: Option<&Value>) -> Inputs<'p> {
+        let cel = |value: Option<&Value>| value.map_or(Cel::Null, values::untyped);
+        let mut base = scope();
+        base.add_variable_from_value("object", cel(self.object));
+        base.add_variable_from_value("oldObject", cel(self.request.old));
+        base.add_variable_from_value("request", values::untyped(&request_value(self.request)));
+        base.add_variable_from_value("namespaceObject", cel(self.namespace));
+        base.add_variable_from_value("params", cel(param));
+        let all = [self.object, self.request.old, self.namespace, param];
+        let largest = all.into_iter().flatten().map(values::largest).max().unwrap_or_default();
+        Inputs { base, largest, policy }
+    }
+}
+
+/// What expressions see, without `variables`, which are computed for each expression that asks.
+struct Inputs<'p> {
+    base: Context<'static>,
+    largest: usize,
+    policy: &'p Compiled,
+}
+
+impl Inputs<'_> {
+    fn evaluate(&self, expression: &Expression) -> Result<Cel, String> {
+        let failed = |why: &str| format!("expression '{}' resulted in error: {why}", expression.source);
+        if expression.uses("authorizer") {
+            return Err(failed("kube-embedded does not offer the variable authorizer"));
+        }
+        let mut context = self.base.new_inner_scope();
+        let mut broken = Vec::new();
+        if expression.uses("variables") {
+            context.add_variable_from_value("variables", self.variables(expression, &mut broken));
+        }
+        match expression.evaluate(&context, self.largest) {
+            Ok(value) => Ok(value),
+            Err(Failure::TooExpensive) => {
+                Err("validation failed due to running out of cost budget, no further validation rules will be run"
+                    .to_owned())
+            }
+            Err(Failure::Error(error)) => {
+                let cause = broken.iter().find(|(name, _)| error == format!("no such key: {name}"));
+                match cause {
+                    Some((name, why)) => {
+                        Err(failed(&format!("composited variable {name:?} fails to evaluate: {why}")))
+                    }
+                    None => Err(failed(&error)),
+                }
+            }
+        }
+    }
+
+    /// The policy's own variables, in order, as far as this expression needs them. One that fails is left
+    /// out, so that it fails the expression only if it is really read.
+    fn variables(&self, expression: &Expression, broken: &mut Vec<(String, String)>) -> Cel {
+        let needed = self.policy.needed(expression);
+        let mut known = no_variables();
+        for (name, expression) in self.policy.variables.iter().filter(|(name, _)| needed.contains(name)) {
+            let mut context = self.base.new_inner_scope();
+            context.add_variable_from_value("variables", known.clone());
+            let result = if expression.uses("authorizer") {
+                Err(Failure::Error("kube-embedded does not offer the variable authorizer".to_owned()))
+            } else {
+                expression.evaluate(&context, self.largest)
+            };
+            match result {
+                Ok(value) => insert(&mut known, name, value),
+                Err(Failure::Error(why)) => broken.push((name.clone(), why)),
+                Err(Failure::TooExpensive) => {
+                    broken.push((name.clone(), "running out of cost budget".to_owned()));
+                }
+            }
+        }
+        known
+    }
+}
+
+fn no_variables() -> Cel {
+    values::untyped(&json!({}))
+}
+
+fn insert(map: &mut Cel, name: &str, value: Cel) {
+    if let Cel::Map(map) = map {
+        let key = kube_cel::cel::objects::Key::String(Arc::new(name.to_owned()));
+        Arc::make_mut(&mut map.map).insert(key, value);
+    }
+}
+
+fn message(validation: &Validation, inputs: &Inputs<'_>) -> String {
+    let computed = validation.message_expression.as_ref().and_then(|expression| {
+        let Ok(Cel::String(text)) = inputs.evaluate(expression) else { return None };
+        let text = text.trim();
+        (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+    });
+    computed.unwrap_or_else(|| match validation.message.trim() {
+        "" => format!("failed expression: {}", validation.expression.source.trim()),
+        message => message.to_owned(),
+    })
+}
+
+/// `request`, as expressions see it.
+fn request_value(request: &Request<'_>) -> Value {
+    let resource = request.resource;
+    let kind = json!({"group": resource.group, "version": resource.version, "kind": resource.kind});
+    let plural = json!({"group": resource.group, "version": resource.version, "resource": resource.name});
+    let user = request.user;
+    let mut value = json!({
+        "kind": kind, "resource": plural, "requestKind": kind, "requestResource": plural,
+        "operation": operation(request.operation), "dryRun": request.dry_run,
+        "userInfo": {"username": user.name, "groups": user.groups, "uid": user.uid, "extra": user.extra},
+        "subResource": request.subresource, "requestSubResource": request.subresource,
+        "name": request.name, "namespace": request.namespace, "options": {},
+    });
+    // Empty texts are left out, as in the AdmissionReview that webhooks get.
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, value| value != "");
+    }
+    value
+}
+
+fn operation(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,14 @@ pub mod conduct;
 pub mod meta;
 pub mod read;
 
+pub mod cluster;
 pub mod core;
 pub mod events;
+pub mod flow;
 pub mod network;
+pub mod rbac;
+pub mod storage;
+pub mod webhooks;
 pub mod workloads;
 
 use serde_json::Value;
@@ -83,13 +88,18 @@ pub const PLAIN: Rules = Rules {
 
 /// Every kind that has rules of its own.
 const ALL: &[&[Rules]] = &[
+    cluster::RULES,
     core::cluster::RULES,
     core::config::RULES,
     core::service::RULES,
     core::volume::RULES,
     events::RULES,
     network::ingress::RULES,
+    flow::RULES,
     network::traffic::RULES,
+    rbac::RULES,
+    storage::RULES,
+    webhooks::RULES,
     workloads::RULES,
     crate::crd::RULES,
 ];

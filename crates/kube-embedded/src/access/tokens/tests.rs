@@ -22,7 +22,8 @@ impl World {
     async fn new() -> Self {
         let (store, key) = (Store::in_memory(), Arc::new(jwt::tests::key()));
         let clock = HeldClock::at("2026-01-01T00:00:00Z".parse().unwrap());
-        let object = |name: &str, uid: &str| json!({"metadata": {"name": name, "namespace": "a", "uid": uid}});
+        let object =
+            |name: &str, uid: &str| json!({"metadata": {"name": name, "namespace": "a", "uid": uid}});
         store_object(&store, "serviceaccounts", object("bot", "u1")).await;
         store_object(&store, "secrets", object("s", "u2")).await;
         let authenticator = Authenticator::new(store.clone(), clock.clone(), key.clone());
@@ -84,23 +85,38 @@ async fn a_token_dies_with_its_account_or_bound_object() {
     assert_eq!(world.who(&bound), dead);
     assert!(world.who(&free).is_ok());
     // The same name with another uid is another account.
-    store_object(&world.store, "serviceaccounts", json!({"metadata": {"name": "bot", "namespace": "a", "uid": "u9"}})).await;
+    store_object(
+        &world.store,
+        "serviceaccounts",
+        json!({"metadata": {"name": "bot", "namespace": "a", "uid": "u9"}}),
+    )
+    .await;
     assert_eq!(world.who(&free), dead);
 }
 
 #[tokio::test]
 async fn bad_requests_get_the_real_words() {
     let world = World::new().await;
-    let reference = |kind: &str, api: &str, name: &str, uid: &str| {
-        json!({"boundObjectRef": {"kind": kind, "apiVersion": api, "name": name, "uid": uid}})
-    };
+    let reference = |kind: &str, api: &str, name: &str, uid: &str| json!({"boundObjectRef": {"kind": kind, "apiVersion": api, "name": name, "uid": uid}});
     let table = [
-        (json!({"expirationSeconds": 60}), "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 10 minutes"),
-        (json!({"expirationSeconds": 1_i64 << 33}), "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 8589934592: may not specify a duration larger than 2^32 seconds"),
+        (
+            json!({"expirationSeconds": 60}),
+            "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 10 minutes",
+        ),
+        (
+            json!({"expirationSeconds": 1_i64 << 33}),
+            "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 8589934592: may not specify a duration larger than 2^32 seconds",
+        ),
         (reference("Pod", "v1", "p", ""), "pods \"p\" not found"),
-        (reference("Deployment", "apps/v1", "p", ""), "cannot bind token to object of type apps/v1, Kind=Deployment"),
+        (
+            reference("Deployment", "apps/v1", "p", ""),
+            "cannot bind token to object of type apps/v1, Kind=Deployment",
+        ),
         (reference("ConfigMap", "v1", "p", ""), "cannot bind token to object of type /v1, Kind=ConfigMap"),
-        (reference("Secret", "v1", "s", "zz"), "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (zz) does not match the UID in record. The object might have been deleted and then recreated"),
+        (
+            reference("Secret", "v1", "s", "zz"),
+            "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference (zz) does not match the UID in record. The object might have been deleted and then recreated",
+        ),
     ];
     for (spec, message) in table {
         assert_eq!(world.ask(&spec).unwrap_err().message, message);
@@ -196,7 +212,10 @@ async fn reviews_tell_what_authentication_found() {
     let token = world.token(&json!({}));
     let ask = |spec: Value| review(&world.authenticator, json!({ "spec": spec }));
     assert_eq!(ask(json!({})).unwrap_err().message, "token is required for TokenReview in authentication");
-    assert_eq!(ask(json!({"token": "x"})).unwrap()["status"], json!({"user": {}, "error": "invalid bearer token"}));
+    assert_eq!(
+        ask(json!({"token": "x"})).unwrap()["status"],
+        json!({"user": {}, "error": "invalid bearer token"})
+    );
     let status = &ask(json!({"token": token, "audiences": [ISSUER, "x"]})).unwrap()["status"];
     assert_eq!((&status["authenticated"], &status["audiences"]), (&json!(true), &json!([ISSUER])));
 }

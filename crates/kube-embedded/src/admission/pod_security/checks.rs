@@ -245,9 +245,9 @@ fn host_probes(pod: &Value, minor: u32) -> Option<Complaint> {
             &lifecycle["postStart"],
             &lifecycle["preStop"],
         ];
-        let named = handlers.into_iter().flat_map(|handler| {
-            [text(&handler["httpGet"], "host"), text(&handler["tcpSocket"], "host")]
-        });
+        let named = handlers
+            .into_iter()
+            .flat_map(|handler| [text(&handler["httpGet"], "host"), text(&handler["tcpSocket"], "host")]);
         let named: Vec<&str> = named.filter(|host| !host.is_empty()).collect();
         hosts.extend(&named);
         !named.is_empty()
@@ -275,7 +275,8 @@ fn proc_mount(pod: &Value) -> Option<Complaint> {
         kind.is_some()
     });
     (!bad.is_empty()).then(|| {
-        let detail = format!("{} must not set securityContext.procMount to {}", named(&bad), quote_all(kinds));
+        let detail =
+            format!("{} must not set securityContext.procMount to {}", named(&bad), quote_all(kinds));
         Complaint::new("procMount", detail)
     })
 }
@@ -344,10 +345,9 @@ fn seccomp_baseline(pod: &Value, minor: u32) -> Option<Complaint> {
     }
     let annotations = &pod["metadata"]["annotations"];
     let mut keys = vec!["seccomp.security.alpha.kubernetes.io/pod".to_owned()];
-    keys.extend(
-        containers(pod)
-            .map(|container| format!("container.seccomp.security.alpha.kubernetes.io/{}", text(container, "name"))),
-    );
+    keys.extend(containers(pod).map(|container| {
+        format!("container.seccomp.security.alpha.kubernetes.io/{}", text(container, "name"))
+    }));
     let mut forbidden: BTreeSet<String> = BTreeSet::new();
     for key in keys {
         let Some(value) = annotations[&key].as_str() else { continue };
@@ -478,7 +478,10 @@ fn non_root(pod: &Value, minor: u32) -> Option<Complaint> {
     let of = |container: &Value| container["securityContext"]["runAsNonRoot"].as_bool();
     let bad = those(pod, |container| of(container) == Some(false));
     if let Some(who) = setters(of_pod == Some(false), &bad) {
-        return Some(Complaint::new(reason, format!("{who} must not set securityContext.runAsNonRoot=false")));
+        return Some(Complaint::new(
+            reason,
+            format!("{who} must not set securityContext.runAsNonRoot=false"),
+        ));
     }
     if of_pod == Some(true) {
         return None;

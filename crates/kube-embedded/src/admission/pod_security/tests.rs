@@ -31,8 +31,8 @@ fn ask(store: &Store, group: &str, kind: &str, object: &Value, old: Option<&Valu
     check(store, &request, object)
 }
 
-fn pod(spec: Value) -> Value {
-    json!({"metadata": {"name": "p"}, "spec": spec})
+fn pod(spec: impl Into<Value>) -> Value {
+    json!({"metadata": {"name": "p"}, "spec": spec.into()})
 }
 
 fn plain() -> Value {
@@ -77,7 +77,8 @@ async fn levels_and_versions_decide_what_is_refused() {
     ];
     for (labels, spec, expected) in table {
         let store = namespace(&labels).await;
-        let verdict = ask(&store, "", "pods", &pod(spec), None).map_or_else(|error| error.message, |_| "ok".to_owned());
+        let verdict =
+            ask(&store, "", "pods", &pod(spec), None).map_or_else(|error| error.message, |_| "ok".to_owned());
         assert_eq!(verdict.trim_start_matches("pods \"p\" is forbidden: "), expected);
     }
 }
@@ -123,7 +124,10 @@ async fn labels_of_a_namespace_must_be_readable_and_its_pods_are_counted() {
     let (old, new) = (json!({"metadata": {"name": "a"}}), labelled("enforce", "baseline"));
     assert_eq!(
         ask(&store, "", "namespaces", &new, Some(&old)).unwrap(),
-        ["existing pods in namespace \"a\" violate the new PodSecurity enforce level \"baseline:latest\"", "y: host namespaces"]
+        [
+            "existing pods in namespace \"a\" violate the new PodSecurity enforce level \"baseline:latest\"",
+            "y: host namespaces"
+        ]
     );
     assert_eq!(ask(&store, "", "namespaces", &old, Some(&new)).unwrap(), [""; 0]);
 }

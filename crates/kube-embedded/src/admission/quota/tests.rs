@@ -15,7 +15,8 @@ struct Namespace {
 impl Namespace {
     async fn with(hard: Value, scopes: Value) -> Self {
         let store = Store::in_memory();
-        let quota = json!({"metadata": {"name": "q", "namespace": "a"}, "spec": {"hard": hard, "scopes": scopes}});
+        let quota =
+            json!({"metadata": {"name": "q", "namespace": "a"}, "spec": {"hard": hard, "scopes": scopes}});
         store_object(&store, STORAGE, quota).await;
         Self { store }
     }
@@ -56,38 +57,77 @@ impl Namespace {
 
     fn used(&self) -> Value {
         let quota = self.store.get(STORAGE, "a", "q").unwrap().value();
-        assert_eq!(quota["status"], status(&self.store, &quota, Timestamp::UNIX_EPOCH), "charged and counted");
+        assert_eq!(
+            quota["status"],
+            status(&self.store, &quota, Timestamp::UNIX_EPOCH),
+            "charged and counted"
+        );
         quota["status"]["used"].clone()
     }
 }
 
-fn pod(requests: Value) -> Value {
-    json!({"spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}})
+fn pod(requests: impl Into<Value>) -> Value {
+    json!({"spec": {"containers": [{"name": "main", "resources": {"requests": requests.into()}}]}})
 }
 
 #[tokio::test]
 async fn a_quota_is_charged_refuses_and_is_released() {
-    let a = Namespace::with(json!({"requests.cpu": "1", "pods": "3", "count/secrets": "1", "services.nodeports": "0"}), json!([])).await;
+    let a = Namespace::with(
+        json!({"requests.cpu": "1", "pods": "3", "count/secrets": "1", "services.nodeports": "0"}),
+        json!([]),
+    )
+    .await;
     let service = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
     let table = [
-        ("pods", "none", Some(pod(json!({}))), "pods \"none\" is forbidden: failed quota: q: must specify requests.cpu for: main"),
-        ("pods", "big", Some(pod(json!({"cpu": "2"}))), "pods \"big\" is forbidden: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1"),
+        (
+            "pods",
+            "none",
+            Some(pod(json!({}))),
+            "pods \"none\" is forbidden: failed quota: q: must specify requests.cpu for: main",
+        ),
+        (
+            "pods",
+            "big",
+            Some(pod(json!({"cpu": "2"}))),
+            "pods \"big\" is forbidden: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=1",
+        ),
         ("pods", "fits", Some(pod(json!({"cpu": "600m"}))), "ok"),
-        ("pods", "second", Some(pod(json!({"cpu": "600m"}))), "pods \"second\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1"),
+        (
+            "pods",
+            "second",
+            Some(pod(json!({"cpu": "600m"}))),
+            "pods \"second\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1",
+        ),
         ("secrets", "one", Some(json!({})), "ok"),
-        ("secrets", "two", Some(json!({})), "secrets \"two\" is forbidden: exceeded quota: q, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1"),
+        (
+            "secrets",
+            "two",
+            Some(json!({})),
+            "secrets \"two\" is forbidden: exceeded quota: q, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1",
+        ),
         ("secrets", "one", Some(json!({"data": {}})), "ok"),
-        ("services", "np", Some(service), "services \"np\" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=0, limited: services.nodeports=0"),
+        (
+            "services",
+            "np",
+            Some(service),
+            "services \"np\" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=0, limited: services.nodeports=0",
+        ),
     ];
     for (kind, name, new, expected) in table {
         assert_eq!(a.write(kind, name, new).await, expected);
     }
-    assert_eq!(a.used(), json!({"requests.cpu": "600m", "pods": "1", "count/secrets": "1", "services.nodeports": "0"}));
+    assert_eq!(
+        a.used(),
+        json!({"requests.cpu": "600m", "pods": "1", "count/secrets": "1", "services.nodeports": "0"})
+    );
     assert_eq!(a.write("secrets", "one", None).await, "ok");
     let mut finished = pod(json!({"cpu": "600m"}));
     finished["status"] = json!({"phase": "Succeeded"});
     assert_eq!(a.write("pods", "fits", Some(finished)).await, "ok");
-    assert_eq!(a.used(), json!({"requests.cpu": "0", "pods": "0", "count/secrets": "0", "services.nodeports": "0"}));
+    assert_eq!(
+        a.used(),
+        json!({"requests.cpu": "0", "pods": "0", "count/secrets": "0", "services.nodeports": "0"})
+    );
 }
 
 #[tokio::test]
@@ -96,7 +136,9 @@ async fn scopes_choose_pods_and_nothing_else() {
     assert_eq!(a.write("secrets", "s", Some(json!({}))).await, "ok");
     assert_eq!(a.write("pods", "asking", Some(pod(json!({"cpu": "1"})))).await, "ok");
     assert_eq!(a.write("pods", "first", Some(pod(json!({})))).await, "ok");
-    assert!(a.write("pods", "second", Some(pod(json!({})))).await.contains("requested: pods=1, used: pods=1"));
+    assert!(
+        a.write("pods", "second", Some(pod(json!({})))).await.contains("requested: pods=1, used: pods=1")
+    );
     assert_eq!(a.used(), json!({"pods": "1", "count/secrets": "0"}));
 }
 
@@ -104,9 +146,7 @@ async fn scopes_choose_pods_and_nothing_else() {
 async fn claims_count_by_class_and_grow() {
     let hard = json!({"requests.storage": "3Gi", "gold.storageclass.storage.k8s.io/requests.storage": "2Gi", "persistentvolumeclaims": "9"});
     let a = Namespace::with(hard, json!([])).await;
-    let claim = |size: &str, class: &str| {
-        json!({"spec": {"storageClassName": class, "resources": {"requests": {"storage": size}}}})
-    };
+    let claim = |size: &str, class: &str| json!({"spec": {"storageClassName": class, "resources": {"requests": {"storage": size}}}});
     assert_eq!(a.write("persistentvolumeclaims", "a", Some(claim("1Gi", "gold"))).await, "ok");
     assert_eq!(a.write("persistentvolumeclaims", "b", Some(claim("1Gi", "tin"))).await, "ok");
     assert_eq!(

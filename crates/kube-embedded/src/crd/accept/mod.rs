@@ -159,7 +159,7 @@ fn group_and_scope(spec: &Value) -> Vec<FieldError> {
 fn subdomain_complaints(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 253 {
-        complaints.push("must be no more than 253 bytes".to_owned());
+        complaints.push("must be no more than 253 characters".to_owned());
     }
     let part = |part: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -232,8 +232,9 @@ fn stored_versions(crd: &Value) -> Vec<FieldError> {
     }
     let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut errors = Vec::new();
-    for version in versions.iter().filter(|version| version["storage"] == true) {
-        if !stored.contains(&version["name"]) {
+    for (at, version) in versions.iter().enumerate().filter(|(_, version)| version["storage"] == true) {
+        let named_before = versions[..at].iter().any(|before| before["name"] == version["name"]);
+        if named_before || !stored.contains(&version["name"]) {
             let detail =
                 format!("must have the storage version {}", version["name"].as_str().unwrap_or_default());
             errors.push(FieldError::invalid(&path, stored.to_vec(), detail));

@@ -28,6 +28,10 @@ pub fn check(crd: &Value) -> Vec<FieldError> {
         let complaints = label_complaints(name);
         if !complaints.is_empty() {
             errors.push(FieldError::invalid(&path.field("name"), name, complaints.join(",")));
+            if at == 0 {
+                // The internal form has the first version's name at the top, too.
+                errors.push(FieldError::invalid(&Path::new("spec.version"), name, complaints.join(",")));
+            }
         }
         errors.extend(deprecation(version, &path.field("deprecationWarning")));
     }

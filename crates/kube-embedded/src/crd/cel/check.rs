@@ -10,6 +10,7 @@ use kube_cel::cel::common::ast::{
 };
 
 use super::{Expression, complaint, values};
+use crate::crd::pattern;
 use crate::crd::schema::{Additional, Schema};
 
 /// The type of an expression.
@@ -72,8 +73,8 @@ impl<'s> Ty<'s> {
             Self::Double => "double".to_owned(),
             Self::String => "string".to_owned(),
             Self::Bytes => "bytes".to_owned(),
-            Self::Timestamp => "google.protobuf.Timestamp".to_owned(),
-            Self::Duration => "google.protobuf.Duration".to_owned(),
+            Self::Timestamp => "timestamp".to_owned(),
+            Self::Duration => "duration".to_owned(),
             Self::Null => "null".to_owned(),
             Self::Object(..) | Self::Meta => "object".to_owned(),
             Self::List(item) => format!("list({})", item.name()),
@@ -174,6 +175,16 @@ impl Checker<'_> {
         Ty::Dyn
     }
 
+    /// A complaint about a call stands at its bracket.
+    fn complain_at_call<'s>(&mut self, name: &str, text: &str) -> Ty<'s> {
+        let from = self.searched.min(self.source.len());
+        let called = format!("{name}(");
+        let onwards = self.source.get(from..).and_then(|rest| rest.find(&called)).map(|at| at + from);
+        let at = onwards.or_else(|| self.source.find(&called)).unwrap_or_default();
+        self.complaints.push(complaint(self.source, at + name.len(), text));
+        Ty::Dyn
+    }
+
     /// Moves the search past a name that was just read.
     fn pass(&mut self, needle: &str) {
         if let Some(at) = self.source.get(self.searched..).and_then(|rest| rest.find(needle)) {
@@ -206,6 +217,9 @@ impl Checker<'_> {
                 self.pass(&dotted);
                 let ty = match operand.field(&select.field) {
                     Found::Is(ty) => ty,
+                    Found::Undefined if select.test => {
+                        self.complain_at_call("has", &format!("undefined field '{}'", select.field))
+                    }
                     Found::Undefined => {
                         self.complain(&dotted, &format!("undefined field '{}'", select.field))
                     }
@@ -326,10 +340,31 @@ impl Checker<'_> {
                 Ty::Optional(Box::new(inner))
             }
             (name, types) => match FUNCTIONS.iter().find(|(known, _)| *known == name) {
-                Some((_, result)) => result.on(types),
+                Some(_) if !accepts(name, types, call.target.is_some()) => {
+                    let mut names: Vec<String> = types.iter().map(Ty::name).collect();
+                    let target = match call.target {
+                        Some(_) => format!("{}.", names.remove(0)),
+                        None => String::new(),
+                    };
+                    let text = format!(
+                        "found no matching overload for '{name}' applied to '{target}({})'",
+                        names.join(", ")
+                    );
+                    self.complain_at_call(name, &text)
+                }
+                Some((_, result)) => {
+                    if name == "matches"
+                        && let Some(Expr::Literal(LiteralValue::String(text))) =
+                            call.args.last().map(|last| &last.expr)
+                        && pattern::compile(text.inner()).is_err()
+                    {
+                        self.complain(&format!("'{}'", text.inner()), "invalid matches argument");
+                    }
+                    result.on(types)
+                }
                 None => {
                     let text = format!("undeclared reference to '{name}' (in container '')");
-                    self.complain(&format!("{name}("), &text)
+                    self.complain_at_call(name, &text)
                 }
             },
         }
@@ -339,9 +374,47 @@ impl Checker<'_> {
         let names: Vec<String> = types.iter().map(Ty::name).collect();
         let shown = if call.func_name == operators::IN { "@in" } else { call.func_name.as_str() };
         let text = format!("found no matching overload for '{shown}' applied to '({})'", names.join(", "));
-        let symbol =
-            SYMBOLS.iter().find(|(known, _)| *known == call.func_name).map_or("", |(_, symbol)| symbol);
-        self.complain(symbol, &text)
+        match call.func_name.as_str() {
+            operators::IN => self.complain("in ", &text),
+            operators::CONDITIONAL => {
+                self.searched = 0;
+                self.complain("?", &text)
+            }
+            operators::LOGICAL_NOT | operators::NEGATE => {
+                self.searched = 0;
+                self.complain(&call.func_name[..1], &text)
+            }
+            name => {
+                let symbol =
+                    SYMBOLS.iter().find(|(known, _)| *known == name).map_or("", |(_, symbol)| symbol);
+                self.complain(symbol, &text)
+            }
+        }
+    }
+}
+
+/// Whether a function takes arguments of these types, as far as it is known.
+fn accepts(name: &str, types: &[Ty<'_>], is_method: bool) -> bool {
+    let is = |at: usize, wanted: Ty<'_>| types.get(at).is_some_and(|ty| ty.agrees(&wanted));
+    match name {
+        "contains" | "startsWith" | "endsWith" | "matches" | "find" => {
+            types.len() == 2 && is(0, Ty::String) && is(1, Ty::String) && (is_method || name == "matches")
+        }
+        "lowerAscii" | "upperAscii" | "trim" => types.len() == 1 && is(0, Ty::String),
+        "split" | "replace" | "findAll" => types.len() > 1 && is(0, Ty::String) && is(1, Ty::String),
+        "charAt" => types.len() == 2 && is(0, Ty::String) && is(1, Ty::Int),
+        "quantity" | "isQuantity" | "url" | "isURL" | "isIP" | "cidr" | "isCIDR" => {
+            types.len() == 1 && is(0, Ty::String)
+        }
+        "size" => {
+            let sized =
+                |ty: &Ty<'_>| matches!(ty, Ty::Dyn | Ty::String | Ty::Bytes | Ty::List(_) | Ty::Map(_));
+            types.len() == 1 && types.iter().all(sized)
+        }
+        "sort" => {
+            !matches!(types, [Ty::List(item)] if matches!(**item, Ty::Object(..) | Ty::List(_) | Ty::Map(_)))
+        }
+        _ => true,
     }
 }
 
@@ -492,14 +565,8 @@ impl Gives {
 const QUALIFIED: &[(&str, Gives)] = {
     use Gives::*;
     &[
-        ("math.greatest", Dyn), ("math.least", Dyn), ("math.abs", Dyn), ("math.ceil", Double),
-        ("math.floor", Double), ("math.round", Double), ("math.trunc", Double), ("math.sign", Dyn),
-        ("math.sqrt", Double), ("math.isNaN", Bool), ("math.isInf", Bool), ("math.isFinite", Bool),
-        ("math.bitAnd", Dyn), ("math.bitOr", Dyn), ("math.bitXor", Dyn), ("math.bitNot", Dyn),
-        ("math.bitShiftLeft", Dyn), ("math.bitShiftRight", Dyn),
         ("sets.contains", Bool), ("sets.equivalent", Bool), ("sets.intersects", Bool),
-        ("base64.encode", String), ("base64.decode", Bytes), ("strings.quote", String),
-        ("lists.range", Dyn), ("ip.isCanonical", Bool), ("jsonpatch.escapeKey", String),
+        ("strings.quote", String), ("lists.range", Dyn), ("ip.isCanonical", Bool),
         ("optional.none", Dyn), ("optional.of", Dyn), ("optional.ofNonZeroValue", Dyn),
         ("format.named", Dyn), ("format.dns1123Label", Dyn), ("format.dns1123Subdomain", Dyn),
         ("format.dns1035Label", Dyn), ("format.qualifiedName", Dyn), ("format.dns1123LabelPrefix", Dyn),
@@ -532,7 +599,7 @@ const FUNCTIONS: &[(&str, Gives)] = {
         ("isLinkLocalMulticast", Bool), ("isLinkLocalUnicast", Bool), ("isGlobalUnicast", Bool),
         ("cidr", Of("net.CIDR")), ("isCIDR", Bool), ("containsIP", Bool), ("containsCIDR", Bool), ("masked", Same),
         ("prefixLength", Int), ("semver", Of("kubernetes.Semver")), ("isSemver", Bool), ("major", Int), ("minor", Int),
-        ("patch", Int), ("validate", Dyn), ("value", Inner), ("hasValue", Bool), ("orValue", Inner), ("or", Same),
+        ("patch", Int), ("validate", Dyn), ("@pairs", Dyn), ("@sortBy", Same), ("value", Inner), ("hasValue", Bool), ("orValue", Inner), ("or", Same),
         // Of admission policies.
         ("authorizer", Dyn), ("group", Dyn), ("resource", Dyn), ("subresource", Dyn), ("namespace", Dyn),
         ("name", Dyn), ("check", Dyn), ("allowed", Bool), ("reason", String), ("errored", Bool), ("error", String),
@@ -568,8 +635,8 @@ mod tests {
             "self.l.all(i, i.k != '')", "self.l.map(i, i.k).exists(k, k == 'a')", "self.m.all(k, self.m[k] > 0)",
             "self.l.filter(i, i.k == 'a').size() == 0", "self.q == 1 || self.q == 'x'", "'a' in self.m",
             "self.s in ['a', 'b']", "has(self.a) && !has(self.s)", "self.?a.orValue(3) == 3",
-            "oldSelf.a == self.a", "cel.bind(x, self.a, x > 1)", "type(self.q) == string || self.q > 0",
-            "quantity(self.s).isLessThan(quantity('1'))", "self.a == 1 ? true : false", "math.greatest(self.a, 3) > 1",
+            "oldSelf.a == self.a", "self.m.all(k, v, v > 0)", "type(self.q) == string || self.q > 0",
+            "quantity(self.s).isLessThan(quantity('1'))", "self.a == 1 ? true : false",
             "!format.dns1123Label().validate(self.s).hasValue()", "self.s.split(',').all(p, p.matches('a'))",
         ];
         for rule in good {

@@ -1,7 +1,7 @@
 //! Expressions of the Common Expression Language: rules of CRDs and of admission policies.
 //!
 //! The interpreter and the Kubernetes libraries come from `kube-cel`; this adds what they leave out: the
-//! static check (`check`), a step budget, `cel.bind`, `optMap`, optional field selection, and the words
+//! static check (`check`), a step budget, macros (`rewrite`), optional field selection, and the words
 //! of Kubernetes for what goes wrong. What cannot be evaluated is an error, never a pass.
 //!
 //! Always true: evaluating an [`Expression`] ends, because its cost is bounded before it starts.
@@ -11,8 +11,9 @@ mod rewrite;
 pub mod rules;
 pub mod values;
 
+use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr};
@@ -41,8 +42,33 @@ static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
             _ => Err(ExecutionError::NoSuchOverload),
         }
     });
+    library.add_function("@pairs", pairs);
+    library.add_function("@sortBy", sort_by);
     library
 });
+
+/// Keys or indices with their values: what macros of two variables go over.
+fn pairs(container: Cel) -> Result<Cel, ExecutionError> {
+    let pair = |key: Cel, value: Cel| Cel::List(Arc::new(vec![key, value]));
+    let all = match container {
+        Cel::List(items) => {
+            (0..).zip(items.iter()).map(|(at, item)| pair(Cel::Int(at), item.clone())).collect()
+        }
+        Cel::Map(map) => map.map.iter().map(|(key, value)| pair(key.clone().into(), value.clone())).collect(),
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(Cel::List(Arc::new(all)))
+}
+
+fn sort_by(list: Arc<Vec<Cel>>, keys: Arc<Vec<Cel>>) -> Result<Cel, ExecutionError> {
+    let mut both: Vec<(&Cel, &Cel)> = keys.iter().zip(list.iter()).collect();
+    let comparable = both.windows(2).all(|two| two[0].0.partial_cmp(two[1].0).is_some());
+    if !comparable {
+        return Err(ExecutionError::NoSuchOverload);
+    }
+    both.sort_by(|a, b| a.0.partial_cmp(b.0).unwrap_or(Ordering::Equal));
+    Ok(Cel::List(Arc::new(both.into_iter().map(|(_, item)| item.clone()).collect())))
+}
 
 /// An expression that has been parsed.
 #[derive(Debug)]
@@ -197,7 +223,9 @@ mod tests {
     #[test]
     fn what_the_interpreter_lacks_is_added() {
         let table = [
-            "cel.bind(x, 3, x * x) == 9",
+            "{'a': 1, 'b': 2}.all(k, v, v > 0 && k < 'c') && !{'a': 1}.exists(k, v, v > 1)",
+            "[5, 6].existsOne(i, v, i == 1 && v == 6) && [5, 6].transformList(i, v, i * v) == [0, 6]",
+            "[3, 1, 2].sortBy(x, -x) == [3, 2, 1]",
             "{'a': 1}.?a.orValue(2) == 1",
             "{'a': 1}.?b.orValue(2) == 2",
             "{'a': {'b': 1}}.?a.?b.orValue(2) == 1",

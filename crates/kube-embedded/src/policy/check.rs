@@ -1,0 +1,113 @@
+//! What is wrong with the expressions of a policy, when it is written.
+
+use serde_json::{Map, Value, json};
+
+use crate::crd::cel::Expression;
+use crate::crd::cel::check::{Ty, check};
+use crate::crd::schema::Schema;
+use crate::field::{FieldError, Path};
+
+/// Complaints about the expressions in `spec`; everything else about a policy is checked elsewhere. Empty
+/// expressions are not complained about here.
+pub fn check_policy(policy: &Value) -> Vec<FieldError> {
+    let spec = &policy["spec"];
+    let list = |key: &str| spec[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has_params = !spec["paramKind"].is_null();
+    let request = Schema::read(&request_schema());
+    let mut errors = Vec::new();
+    let mut known = Map::new();
+    let path = Path::new("spec");
+    let mut check = |value: &Value, path: &Path, known: Option<&Map<String, Value>>, wanted: Wanted| {
+        let source = value.as_str().unwrap_or_default();
+        if source.trim().is_empty() {
+            return;
+        }
+        let variables = known.map(|known| Schema::read(&json!({"type": "object", "properties": known})));
+        if let Err(why) = typed(source, has_params, &request, variables.as_ref(), wanted) {
+            errors.push(FieldError::invalid(path, source, why));
+        }
+    };
+    for (at, condition) in list("matchConditions").iter().enumerate() {
+        let path = path.field("matchConditions").index(at).field("expression");
+        check(&condition["expression"], &path, None, Wanted::Bool);
+    }
+    for (at, variable) in list("variables").iter().enumerate() {
+        let path = path.field("variables").index(at).field("expression");
+        check(&variable["expression"], &path, Some(&known), Wanted::Any);
+        // A field that is an integer or a string is, to the checker, one of any type.
+        let name = variable["name"].as_str().unwrap_or_default();
+        known.insert(name.to_owned(), json!({"x-kubernetes-int-or-string": true}));
+    }
+    let known = (!known.is_empty()).then_some(&known);
+    for (at, validation) in list("validations").iter().enumerate() {
+        let path = path.field("validations").index(at);
+        check(&validation["expression"], &path.field("expression"), known, Wanted::Bool);
+        check(&validation["messageExpression"], &path.field("messageExpression"), known, Wanted::String);
+    }
+    for (at, annotation) in list("auditAnnotations").iter().enumerate() {
+        let path = path.field("auditAnnotations").index(at).field("valueExpression");
+        check(&annotation["valueExpression"], &path, known, Wanted::StringOrNull);
+    }
+    errors
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    Bool,
+    String,
+    StringOrNull,
+    Any,
+}
+
+fn typed(
+    source: &str,
+    has_params: bool,
+    request: &Schema,
+    variables: Option<&Schema>,
+    wanted: Wanted,
+) -> Result<(), String> {
+    let failed = |why: String| format!("compilation failed: {why}");
+    let expression = Expression::parse(source).map_err(failed)?;
+    let mut scope = vec![
+        ("object", Ty::Dyn),
+        ("oldObject", Ty::Dyn),
+        ("namespaceObject", Ty::Dyn),
+        ("authorizer", Ty::Dyn),
+        ("request", Ty::Object(request, false)),
+    ];
+    if has_params {
+        scope.push(("params", Ty::Dyn));
+    }
+    if let Some(variables) = variables {
+        scope.push(("variables", Ty::Object(variables, false)));
+    }
+    let ty = check(&expression, scope).map_err(failed)?;
+    match (wanted, ty) {
+        (Wanted::Any, _) | (_, Ty::Dyn) => Ok(()),
+        (Wanted::Bool, Ty::Bool)
+        | (Wanted::String, Ty::String)
+        | (Wanted::StringOrNull, Ty::String | Ty::Null) => Ok(()),
+        (Wanted::Bool, _) => Err("must evaluate to bool".to_owned()),
+        (Wanted::String, _) => Err("must evaluate to string".to_owned()),
+        (Wanted::StringOrNull, _) => Err("must evaluate to one of [string null_type]".to_owned()),
+    }
+}
+
+/// The type of `request`.
+fn request_schema() -> Value {
+    let text = json!({"type": "string"});
+    let of = |names: &[&str]| {
+        let fields: Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+        json!({"type": "object", "properties": fields})
+    };
+    json!({"type": "object", "properties": {
+        "kind": of(&["group", "version", "kind"]), "requestKind": of(&["group", "version", "kind"]),
+        "resource": of(&["group", "version", "resource"]), "requestResource": of(&["group", "version", "resource"]),
+        "subResource": text, "requestSubResource": text, "name": text, "namespace": text, "operation": text,
+        "dryRun": {"type": "boolean"}, "options": {"x-kubernetes-int-or-string": true},
+        "userInfo": {"type": "object", "properties": {
+            "username": text, "uid": text, "groups": {"type": "array", "items": text},
+            "extra": {"type": "object", "additionalProperties": {"type": "array", "items": text}}}},
+    }})
+}

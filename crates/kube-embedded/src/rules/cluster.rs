@@ -1,0 +1,512 @@
+//! Lease, RuntimeClass, CertificateSigningRequest, APIService, and the kinds of dynamic resources.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::check::{self, At};
+use super::read::{empty, fill, fill_text, items, list_mut, maps_mut, members, text};
+use super::{Generation, Naming, PLAIN, Rules, meta};
+use crate::field::{FieldError, Path};
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: "coordination.k8s.io",
+        kind: "Lease",
+        create: uncoordinated,
+        update: |new, _| uncoordinated(new),
+        validate: validate_lease,
+        validate_update: |new, _| validate_lease(new),
+        ..PLAIN
+    },
+    Rules {
+        group: "node.k8s.io",
+        kind: "RuntimeClass",
+        validate: validate_runtime_class,
+        validate_update: |new, old| {
+            let mut errs = Vec::new();
+            check::immutable(&At::root(new).get("handler"), &At::root(old).get("handler"), &mut errs);
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        naming: Naming::PathSegment,
+        create: |request| request["status"] = json!({}),
+        update: |new, old| new["spec"] = old["spec"].clone(),
+        validate: validate_request,
+        validate_update: |new, old| request_change(new, old, Setting::Nothing),
+        validate_status: |new, old| request_change(new, old, Setting::Certificate),
+        ..PLAIN
+    },
+    Rules {
+        group: "apiregistration.k8s.io",
+        kind: "APIService",
+        naming: Naming::PathSegment,
+        default: |service| {
+            if let Some(Value::Object(target)) = members(service, "spec").get_mut("service") {
+                fill(target, "port", 443);
+            }
+        },
+        validate: validate_api_service,
+        validate_update: |new, _| {
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::PathSegment);
+            errs.extend(validate_api_service(new));
+            errs
+        },
+        validate_status: |new, _| {
+            let mut errs = Vec::new();
+            for condition in At::root(new).down("status.conditions").items() {
+                check::one_of(&condition.get("status"), &["True", "False", "Unknown"], &mut errs);
+            }
+            errs
+        },
+        ..PLAIN
+    },
+    Rules { group: "resource.k8s.io", kind: "DeviceClass", generation: Generation::Content, ..PLAIN },
+    Rules {
+        group: "resource.k8s.io",
+        kind: "ResourceClaim",
+        default: |claim| default_devices(claim),
+        validate: |claim| validate_devices(&At::root(claim).down("spec.devices")),
+        validate_update: |new, old| spec_stays(new, old),
+        ..PLAIN
+    },
+    Rules {
+        group: "resource.k8s.io",
+        kind: "ResourceClaimTemplate",
+        default: |template| {
+            members(template, "spec");
+            default_devices(&mut template["spec"]);
+        },
+        validate: |template| validate_devices(&At::root(template).down("spec.spec.devices")),
+        validate_update: |new, old| spec_stays(new, old),
+        ..PLAIN
+    },
+    Rules {
+        group: "resource.k8s.io",
+        kind: "ResourceSlice",
+        generation: Generation::Content,
+        validate: validate_slice,
+        validate_update: |new, old| {
+            let mut errs = validate_slice(new);
+            let (now, was) = (At::root(new).get("spec"), At::root(old).get("spec"));
+            for field in ["nodeName", "driver"] {
+                check::immutable(&now.get(field), &was.get(field), &mut errs);
+            }
+            check::immutable(&now.down("pool.name"), &was.down("pool.name"), &mut errs);
+            errs
+        },
+        ..PLAIN
+    },
+];
+
+/// Coordinated leader election is off here, as it is by default.
+fn uncoordinated(lease: &mut Value) {
+    let spec = members(lease, "spec");
+    spec.remove("strategy");
+    spec.remove("preferredHolder");
+}
+
+fn validate_lease(lease: &Value) -> Vec<FieldError> {
+    let root = At::root(lease);
+    let spec = root.get("spec");
+    let mut errs = Vec::new();
+    let duration = spec.get("leaseDurationSeconds");
+    if duration.number().is_some_and(|seconds| seconds <= 0) {
+        errs.push(FieldError::invalid(&duration.path, duration.int(), "must be greater than 0"));
+    }
+    check::not_negative(&spec.get("leaseTransitions"), &mut errs);
+    errs
+}
+
+fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
+    let root = At::root(class);
+    let mut errs = Vec::new();
+    check::required_text(&root.get("handler"), check::dns_label, &mut errs);
+    check::labels(&root.down("scheduling.nodeSelector"), &mut errs);
+    let mut seen = Vec::new();
+    for toleration in root.down("scheduling.tolerations").items() {
+        tolerated(&toleration, &mut errs);
+        let key: Vec<_> =
+            ["key", "operator", "value", "effect"].iter().map(|field| toleration.get(field).text()).collect();
+        if seen.contains(&key) {
+            errs.push(FieldError::duplicate(&toleration.path, toleration.json()));
+        }
+        seen.push(key);
+    }
+    errs
+}
+
+fn tolerated(toleration: &At, errs: &mut Vec<FieldError>) {
+    let (key, operator) = (toleration.get("key"), toleration.get("operator"));
+    let (value, effect) = (toleration.get("value"), toleration.get("effect"));
+    if !key.is_empty() {
+        check::text(&key, check::qualified_name, errs);
+    } else if operator.text() != "Exists" {
+        let words =
+            "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        errs.push(FieldError::invalid(&operator.path, operator.text(), words));
+    }
+    if toleration.has("tolerationSeconds") && effect.text() != "NoExecute" {
+        let words = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        errs.push(FieldError::invalid(&effect.path, effect.text(), words));
+    }
+    match operator.text() {
+        "" | "Equal" => {
+            let wrong = check::label_value(value.text());
+            if !wrong.is_empty() {
+                errs.push(FieldError::invalid(&operator.path, value.text(), wrong.join(";")));
+            }
+        }
+        "Exists" if !value.is_empty() => {
+            let words = "value must be empty when `operator` is 'Exists'";
+            errs.push(FieldError::invalid(&operator.path, value.text(), words));
+        }
+        "Exists" => {}
+        _ => check::one_of(&operator, &["Equal", "Exists"], errs),
+    }
+    if !effect.is_empty() {
+        check::one_of(&effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"], errs);
+    }
+}
+
+#[rustfmt::skip]
+const USAGES: &[&str] = &[
+    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
+    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
+    "server auth", "signing", "timestamping",
+];
+
+fn validate_request(request: &Value) -> Vec<FieldError> {
+    let root = At::root(request);
+    let spec = root.get("spec");
+    let mut errs = Vec::new();
+    let pem = spec.get("request");
+    if let Some(words) = not_a_request(pem.text()) {
+        errs.push(FieldError::invalid(&pem.path, pem.text(), words));
+    }
+    let usages = spec.get("usages");
+    check::required(&usages, &mut errs);
+    let mut seen = Vec::new();
+    for usage in usages.items() {
+        check::one_of(&usage, USAGES, &mut errs);
+        if seen.contains(&usage.text()) {
+            errs.push(FieldError::duplicate(&usage.path, usage.text()));
+        }
+        seen.push(usage.text());
+    }
+    signer_name(&spec.get("signerName"), &mut errs);
+    let expiration = spec.get("expirationSeconds");
+    if expiration.number().is_some_and(|seconds| seconds < 600) {
+        let words = "may not specify a duration less than 600 seconds (10 minutes)";
+        errs.push(FieldError::invalid(&expiration.path, expiration.int(), words));
+    }
+    request_conditions(&root.down("status.conditions"), &mut errs);
+    errs
+}
+
+/// What is wrong with the PEM of a certificate request, which stands there in base64.
+fn not_a_request(encoded: &str) -> Option<&'static str> {
+    let bytes = STANDARD.decode(encoded).unwrap_or_default();
+    let Some(pem) = x509_parser::pem::Pem::iter_from_buffer(&bytes).next().and_then(Result::ok) else {
+        return Some("PEM block type must be CERTIFICATE REQUEST");
+    };
+    if pem.label != "CERTIFICATE REQUEST" {
+        return Some("PEM block type must be CERTIFICATE REQUEST");
+    }
+    use x509_parser::prelude::FromDer;
+    match x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents) {
+        Ok(_) => None,
+        Err(_) => Some("asn1: structure error: malformed certificate request"),
+    }
+}
+
+fn signer_name(at: &At, errs: &mut Vec<FieldError>) {
+    const FORM: &str = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+    let name = at.text();
+    if name.is_empty() {
+        errs.push(FieldError::required(&at.path, ""));
+        return;
+    }
+    if name == "kubernetes.io/legacy-unknown" {
+        let words = "the legacy signerName is not allowed via this API version";
+        errs.push(FieldError::invalid(&at.path, name, words));
+        return;
+    }
+    let Some((domain, path)) = name.split_once('/').filter(|(_, path)| !path.contains('/')) else {
+        errs.push(FieldError::invalid(&at.path, name, FORM));
+        return;
+    };
+    labels(at, domain, check::dns_label, errs);
+    if !domain.contains('.') {
+        let words = "should be a domain with at least two segments separated by dots";
+        errs.push(FieldError::invalid(&at.path, domain, words));
+    }
+    labels(at, path, check::dns_subdomain, errs);
+    if name.len() > 571 {
+        errs.push(FieldError::too_long(&at.path, 571));
+    }
+}
+
+/// Complains about the first bad label of a part of the name.
+fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
+    let bad = part.split('.').map(|label| (label, judge(label))).find(|(_, wrong)| !wrong.is_empty());
+    for (label, words) in bad.into_iter().flat_map(|(label, wrong)| wrong.into_iter().map(move |w| (label, w))) {
+        let words = format!("validating label {label:?}: {words}");
+        errs.push(FieldError::invalid(&at.path, part, words));
+    }
+}
+
+fn request_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
+    let mut seen: Vec<&str> = Vec::new();
+    for condition in conditions.items() {
+        let (kind, status) = (condition.get("type"), condition.get("status"));
+        check::required(&kind, errs);
+        let always_true = matches!(kind.text(), "Approved" | "Denied" | "Failed");
+        let allowed: &[&str] = if always_true { &["True"] } else { &["False", "True", "Unknown"] };
+        check::required_one_of(&status, allowed, errs);
+        let opposite = match kind.text() {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !opposite.is_empty() && seen.contains(&opposite) {
+            let words = "Approved and Denied conditions are mutually exclusive";
+            errs.push(FieldError::invalid(&conditions.path, kind.text(), words));
+        }
+        if seen.contains(&kind.text()) {
+            errs.push(FieldError::duplicate(&kind.path, kind.text()));
+        }
+        seen.push(kind.text());
+    }
+}
+
+/// What an update of a signing request may set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Setting {
+    Nothing,
+    Certificate,
+    Approval,
+}
+
+/// Complaints about a change through `/approval`: (new, old).
+pub fn validate_approval(new: &Value, old: &Value) -> Vec<FieldError> {
+    request_change(new, old, Setting::Approval)
+}
+
+fn request_change(new: &Value, old: &Value, setting: Setting) -> Vec<FieldError> {
+    let mut errs = validate_request(new);
+    errs.extend(meta::validate_create(&new["metadata"], false, Naming::PathSegment));
+    let path = Path::new("status.conditions");
+    let conditions = |request: &Value, kind: &str| -> Vec<Value> {
+        let all = items(&request["status"]["conditions"]).iter();
+        all.filter(|condition| text(&condition["type"]) == kind).cloned().collect()
+    };
+    for kind in ["Approved", "Denied", "Failed"] {
+        let (now, was) = (conditions(new, kind), conditions(old, kind));
+        let decided = kind != "Failed" && setting != Setting::Approval;
+        let verb = match now.len().cmp(&was.len()) {
+            std::cmp::Ordering::Less => "remove",
+            std::cmp::Ordering::Greater if decided => "add",
+            std::cmp::Ordering::Equal if decided && now != was => "modify",
+            _ => continue,
+        };
+        let words = format!("updates may not {verb} a condition of type {kind:?}");
+        errs.push(FieldError::forbidden(&path, words));
+    }
+    let (now, was) = (&new["status"]["certificate"], &old["status"]["certificate"]);
+    if text(now) != text(was) {
+        let path = Path::new("status.certificate");
+        if setting != Setting::Certificate {
+            errs.push(FieldError::forbidden(&path, "updates may not set certificate content"));
+        } else if !empty(was) {
+            errs.push(FieldError::forbidden(&path, "updates may not modify existing certificate content"));
+        }
+    }
+    errs
+}
+
+fn validate_api_service(service: &Value) -> Vec<FieldError> {
+    let root = At::root(service);
+    let spec = root.get("spec");
+    let (group, version) = (spec.get("group"), spec.get("version"));
+    let mut errs = Vec::new();
+    let name = root.down("metadata.name");
+    let wanted = format!("{}.{}", version.text(), group.text());
+    if name.text() != wanted && check::path_segment(name.text()).is_empty() {
+        let words = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
+        errs.push(FieldError::invalid(&name.path, name.text(), words));
+    }
+    if group.is_empty() {
+        if version.text() != "v1" {
+            let words = "only v1 may have an empty group and it better be legacy kube";
+            errs.push(FieldError::required(&group.path, words));
+        }
+    } else {
+        check::text(&group, check::dns_subdomain, &mut errs);
+    }
+    check::text(&version, check::dns_1035_label, &mut errs);
+    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
+        let at = spec.get(field);
+        if !(1..=most).contains(&at.int()) {
+            let words = format!("must be positive and less than {most}");
+            errs.push(FieldError::invalid(&at.path, at.int(), words));
+        }
+    }
+    let (target, bundle, insecure) =
+        (spec.get("service"), spec.get("caBundle"), spec.get("insecureSkipTLSVerify"));
+    if !target.exists() {
+        if !bundle.is_empty() {
+            let size = STANDARD.decode(bundle.text()).map_or(0, |bytes| bytes.len());
+            let words = "local APIServices may not have a caBundle";
+            errs.push(FieldError::invalid(&bundle.path, format!("{size} bytes"), words));
+        }
+        if insecure.flag() {
+            let words = "local APIServices may not have insecureSkipTLSVerify";
+            errs.push(FieldError::invalid(&insecure.path, true, words));
+        }
+        return errs;
+    }
+    check::required(&target.get("namespace"), &mut errs);
+    check::required(&target.get("name"), &mut errs);
+    let port = target.get("port");
+    if !(1..=65_535).contains(&port.int()) {
+        let words = format!("port is not valid: {}", check::between(1, 65_535));
+        errs.push(FieldError::invalid(&port.path, port.int(), words));
+    }
+    if insecure.flag() && !bundle.is_empty() {
+        let words = "may not be true if caBundle is present";
+        errs.push(FieldError::invalid(&insecure.path, true, words));
+    }
+    errs
+}
+
+/// Requests for devices are for one device, unless they say otherwise.
+fn default_devices(claim: &mut Value) {
+    fn complete(request: &mut Map<String, Value>) {
+        fill_text(request, "allocationMode", "ExactCount");
+        if request.get("allocationMode").is_some_and(|mode| mode == "ExactCount")
+            && request.get("count").is_none_or(|count| count == 0)
+        {
+            request.insert("count".to_owned(), 1.into());
+        }
+        for toleration in request.get_mut("tolerations").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(fields) = toleration.as_object_mut() {
+                fill_text(fields, "operator", "Equal");
+            }
+        }
+    }
+    let devices = claim.get_mut("spec").and_then(|spec| spec.get_mut("devices"));
+    for request in devices.and_then(|devices| list_mut(devices, "requests")).into_iter().flatten() {
+        if let Some(Value::Object(exactly)) = request.get_mut("exactly") {
+            complete(exactly);
+        }
+        maps_mut(request, "firstAvailable").for_each(complete);
+    }
+}
+
+fn validate_devices(devices: &At) -> Vec<FieldError> {
+    const MOST: usize = 32;
+    let mut errs = Vec::new();
+    let requests = devices.get("requests");
+    if requests.len() > MOST {
+        errs.push(FieldError::too_many(&requests.path, requests.len(), MOST));
+    }
+    let mut names = Vec::new();
+    for request in requests.items() {
+        let name = request.get("name");
+        check::required_text(&name, check::dns_label, &mut errs);
+        if names.contains(&name.text()) {
+            errs.push(FieldError::duplicate(&name.path, name.text()));
+        }
+        names.push(name.text());
+        let exactly = request.get("exactly");
+        if exactly.exists() == request.has("firstAvailable") {
+            let words = "exactly one of `exactly` or `firstAvailable` is required";
+            errs.push(if exactly.exists() {
+                FieldError::invalid(&request.path, Value::Null, words)
+            } else {
+                FieldError::required(&request.path, words)
+            });
+        } else if exactly.exists() {
+            check::required_text(&exactly.get("deviceClassName"), check::dns_subdomain, &mut errs);
+        }
+    }
+    errs
+}
+
+fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
+    errs
+}
+
+fn validate_slice(slice: &Value) -> Vec<FieldError> {
+    let root = At::root(slice);
+    let spec = root.get("spec");
+    let mut errs = Vec::new();
+    check::required_text(&spec.get("driver"), check::dns_subdomain, &mut errs);
+    check::required(&spec.down("pool.name"), &mut errs);
+    check::not_negative(&spec.down("pool.generation"), &mut errs);
+    let mut names = Vec::new();
+    for device in spec.get("devices").items() {
+        let name = device.get("name");
+        check::required_text(&name, check::dns_label, &mut errs);
+        if names.contains(&name.text()) {
+            errs.push(FieldError::duplicate(&name.path, name.text()));
+        }
+        names.push(name.text());
+    }
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(errs: &[FieldError]) -> Vec<String> {
+        errs.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_decision_on_a_request_is_made_once() {
+        let request = |conditions: Value| json!({"metadata": {"name": "c"}, "spec": {}, "status": {"conditions": conditions}});
+        let approved = request(json!([{"type": "Approved", "status": "True"}]));
+        let open = request(json!([]));
+        let about_conditions = |errs: Vec<FieldError>| {
+            let about = errs.iter().filter(|e| e.path.as_str().starts_with("status.conditions"));
+            about.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(about_conditions(validate_approval(&approved, &open)), [""; 0]);
+        assert_eq!(
+            about_conditions(request_change(&approved, &open, Setting::Certificate)),
+            ["status.conditions: Forbidden: updates may not add a condition of type \"Approved\""]
+        );
+        assert_eq!(
+            about_conditions(validate_approval(&open, &approved)),
+            ["status.conditions: Forbidden: updates may not remove a condition of type \"Approved\""]
+        );
+    }
+
+    #[test]
+    fn an_api_service_is_named_for_its_version_and_group() {
+        let service = json!({"metadata": {"name": "v1.a"}, "spec": {"group": "a.b", "version": "v1",
+            "groupPriorityMinimum": 1, "versionPriority": 1}});
+        assert_eq!(
+            told(&validate_api_service(&service)),
+            ["metadata.name: Invalid value: \"v1.a\": must be `spec.version+\".\"+spec.group`: \"v1.a.b\""]
+        );
+    }
+
+    #[test]
+    fn device_requests_are_for_one() {
+        let mut claim = json!({"spec": {"devices": {"requests": [{"name": "a", "exactly": {}}]}}});
+        default_devices(&mut claim);
+        let exactly = json!({"allocationMode": "ExactCount", "count": 1});
+        assert_eq!(claim["spec"]["devices"]["requests"][0]["exactly"], exactly);
+    }
+}

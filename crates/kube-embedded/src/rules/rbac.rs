@@ -1,0 +1,188 @@
+//! Roles and bindings. Who may grant what is `crate::access`.
+
+use serde_json::Value;
+
+use super::check::{self, At};
+use super::read::{fill_text, maps_mut, members};
+use super::{Naming, PLAIN, Rules, meta};
+use crate::field::{FieldError, Path};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: GROUP,
+        kind: "Role",
+        naming: Naming::PathSegment,
+        validate: |role| rules(role, true),
+        validate_update: |new, _| again(new, true, rules),
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "ClusterRole",
+        naming: Naming::PathSegment,
+        validate: |role| rules(role, false),
+        validate_update: |new, _| again(new, false, rules),
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "RoleBinding",
+        naming: Naming::PathSegment,
+        default: default_binding,
+        validate: |binding| validate_binding(binding, true),
+        validate_update: |new, old| binding_change(new, old, true),
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "ClusterRoleBinding",
+        naming: Naming::PathSegment,
+        default: default_binding,
+        validate: |binding| validate_binding(binding, false),
+        validate_update: |new, old| binding_change(new, old, false),
+        ..PLAIN
+    },
+];
+
+/// A change is checked as if the object were new.
+fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> Vec<FieldError>) -> Vec<FieldError> {
+    let mut errs = meta::validate_create(&new["metadata"], namespaced, Naming::PathSegment);
+    errs.extend(check(new, namespaced));
+    errs
+}
+
+fn rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
+    let root = At::root(role);
+    let mut errs = Vec::new();
+    for rule in root.get("rules").items() {
+        policy_rule(&rule, namespaced, &mut errs);
+    }
+    let aggregation = root.get("aggregationRule");
+    if !namespaced && aggregation.exists() {
+        let selectors = aggregation.get("clusterRoleSelectors");
+        if selectors.is_empty() {
+            let words = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errs.push(FieldError::required(&selectors.path, words));
+        }
+        for selector in selectors.items() {
+            let before = errs.len();
+            check::label_selector(&selector, &mut errs);
+            if errs.len() != before {
+                errs.push(FieldError::invalid(&selector.path, Value::Null, "invalid label selector."));
+            }
+        }
+    }
+    errs
+}
+
+fn policy_rule(rule: &At, namespaced: bool, errs: &mut Vec<FieldError>) {
+    let mut require = |field: &str, words: &str| {
+        if rule.get(field).is_empty() {
+            errs.push(FieldError::required(&rule.path.field(field), words));
+        }
+    };
+    require("verbs", "verbs must contain at least one value");
+    let urls = rule.get("nonResourceURLs");
+    if urls.is_empty() {
+        require("apiGroups", "resource rules must supply at least one api group");
+        require("resources", "resource rules must supply at least one resource");
+        return;
+    }
+    if namespaced {
+        let words = "namespaced rules cannot apply to non-resource URLs";
+        errs.push(FieldError::invalid(&urls.path, urls.json(), words));
+    }
+    if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule.get(field).is_empty()) {
+        let words = "rules cannot apply to both regular resources and non-resource URLs";
+        errs.push(FieldError::invalid(&urls.path, urls.json(), words));
+    }
+}
+
+fn default_binding(binding: &mut Value) {
+    fill_text(members(binding, "roleRef"), "apiGroup", GROUP);
+    for subject in maps_mut(binding, "subjects") {
+        if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
+            fill_text(subject, "apiGroup", GROUP);
+        }
+    }
+}
+
+fn validate_binding(binding: &Value, namespaced: bool) -> Vec<FieldError> {
+    let root = At::root(binding);
+    let role = root.get("roleRef");
+    let mut errs = Vec::new();
+    check::one_of(&role.get("apiGroup"), &[GROUP], &mut errs);
+    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    check::one_of(&role.get("kind"), kinds, &mut errs);
+    check::required_text(&role.get("name"), check::path_segment, &mut errs);
+    for subject in root.get("subjects").items() {
+        let (name, group) = (subject.get("name"), subject.get("apiGroup"));
+        check::required(&name, &mut errs);
+        match subject.get("kind").text() {
+            "ServiceAccount" => {
+                if !name.is_empty() {
+                    check::text(&name, check::dns_subdomain, &mut errs);
+                }
+                check::one_of(&group, &[""], &mut errs);
+                if !namespaced {
+                    check::required(&subject.get("namespace"), &mut errs);
+                }
+            }
+            "User" | "Group" => check::one_of(&group, &[GROUP], &mut errs),
+            _ => check::one_of(&subject.get("kind"), &["ServiceAccount", "User", "Group"], &mut errs),
+        }
+    }
+    errs
+}
+
+fn binding_change(new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
+    let mut errs = again(new, namespaced, validate_binding);
+    if new["roleRef"] != old["roleRef"] {
+        errs.push(FieldError::invalid(
+            &Path::new("roleRef"),
+            new["roleRef"].clone(),
+            "cannot change roleRef",
+        ));
+    }
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_is_about_resources_or_about_urls() {
+        let table = [
+            (json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}), true, 0),
+            (json!({"verbs": ["get"], "nonResourceURLs": ["/a"]}), false, 0),
+            (json!({"verbs": ["get"], "nonResourceURLs": ["/a"]}), true, 1),
+            (json!({"nonResourceURLs": ["/a"], "resources": ["pods"]}), false, 2),
+            (json!({}), true, 3),
+        ];
+        for (rule, namespaced, wrong) in table {
+            assert_eq!(rules(&json!({"rules": [rule]}), namespaced).len(), wrong, "{rule}");
+        }
+    }
+
+    #[test]
+    fn bindings_are_completed_and_keep_their_role() {
+        let mut binding = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [
+            {"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]});
+        default_binding(&mut binding);
+        assert_eq!(binding["roleRef"]["apiGroup"], GROUP);
+        assert_eq!(binding["subjects"][0]["apiGroup"], GROUP);
+        assert!(binding["subjects"][1].get("apiGroup").is_none());
+        assert_eq!(validate_binding(&binding, true), []);
+        let mut other = binding.clone();
+        other["metadata"] = json!({"name": "b", "namespace": "n"});
+        other["roleRef"]["name"] = "q".into();
+        let errs = binding_change(&other, &binding, true);
+        assert_eq!(errs.len(), 1);
+        assert_eq!(errs[0].detail, "cannot change roleRef");
+    }
+}

@@ -1,0 +1,339 @@
+//! The storage group: classes, drivers, attachments.
+
+use serde_json::{Value, json};
+
+use super::check::{self, At, quantity};
+use super::core::volume::driver_name;
+use super::read::{empty, fill, items, members, text};
+use super::{Generation, Naming, PLAIN, Rules, meta};
+use crate::field::{FieldError, Path};
+
+const GROUP: &str = "storage.k8s.io";
+
+pub const RULES: &[Rules] = &[
+    Rules {
+        group: GROUP,
+        kind: "StorageClass",
+        default: |class| {
+            if let Some(fields) = class.as_object_mut() {
+                fill(fields, "reclaimPolicy", "Delete");
+                fill(fields, "volumeBindingMode", "Immediate");
+            }
+        },
+        validate: validate_class,
+        validate_update: |new, old| {
+            let mut errs = Vec::new();
+            let (now, was) = (At::root(new), At::root(old));
+            for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+                check::immutable(&now.get(field), &was.get(field), &mut errs);
+            }
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "VolumeAttributesClass",
+        validate: validate_attributes_class,
+        validate_update: |new, old| {
+            let mut errs: Vec<_> = ["driverName", "parameters"]
+                .into_iter()
+                .filter(|field| new[*field] != old[*field])
+                .map(|field| {
+                    FieldError::forbidden(&Path::new(field), format!("updates to {field} are forbidden."))
+                })
+                .collect();
+            errs.extend(meta::validate_create(&new["metadata"], false, Naming::Subdomain));
+            errs.extend(validate_attributes_class(new));
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "CSIDriver",
+        default: default_driver,
+        validate: |driver| validate_driver(&At::root(driver).get("spec")),
+        validate_update: |new, old| {
+            let (now, was) = (At::root(new).get("spec"), At::root(old).get("spec"));
+            let mut errs = validate_driver(&now);
+            for (field, shown) in
+                [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
+            {
+                let path = Path::new("spec").field(shown);
+                check::immutable(&now.get(field).named(path), &was.get(field), &mut errs);
+            }
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "CSINode",
+        validate: validate_node,
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            errs.extend(validate_node(new));
+            errs.extend(node_change(new, old));
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "VolumeAttachment",
+        create: |attachment| attachment["status"] = json!({"attached": false}),
+        validate: validate_attachment,
+        validate_update: |new, old| {
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            errs.extend(validate_attachment(new));
+            check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
+            errs
+        },
+        ..PLAIN
+    },
+    Rules {
+        group: GROUP,
+        kind: "CSIStorageCapacity",
+        generation: Generation::Absent,
+        validate: |capacity| {
+            let root = At::root(capacity);
+            let mut errs = Vec::new();
+            check::label_selector(&root.get("nodeTopology"), &mut errs);
+            check::text(&root.get("storageClassName"), check::dns_subdomain, &mut errs);
+            if root.has("capacity") {
+                quantity::not_negative(&root.get("capacity"), &mut errs);
+            }
+            errs
+        },
+        validate_update: |new, old| {
+            let mut errs = Vec::new();
+            for field in ["nodeTopology", "storageClassName"] {
+                check::immutable(&At::root(new).get(field), &At::root(old).get(field), &mut errs);
+            }
+            errs
+        },
+        ..PLAIN
+    },
+];
+
+/// The name of a provisioner or driver.
+fn provisioner(at: &At, errs: &mut Vec<FieldError>) {
+    check::required(at, errs);
+    if !at.is_empty() {
+        let name = at.text().to_lowercase();
+        let words = check::qualified_name(&name).into_iter();
+        errs.extend(words.map(|words| FieldError::invalid(&at.path, name.as_str(), words)));
+    }
+}
+
+fn parameters(at: &At, required: bool, errs: &mut Vec<FieldError>) {
+    const MOST: usize = 512;
+    const MOST_BYTES: usize = 256 * 1024;
+    if at.len() > MOST {
+        errs.push(FieldError::too_long(&at.path, MOST));
+        return;
+    }
+    if at.entries().any(|(key, _)| key.is_empty()) {
+        errs.push(FieldError::invalid(&at.path, "", "field can not be empty."));
+    }
+    let size: usize = at.entries().map(|(key, value)| key.len() + value.len()).sum();
+    if size > MOST_BYTES {
+        errs.push(FieldError::too_long(&at.path, MOST_BYTES));
+    }
+    if required && at.is_empty() {
+        errs.push(FieldError::required(&at.path, "must contain at least one key/value pair"));
+    }
+}
+
+fn validate_class(class: &Value) -> Vec<FieldError> {
+    let root = At::root(class);
+    let mut errs = Vec::new();
+    provisioner(&root.get("provisioner"), &mut errs);
+    parameters(&root.get("parameters"), false, &mut errs);
+    let policy = root.get("reclaimPolicy");
+    if !policy.is_empty() {
+        check::one_of(&policy, &["Delete", "Retain"], &mut errs);
+    }
+    let mode = root.get("volumeBindingMode");
+    if mode.exists() {
+        check::one_of(&mode, &["Immediate", "WaitForFirstConsumer"], &mut errs);
+    } else {
+        check::required(&mode, &mut errs);
+    }
+    for term in root.get("allowedTopologies").items() {
+        let mut keys = Vec::new();
+        for expression in term.get("matchLabelExpressions").items() {
+            let (key, values) = (expression.get("key"), expression.get("values"));
+            check::required(&values, &mut errs);
+            check::text(&key, check::qualified_name, &mut errs);
+            if keys.contains(&key.text()) {
+                errs.push(FieldError::duplicate(&key.path, key.text()));
+            }
+            keys.push(key.text());
+        }
+    }
+    errs
+}
+
+fn validate_attributes_class(class: &Value) -> Vec<FieldError> {
+    let root = At::root(class);
+    let mut errs = Vec::new();
+    provisioner(&root.get("driverName"), &mut errs);
+    parameters(&root.get("parameters"), true, &mut errs);
+    errs
+}
+
+fn default_driver(driver: &mut Value) {
+    let spec = members(driver, "spec");
+    fill(spec, "attachRequired", true);
+    for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+        fill(spec, field, false);
+    }
+    fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    if spec.get("volumeLifecycleModes").is_none_or(empty) {
+        spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
+    }
+}
+
+fn validate_driver(spec: &At) -> Vec<FieldError> {
+    let mut errs = Vec::new();
+    let policy = spec.get("fsGroupPolicy");
+    if policy.exists() {
+        check::one_of(&policy, &["File", "None", "ReadWriteOnceWithFSType"], &mut errs);
+    }
+    let requests = spec.get("tokenRequests");
+    let mut audiences = Vec::new();
+    for request in requests.items() {
+        let (audience, seconds) = (request.get("audience"), request.get("expirationSeconds"));
+        if audiences.contains(&audience.text()) {
+            errs.push(FieldError::duplicate(&audience.path, audience.text()));
+            continue;
+        }
+        audiences.push(audience.text());
+        let words = match seconds.number() {
+            Some(..600) => "may not specify a duration less than 10 minutes",
+            Some(seconds) if seconds > 1 << 32 => "may not specify a duration larger than 2^32 seconds",
+            _ => continue,
+        };
+        errs.push(FieldError::invalid(&seconds.path, seconds.int(), words));
+    }
+    let modes = spec.get("volumeLifecycleModes");
+    for mode in modes.items() {
+        check::one_of(&mode.named(modes.path.clone()), &["Persistent", "Ephemeral"], &mut errs);
+    }
+    let period = spec.get("nodeAllocatableUpdatePeriodSeconds");
+    if period.number().is_some_and(|seconds| seconds < 10) {
+        let words = "must be greater than or equal to 10 seconds";
+        errs.push(FieldError::invalid(&period.path, period.int(), words));
+    }
+    let secrets = spec.get("serviceAccountTokenInSecrets");
+    if secrets.exists() && requests.is_empty() {
+        let words = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        errs.push(FieldError::invalid(&secrets.path, secrets.json(), words));
+    }
+    errs
+}
+
+fn validate_node(node: &Value) -> Vec<FieldError> {
+    const MOST: usize = 256;
+    let root = At::root(node);
+    let mut errs = Vec::new();
+    let mut names = Vec::new();
+    for driver in root.down("spec.drivers").items() {
+        let (name, id) = (driver.get("name"), driver.get("nodeID"));
+        check::required(&name, &mut errs);
+        driver_name(&name, &mut errs);
+        check::required(&id, &mut errs);
+        if id.len() > MOST {
+            errs.push(FieldError::invalid(&id.path, id.text(), format!("must be {MOST} characters or less")));
+        }
+        check::not_negative(&driver.down("allocatable.count"), &mut errs);
+        if names.contains(&name.text()) {
+            errs.push(FieldError::duplicate(&name.path, name.text()));
+        }
+        names.push(name.text());
+        let mut keys = Vec::new();
+        for key in driver.get("topologyKeys").items() {
+            let key = key.named(driver.path.clone());
+            check::required(&key, &mut errs);
+            if keys.contains(&key.text()) {
+                errs.push(FieldError::duplicate(&key.path, key.text()));
+            }
+            keys.push(key.text());
+            check::text(&key, check::qualified_name, &mut errs);
+        }
+    }
+    errs
+}
+
+/// Of a driver that stays, only what it can take may change.
+fn node_change(new: &Value, old: &Value) -> Vec<FieldError> {
+    let fixed = |driver: &Value| {
+        let mut driver = driver.clone();
+        if let Some(fields) = driver.as_object_mut() {
+            fields.remove("allocatable");
+        }
+        driver
+    };
+    let mut errs = Vec::new();
+    for was in items(&old["spec"]["drivers"]).iter().map(fixed) {
+        for now in items(&new["spec"]["drivers"]).iter().map(fixed) {
+            if text(&now["name"]) == text(&was["name"]) && now != was {
+                errs.push(FieldError::invalid(&Path::new("spec.drivers"), now, check::IMMUTABLE));
+            }
+        }
+    }
+    errs
+}
+
+fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
+    const EXACTLY_ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let root = At::root(attachment);
+    let spec = root.get("spec");
+    let mut errs = Vec::new();
+    check::required(&spec.get("attacher"), &mut errs);
+    driver_name(&spec.get("attacher"), &mut errs);
+    let source = spec.get("source");
+    let name = source.get("persistentVolumeName");
+    match (name.exists(), source.has("inlineVolumeSpec")) {
+        (false, false) => errs.push(FieldError::required(&source.path, EXACTLY_ONE)),
+        (true, true) => errs.push(FieldError::forbidden(&source.path, EXACTLY_ONE)),
+        (true, false) if name.is_empty() => {
+            errs.push(FieldError::required(&name.path, "must specify non empty persistentVolumeName"));
+        }
+        _ => {}
+    }
+    check::text(&spec.get("nodeName"), check::dns_subdomain, &mut errs);
+    if name.exists() {
+        check::text(&name, check::dns_subdomain, &mut errs);
+    }
+    errs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(errs: &[FieldError]) -> Vec<String> {
+        errs.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_class_needs_a_provisioner() {
+        assert_eq!(
+            told(&validate_class(&json!({"reclaimPolicy": "Recycle", "volumeBindingMode": "Immediate"}))),
+            [
+                "provisioner: Required value",
+                "reclaimPolicy: Unsupported value: \"Recycle\": supported values: \"Delete\", \"Retain\""
+            ]
+        );
+    }
+
+    #[test]
+    fn drivers_of_a_node_keep_their_identity() {
+        let node = |id: &str, count: i64| json!({"spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
+        assert_eq!(node_change(&node("a", 2), &node("a", 1)), []);
+        assert_eq!(node_change(&node("b", 1), &node("a", 1)).len(), 1);
+    }
+}
