@@ -1,2 +1,69 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask <command>`.
+//!
+//! Modules in reading order: what a newcomer types ([`up`], [`test`]), what `test --real` adds ([`kubectl`],
+//! [`parity`]), what a maintainer types ([`bench`], [`codegen`], [`tidy`], [`ci`]), and what they share
+//! ([`project`], [`stamp`]).
+#![expect(clippy::print_stdout, reason = "these are commands, and this is their output")]
+
+mod up;
+
+mod kubectl;
+mod parity;
+mod test;
+
+mod bench;
+mod ci;
+mod codegen;
+mod tidy;
+
+mod project;
+mod stamp;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use project::Project;
+
+/// Commands for working on Longshore
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Xtask {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build Longshore and run it on the embedded cluster, in the foreground
+    Up(up::UpArgs),
+    /// Run every test that needs only this machine
+    Test(test::TestArgs),
+    /// Measure something
+    Bench(bench::BenchArgs),
+    /// Write the generated files anew (needs Go; minutes)
+    Codegen,
+    /// Check what people forget
+    Tidy,
+    /// Formatting, lints and tidy
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let project = Project::here();
+    let done = match Xtask::parse().command {
+        Command::Up(args) => up::up(&project, &args),
+        Command::Test(args) => test::test(&project, &args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Codegen => codegen::codegen(&project),
+        Command::Tidy => tidy::tidy(&project),
+        Command::Ci => ci::ci(&project),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

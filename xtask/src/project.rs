@@ -1,0 +1,86 @@
+//! Where the project is, and how its commands start other programs.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+pub struct Project {
+    pub root: PathBuf,
+}
+
+impl Project {
+    /// The checkout that this program was built from.
+    pub fn here() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the project");
+        Self { root: root.to_owned() }
+    }
+
+    /// Where cargo builds.
+    pub fn target(&self) -> PathBuf {
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), |dir| self.root.join(dir))
+    }
+
+    /// `program args` in the project's folder, or in `folder` below it.
+    pub fn command<S: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(&self.root);
+        command
+    }
+
+    /// The cargo that started us, in the project's folder.
+    pub fn cargo<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        self.command(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), args)
+    }
+
+    /// Builds the program and says where it is.
+    pub fn build_longshore(&self, release: bool) -> Result<PathBuf> {
+        let mut build = self.cargo(["build", "--package", "longshore", "--bin", "longshore"]);
+        if release {
+            build.arg("--release");
+        }
+        run(&mut build)?;
+        Ok(self.target().join(if release { "release" } else { "debug" }).join("longshore"))
+    }
+}
+
+/// Runs to the end, with our own input and output; anything but success is an error that names the command.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", spoken(command)))?;
+    if !status.success() {
+        bail!("{} failed: {status}", spoken(command));
+    }
+    Ok(())
+}
+
+/// Runs to the end and answers what was printed; complaints go to our own standard error.
+pub fn output(command: &mut Command) -> Result<String> {
+    command.stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot start {}", spoken(command)))?;
+    if !output.status.success() {
+        bail!("{} failed: {}", spoken(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", spoken(command)))
+}
+
+/// The folder for what is built once and kept: `$XDG_CACHE_HOME/longshore`.
+pub fn cache() -> Result<PathBuf> {
+    let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| Path::new(dir).is_absolute()) {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?)
+            .join(".cache"),
+    };
+    Ok(base.join("longshore"))
+}
+
+/// On a build machine nothing may be left out.
+pub fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true")
+}
+
+fn spoken(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    format!("`{}`", words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" "))
+}

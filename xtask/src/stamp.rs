@@ -1,0 +1,51 @@
+//! A stamp: which bytes a set of files had. It guards against forgetting, not against malice.
+
+use std::fmt::Write;
+
+/// A line for each file: the hash of its bytes, and its name.
+pub fn of(files: &[(String, Vec<u8>)]) -> String {
+    files.iter().fold(String::new(), |mut stamp, (name, bytes)| {
+        writeln!(stamp, "{:016x}  {name}", fnv1a(bytes)).expect("writing to a String cannot fail");
+        stamp
+    })
+}
+
+/// Names of the files for which two stamps differ.
+pub fn differences(ours: &str, theirs: &str) -> Vec<String> {
+    let mut names: Vec<String> = [(ours, theirs), (theirs, ours)]
+        .into_iter()
+        .flat_map(|(a, b)| a.lines().filter(|line| !b.lines().any(|other| other == *line)))
+        .filter_map(|line| Some(line.split_once("  ")?.1.to_owned()))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// FNV-1a, 64 bits: the standard library's hash may change from one release to the next.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_values_of_fnv() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn changed_added_and_missing_files_are_named() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+        let before = of(&[file("changed", "1"), file("gone", ""), file("same", "s")]);
+        let after = of(&[file("changed", "2"), file("new", ""), file("same", "s")]);
+        assert_eq!(differences(&before, &after), ["changed", "gone", "new"]);
+        assert!(differences(&before, &before).is_empty());
+    }
+}

@@ -1,0 +1,34 @@
+//! Crates that we do without, and why.
+//!
+//! Judged by what `cargo tree` says is built: the lock file also names optional crates that nothing turns on.
+
+/// Names and reasons. `chrono` is not among them: `kube-cel` and its `cel` compute with its times; our own code
+/// uses `jiff`.
+const BANNED: &[(&str, &str)] = &[
+    ("openssl", "TLS is rustls"),
+    ("openssl-sys", "TLS is rustls"),
+    ("native-tls", "TLS is rustls"),
+    ("ring", "cryptography is aws-lc-rs, once"),
+    ("serde_yaml", "it is given up by its author; YAML is serde_norway"),
+    ("serde_yml", "it is unsound; YAML is serde_norway"),
+];
+
+/// Complaints about `built`: a line `name v1.2.3 ...` for each crate.
+pub fn check(built: &str) -> Vec<String> {
+    let mut names: Vec<&str> = built.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let why = |name: &str| BANNED.iter().find(|(banned, _)| *banned == name).map(|(_, why)| why);
+    names.into_iter().filter_map(|name| Some(format!("{name}: banned, for {}", why(name)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_banned_crate_is_named_once_with_the_reason() {
+        let built = "server v0.1.0 (/somewhere)\nring v0.17.14\nring v0.17.14 (*)\nstring v1.0.0\n";
+        assert_eq!(check(built), ["ring: banned, for cryptography is aws-lc-rs, once"]);
+    }
+}

@@ -1,0 +1,108 @@
+//! The code of a Rust file without what it only says: comments and the insides of literals become blanks.
+//!
+//! Lines stay where they are. It is a reader for [`super::sources`], not a compiler: what rustc would refuse is
+//! read somehow.
+
+/// `text` with comments and the insides of string and character literals blanked.
+pub fn bare(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut bare = chars.clone();
+    let mut at = 0;
+    while at < chars.len() {
+        let Some((from, to)) = said_at(&chars, at) else {
+            at += 1;
+            continue;
+        };
+        for c in &mut bare[from..to] {
+            if *c != '\n' {
+                *c = ' ';
+            }
+        }
+        // Past the closing quote, if there is one, so that it does not open anything.
+        at = if chars[at] == '/' { to } else { to + 1 };
+    }
+    bare.into_iter().collect()
+}
+
+/// The span to blank of the comment or literal that begins at `at`; quotes stay.
+fn said_at(chars: &[char], at: usize) -> Option<(usize, usize)> {
+    let next = |offset: usize| chars.get(at + offset).copied();
+    let word_before = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
+    match (chars[at], next(1)) {
+        ('/', Some('/')) => Some((at, find(chars, at, |rest| rest[0] == '\n'))),
+        ('/', Some('*')) => Some((at, block_end(chars, at))),
+        ('"', _) => Some((at + 1, quoted_end(chars, at + 1))),
+        ('r', Some('"' | '#')) if !word_before || chars[at - 1] == 'b' => {
+            let hashes = chars[at + 1..].iter().take_while(|c| **c == '#').count();
+            let open = at + 1 + hashes;
+            if chars.get(open) != Some(&'"') {
+                return None; // r#raw_identifier
+            }
+            let closes = |rest: &[char]| {
+                rest[0] == '"' && rest.len() > hashes && rest[1..=hashes].iter().all(|c| *c == '#')
+            };
+            Some((open + 1, find(chars, open + 1, closes)))
+        }
+        // A character, not a lifetime: 'x', '\n', '\''.
+        ('\'', Some('\\')) => Some((at + 1, find(chars, at + 3, |rest| rest[0] == '\''))),
+        ('\'', Some(_)) if next(2) == Some('\'') => Some((at + 1, at + 2)),
+        _ => None,
+    }
+}
+
+/// Where `here` first holds of what is left, or the end.
+fn find(chars: &[char], from: usize, here: impl Fn(&[char]) -> bool) -> usize {
+    (from..chars.len()).find(|at| here(&chars[*at..])).unwrap_or(chars.len())
+}
+
+fn quoted_end(chars: &[char], from: usize) -> usize {
+    let mut at = from;
+    while at < chars.len() && chars[at] != '"' {
+        at += if chars[at] == '\\' { 2 } else { 1 };
+    }
+    at.min(chars.len())
+}
+
+/// Block comments nest.
+fn block_end(chars: &[char], from: usize) -> usize {
+    let (mut at, mut depth) = (from, 0);
+    while at + 1 < chars.len() {
+        match (chars[at], chars[at + 1]) {
+            ('/', '*') => depth += 1,
+            ('*', '/') => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+        if depth == 0 {
+            return at;
+        }
+    }
+    chars.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bare;
+
+    #[test]
+    fn only_code_is_left() {
+        let table = [
+            ("a // b\nc", "a     \nc"),
+            ("a /* b /* c */ d */ e", "a                   e"),
+            (r#"f("b \" c") g"#, r#"f("      ") g"#),
+            ("r#\"a \" b\"# c", "r#\"     \"# c"),
+            (r"'a' '\'' '\\' b", r"' ' '  ' '  ' b"),
+            ("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}"),
+            ("let r#type = 1; // x", "let r#type = 1;     "),
+            ("\"never closed", "\"            "),
+            ("/* never closed", "               "),
+            ("'\\", "' "),
+        ];
+        for (text, code) in table {
+            assert_eq!(bare(text), code, "{text}");
+        }
+    }
+}

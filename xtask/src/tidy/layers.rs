@@ -1,0 +1,92 @@
+//! Crates lean only downwards.
+
+use serde_json::Value;
+
+/// Our crates from the ground up, each with those it may lean on. Tests may lean on anything further down.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("kube-embedded", &[]),
+    ("api", &[]),
+    ("server", &["api", "kube-embedded"]),
+    ("cli", &[]),
+    ("longshore", &["server", "cli"]),
+    ("xtask", &[]),
+];
+
+/// Complaints about what `cargo metadata` says of our own crates.
+pub fn check(metadata: &Value) -> Vec<String> {
+    let mut complaints = Vec::new();
+    // A package without a source is in the workspace.
+    let packages: Vec<_> =
+        array(&metadata["packages"]).iter().filter(|package| package["source"].is_null()).collect();
+    let name_of = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: Vec<String> = packages.iter().map(|package| name_of(package)).collect();
+    for package in packages {
+        let name = name_of(package);
+        let Some(height) = ROOMS.iter().position(|(room, _)| *room == name) else {
+            complaints.push(format!("{name}: has no row in the table of rooms (xtask/src/tidy/layers.rs)"));
+            continue;
+        };
+        let below = |other: &str| ROOMS[..height].iter().any(|(room, _)| *room == other);
+        for dependency in array(&package["dependencies"]) {
+            let other = name_of(dependency);
+            let for_tests = dependency["kind"] == "dev";
+            let allowed = if for_tests { below(&other) } else { ROOMS[height].1.contains(&other.as_str()) };
+            if ours.contains(&other) && !allowed {
+                let how = if for_tests { "its tests lean" } else { "leans" };
+                complaints.push(format!("{name}: {how} on {other}, which is not below it"));
+            }
+        }
+    }
+    complaints
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn leaning(name: &str, on: &str, kind: Option<&str>) -> Vec<String> {
+        let ours = |name: &str, dependencies: Value| json!({"name": name, "source": null, "dependencies": dependencies});
+        let elsewhere =
+            json!({"name": "serde", "source": "registry+x", "dependencies": [{"name": "api", "kind": null}]});
+        let packages = [
+            ours(name, json!([{"name": on, "kind": kind}, {"name": "serde", "kind": null}])),
+            ours(on, json!([])),
+            elsewhere,
+        ];
+        check(&json!({"packages": packages}))
+    }
+
+    #[test]
+    fn no_room_may_lean_upwards() {
+        for (height, (name, on)) in ROOMS.iter().enumerate() {
+            for other in *on {
+                assert!(ROOMS[..height].iter().any(|(room, _)| room == other), "{name} on {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_table_does_not_allow_is_named() {
+        assert!(leaning("server", "api", None).is_empty());
+        assert!(leaning("longshore", "kube-embedded", Some("dev")).is_empty());
+        assert_eq!(leaning("api", "server", None), ["api: leans on server, which is not below it"]);
+        assert_eq!(
+            leaning("longshore", "kube-embedded", None),
+            ["longshore: leans on kube-embedded, which is not below it"]
+        );
+        assert_eq!(
+            leaning("api", "server", Some("dev")),
+            ["api: its tests lean on server, which is not below it"]
+        );
+        assert_eq!(
+            leaning("attic", "attic", None)[0],
+            "attic: has no row in the table of rooms (xtask/src/tidy/layers.rs)"
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Everything we build on may be used and passed on under the Apache licence.
+
+use serde_json::Value;
+
+/// Licences that ask for no more than to be named.
+const FINE: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Complaints about the licences that `cargo metadata` names.
+pub fn check(metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    packages
+        .iter()
+        .filter_map(|package| {
+            let name = package["name"].as_str().unwrap_or_default();
+            match package["license"].as_str() {
+                Some(licence) if fine(licence) => None,
+                Some(licence) => Some(format!("{name}: its licence `{licence}` is not on the list")),
+                None => Some(format!("{name}: names no licence")),
+            }
+        })
+        .collect()
+}
+
+/// Whether an SPDX expression can be met with licences that are fine. `A/B` is an old way to write `A OR B`.
+fn fine(expression: &str) -> bool {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    any_of(&mut rest) && rest.is_empty()
+}
+
+/// `A OR B OR ...`; all of it is read, whatever it is worth.
+fn any_of(rest: &mut &[&str]) -> bool {
+    let mut met = all_of(rest);
+    while let ["OR", after @ ..] = rest {
+        *rest = after;
+        met |= all_of(rest);
+    }
+    met
+}
+
+/// `A AND B AND ...`, which binds closer.
+fn all_of(rest: &mut &[&str]) -> bool {
+    let mut met = one(rest);
+    while let ["AND", after @ ..] = rest {
+        *rest = after;
+        met &= one(rest);
+    }
+    met
+}
+
+/// A licence, with its exception if it has one, or parentheses.
+fn one(rest: &mut &[&str]) -> bool {
+    match rest {
+        ["(", after @ ..] => {
+            *rest = after;
+            let met = any_of(rest);
+            let closed = rest.first() == Some(&")");
+            *rest = rest.get(1..).unwrap_or_default();
+            met && closed
+        }
+        [licence, "WITH", exception, after @ ..] => {
+            *rest = after;
+            FINE.contains(&format!("{licence} WITH {exception}").as_str())
+        }
+        [licence, after @ ..] => {
+            *rest = after;
+            FINE.contains(licence)
+        }
+        [] => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn expressions() {
+        let table = [
+            ("MIT", true),
+            ("MIT/Apache-2.0", true),
+            ("GPL-3.0", false),
+            ("GPL-3.0 OR MIT", true),
+            ("GPL-3.0 AND MIT", false),
+            ("MIT OR GPL-3.0 AND ISC", true),
+            ("(MIT OR GPL-3.0) AND ISC", true),
+            ("(GPL-2.0 OR GPL-3.0) AND ISC", false),
+            ("Apache-2.0 WITH LLVM-exception OR MIT", true),
+            ("GPL-2.0 WITH Classpath-exception-2.0", false),
+            ("(MIT", false),
+            ("MIT MIT", false),
+            ("", false),
+        ];
+        for (expression, expected) in table {
+            assert_eq!(fine(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_good_licence_is_named() {
+        let packages = json!([{"name": "a", "license": "MIT"}, {"name": "b", "license": "SSPL-1.0"}, {"name": "c", "license": null}]);
+        let complaints = ["b: its licence `SSPL-1.0` is not on the list", "c: names no licence"];
+        assert_eq!(check(&json!({"packages": packages})), complaints);
+    }
+}

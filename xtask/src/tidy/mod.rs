@@ -1,0 +1,52 @@
+//! `cargo xtask tidy`: checks by program what people forget.
+//!
+//! A check takes what it judges as data and answers complaints, one line each, so that its tests feed it small
+//! made-up inputs. Modules: the sources ([`sources`], which reads them through [`code`]), how crates lean
+//! ([`layers`]), what we take in from others ([`licences`], [`banned`]), and the generated files.
+
+mod banned;
+mod code;
+mod layers;
+mod licences;
+mod sources;
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::project::{Project, output};
+use crate::{codegen, stamp};
+
+pub fn tidy(project: &Project) -> Result<()> {
+    let metadata = output(&mut project.cargo(["metadata", "--format-version", "1", "--locked"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is no JSON")?;
+    let tree =
+        ["tree", "--workspace", "--target", "all", "--edges", "all", "--prefix", "none", "--format", "{p}"];
+    let built = output(&mut project.cargo(tree))?;
+    let files = sources::read(&project.root)?;
+
+    let mut complaints: Vec<String> = files.iter().flat_map(sources::check).collect();
+    complaints.extend(layers::check(&metadata));
+    complaints.extend(licences::check(&metadata));
+    complaints.extend(banned::check(&built));
+    complaints.extend(generated(project)?);
+    if complaints.is_empty() {
+        println!("tidy: {} files, all well", files.len());
+        return Ok(());
+    }
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    bail!("tidy found {} complaints", complaints.len())
+}
+
+fn generated(project: &Project) -> Result<Vec<String>> {
+    // A missing stamp differs in every file.
+    let committed = fs::read_to_string(codegen::stamp_path(project)).unwrap_or_default();
+    let stale = stamp::differences(&committed, &codegen::current_stamp(project)?);
+    Ok(stale
+        .into_iter()
+        .map(|name| format!("{name}: changed since `cargo xtask codegen` last ran"))
+        .collect())
+}

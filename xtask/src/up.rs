@@ -1,0 +1,41 @@
+//! `cargo xtask up`: the platform on this machine, with one command.
+//!
+//! Everything it keeps is in `target/longshore`, so the next start finds it as it was.
+
+use std::os::unix::process::CommandExt;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::project::Project;
+
+#[derive(Args)]
+pub struct UpArgs {
+    /// Build with optimisations
+    #[arg(long)]
+    release: bool,
+    /// Further arguments for `longshore serve`
+    #[arg(last = true)]
+    serve: Vec<String>,
+}
+
+pub fn up(project: &Project, args: &UpArgs) -> Result<()> {
+    let program = project.build_longshore(args.release)?;
+    let data = project.target().join("longshore");
+    // Paths as a person would type them, where they stand in the project.
+    let short =
+        |path: &std::path::Path| path.strip_prefix(&project.root).unwrap_or(path).display().to_string();
+    println!(
+        "Longshore on its embedded cluster. After the line `ready`:\n\n\
+         \x20 open      http://127.0.0.1:8080/docs\n\
+         \x20 kubectl   {program} kubeconfig --data {data} > {data}/kubeconfig\n\
+         \x20           kubectl --kubeconfig {data}/kubeconfig get namespaces\n\n\
+         Ctrl-C stops it; what you made stays in {data}.\n",
+        program = short(&program),
+        data = short(&data),
+    );
+    let mut serve = project.command(&program.to_string_lossy(), ["serve", "--data"]);
+    serve.arg(data).args(&args.serve);
+    // The server takes this process over: the terminal's signals reach it and nothing else.
+    Err(serve.exec()).context("cannot start longshore")
+}
