@@ -10,6 +10,35 @@ use crate::store::{Change, CommitError, Expect, Key, Op, Store};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
+const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
+
+/// The groups that this server itself answers for: group, version, and the two priorities by which Kubernetes
+/// orders them.
+#[rustfmt::skip]
+const API_SERVICES: &[(&str, &str, u32, u32)] = &[
+    ("",                             "v1", 18000,  1),
+    ("admissionregistration.k8s.io", "v1", 16700, 15),
+    ("apiextensions.k8s.io",         "v1", 16700, 15),
+    ("apps",                         "v1", 17800, 15),
+    ("authentication.k8s.io",        "v1", 17700, 15),
+    ("authorization.k8s.io",         "v1", 17600, 15),
+    ("autoscaling",                  "v1", 17500, 15),
+    ("autoscaling",                  "v2", 17500, 30),
+    ("batch",                        "v1", 17400, 15),
+    ("certificates.k8s.io",          "v1", 17300, 15),
+    ("coordination.k8s.io",          "v1", 16500, 15),
+    ("discovery.k8s.io",             "v1", 16200, 15),
+    ("events.k8s.io",                "v1", 17750, 15),
+    ("flowcontrol.apiserver.k8s.io", "v1", 16100, 21),
+    ("networking.k8s.io",            "v1", 17200, 15),
+    ("node.k8s.io",                  "v1", 16300, 15),
+    ("policy",                       "v1", 17100, 15),
+    ("rbac.authorization.k8s.io",    "v1", 17000, 15),
+    ("resource.k8s.io",              "v1", 16200, 21),
+    ("scheduling.k8s.io",            "v1", 16600, 15),
+    ("storage.k8s.io",               "v1", 16800, 15),
+];
+
 /// Writes what is missing. A second start finds everything and writes nothing.
 pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), CommitError> {
     let mut objects: Vec<(&'static str, Value)> = Vec::new();
@@ -18,6 +47,7 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
     }
     objects.push(("services", kubernetes_service()));
     objects.push(("configmaps", cluster_info(pki)));
+    objects.extend(API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))));
     objects.extend(roles::missing_objects(store));
     let now = rfc3339(clock.now());
     let changes: Vec<Change> = objects
@@ -46,6 +76,25 @@ fn namespace(name: &str) -> Value {
         "kind": "Namespace", "apiVersion": "v1",
         "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+    })
+}
+
+fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u32), now: &str) -> Value {
+    let mut spec = json!({"version": version, "groupPriorityMinimum": group_priority, "versionPriority": priority});
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    json!({
+        "kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1",
+        "metadata": {
+            "name": format!("{version}.{group}"),
+            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
+        },
+        "spec": spec,
+        "status": {"conditions": [{
+            "type": "Available", "status": "True", "lastTransitionTime": now,
+            "reason": "Local", "message": "Local APIServices are always available",
+        }]},
     })
 }
 

@@ -78,13 +78,13 @@ pub fn missing_objects(store: &Store) -> Vec<(&'static str, Value)> {
     missing
 }
 
-/// The rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it gathers nothing
-/// or already has exactly these.
+/// The rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it does not
+/// gather, or already has exactly these.
 pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
-    let selectors = items(&role["aggregationRule"], "clusterRoleSelectors");
-    if selectors.is_empty() {
+    if role["aggregationRule"].is_null() {
         return None;
     }
+    let selectors = items(&role["aggregationRule"], "clusterRoleSelectors");
     let own = text(&role["metadata"], "name");
     let mut rules: Vec<Value> = Vec::new();
     for selector in selectors {

@@ -15,7 +15,7 @@ pub mod services;
 
 use serde_json::Value;
 
-use crate::access::{User, escalation};
+use crate::access::{User, csr, escalation};
 use crate::cluster::Cluster;
 use crate::crd;
 use crate::error::Result;
@@ -73,6 +73,8 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
                 defaults::ingress_class(store, object);
             } else if request.is("", "Node") {
                 defaults::node_taint(object);
+            } else if request.is("certificates.k8s.io", "CertificateSigningRequest") {
+                csr::stamp(request.user, object);
             }
             if !request.resource.is_custom() && request.subresource.is_empty() {
                 defaults::protect_storage(&request.resource.kind, object);
@@ -126,6 +128,10 @@ pub fn validate(
             escalation::check(cluster.authorizer(), store, request, object)?;
         }
         limits::validate(store, request, object)?;
+        pod_security::validate(store, request, object, warn)?;
+        if request.operation == Operation::Create && request.is("certificates.k8s.io", "CertificateSigningRequest") {
+            csr::check_create(object)?;
+        }
         if request.is("scheduling.k8s.io", "PriorityClass") {
             defaults::one_default_priority(store, object, request.old)?;
         }

@@ -2,7 +2,7 @@
 //!
 //! Each controller is a pure decision and a few writes: `gc` (owners and dependents), `namespace`
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
-//! `roles` (aggregated cluster roles), `expiry` (old Events). `queue` runs them: it wakes on changes of the
+//! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events). `queue` runs them: it wakes on changes of the
 //! store, looks again at what may be concerned, and backs off where a write fails.
 //!
 //! Always true: a controller keeps nothing that it could not find again by looking, so a crash between
@@ -13,6 +13,7 @@ mod expiry;
 mod gc;
 mod namespace;
 mod queue;
+mod quotas;
 mod roles;
 #[cfg(test)]
 mod tests;
@@ -88,6 +89,7 @@ pub fn start(context: Context) -> Control {
     tasks.spawn(queue::run(context.clone(), namespace::Namespaces));
     tasks.spawn(queue::run(context.clone(), customresources::CustomResources));
     tasks.spawn(queue::run(context.clone(), roles::Roles));
+    tasks.spawn(queue::run(context.clone(), quotas::Quotas));
     tasks.spawn(queue::run(context, expiry::Expiry::default()));
     Control(tasks)
 }

@@ -8,60 +8,19 @@ use serde_json::Value;
 
 use super::queue::{Controller, Next};
 use super::{Context, Failure, replacement};
+use crate::access::bootstrap::aggregate;
 use crate::store::{Event, Key};
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 
-/// The aggregated roles whose rules are not what they should be, by place, with what they should be.
-/// `roles` is in the order of names. Pure.
+/// The aggregated roles whose rules are not what they should be, by place, with what they should be. Pure.
 fn decide(roles: &[Value]) -> Vec<(usize, Value)> {
-    let selectors = |role: &Value| role["aggregationRule"]["clusterRoleSelectors"].as_array().cloned();
-    let mut changed = Vec::new();
-    for (at, role) in roles.iter().enumerate() {
-        if role["aggregationRule"].is_null() {
-            continue;
-        }
-        let mut wanted: Vec<&Value> = Vec::new();
-        for selector in selectors(role).iter().flatten() {
-            let chosen = roles.iter().filter(|r| r["metadata"]["name"] != role["metadata"]["name"]);
-            for other in chosen.filter(|other| selects(selector, &other["metadata"]["labels"])) {
-                for rule in other["rules"].as_array().into_iter().flatten() {
-                    if !wanted.contains(&rule) {
-                        wanted.push(rule);
-                    }
-                }
-            }
-        }
-        let current: Vec<&Value> = role["rules"].as_array().into_iter().flatten().collect();
-        if current != wanted {
-            let wanted: Vec<Value> = wanted.into_iter().cloned().collect();
-            // A role without rules says `null`, as Kubernetes writes it.
-            changed.push((at, if wanted.is_empty() { Value::Null } else { wanted.into() }));
-        }
-    }
-    changed
-}
-
-/// Whether a label selector chooses these labels. One that cannot be understood chooses nothing.
-fn selects(selector: &Value, labels: &Value) -> bool {
-    let label = |key: &str| labels.get(key).and_then(Value::as_str);
-    let wanted = selector["matchLabels"].as_object().into_iter().flatten();
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    let holds = |expression: &Value| {
-        let found = label(expression["key"].as_str().unwrap_or_default());
-        let listed =
-            || expression["values"].as_array().is_some_and(|v| v.iter().any(|v| v.as_str() == found));
-        match expression["operator"].as_str() {
-            Some("In") => found.is_some() && listed(),
-            Some("NotIn") => found.is_none() || !listed(),
-            Some("Exists") => found.is_some(),
-            Some("DoesNotExist") => found.is_none(),
-            _ => false,
-        }
+    let wanted = |(at, role): (usize, &Value)| {
+        let rules = aggregate(role, roles)?;
+        // A role without rules says `null`, as Kubernetes writes it.
+        Some((at, if rules.is_empty() { Value::Null } else { rules.into() }))
     };
-    selector.is_object()
-        && wanted.into_iter().all(|(key, value)| label(key).is_some() && label(key) == value.as_str())
-        && expressions.into_iter().all(holds)
+    roles.iter().enumerate().filter_map(wanted).collect()
 }
 
 pub(super) struct Roles;

@@ -65,6 +65,6 @@ fn token(call: &Call) -> Result<Answer> {
 
 /// An approval is a change of the conditions; an approved request is signed in the same write.
 async fn approve(call: &Call) -> Result<Answer> {
-    let sign = |_: &mut Value| Ok(());
+    let sign = |object: &mut Value| csr::approve(&call.cluster, &call.user, object);
     if call.verb == "update" { update::replace_then(call, sign).await } else { patch::patch_then(call, sign).await }
 }
