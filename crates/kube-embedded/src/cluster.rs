@@ -193,7 +193,11 @@ impl Cluster {
         let crds = self.inner.store.list(CRDS, None).objects;
         let now = self.inner.registry.load();
         if !now.knows(&crds) {
-            self.inner.registry.store(Arc::new(now.with(&crds)));
+            let next = now.with(&crds);
+            for resource in next.resources().iter().filter(|resource| resource.is_custom()) {
+                self.inner.store.begin_storage(&resource.storage);
+            }
+            self.inner.registry.store(Arc::new(next));
         }
     }
 

@@ -72,8 +72,8 @@ impl Registry {
         rows.find(|r| r.version == r.storage_version && !r.is_view()).or(first)
     }
 
-    pub fn has_group(&self, group: &str) -> bool {
-        self.resources.iter().any(|r| r.group.as_ref() == group)
+    pub fn is_builtin_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|r| r.group.as_ref() == group && !r.is_custom())
     }
 
     pub fn has_version(&self, group: &str, version: &str) -> bool {

@@ -117,7 +117,7 @@ fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
 
 fn list(call: &Call, page: Page) -> Result<Response<Body>> {
     let representation = call.representation;
-    let metadata = list_metadata(&page);
+    let metadata = list_metadata(call, &page);
     let value = match (representation.view, representation.format) {
         (View::Whole | View::Discovery(_), Format::Json) => {
             return Ok(response(200, "application/json", raw_list(call, &page, &metadata)));
@@ -159,9 +159,10 @@ fn strip_type(value: &mut Value) {
     }
 }
 
-fn list_metadata(page: &Page) -> Value {
+/// Lists of custom resources always say where they go on, if only that they do not.
+fn list_metadata(call: &Call, page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
-    if !page.continue_token.is_empty() {
+    if !page.continue_token.is_empty() || call.resource.is_custom() {
         metadata["continue"] = page.continue_token.as_str().into();
     }
     if let Some(remaining) = page.remaining {

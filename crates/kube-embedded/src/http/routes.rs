@@ -24,7 +24,7 @@ pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Arc<Resource>, Res
     if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
         return Ok(found.clone());
     }
-    if registry.has_version(&path.group, &path.version) || (registry.has_group(&path.group)) {
+    if registry.is_builtin_group(&path.group) || registry.has_version(&path.group, &path.version) {
         return Err(respond::refusal(&ApiError::no_such_resource()));
     }
     Err(text(404, "404 page not found\n"))
@@ -133,7 +133,7 @@ fn group(cluster: &Cluster, path: &str) -> Result<Response<Body>> {
         if let Some(document) = discovery::resource_list(registry.resources(), &found.group, &found.version) {
             return Ok(respond::json(200, &document));
         }
-        if registry.has_group(&found.group) {
+        if registry.is_builtin_group(&found.group) {
             return Err(ApiError::no_such_resource());
         }
     } else if let Some(name) = path.strip_prefix("/apis/").filter(|name| !name.contains('/'))

@@ -14,6 +14,8 @@ pub struct ResourcePath {
     pub subresource: String,
     /// What stands below a subresource (`/proxy/a/b`).
     pub rest: String,
+    /// The old form of a watch: `/api/v1/watch/...`.
+    pub watch: bool,
 }
 
 /// Takes a path below `/api` or `/apis` apart; `None` for every other path, and for a bare group.
@@ -30,6 +32,13 @@ pub fn resource_path(path: &str) -> Option<ResourcePath> {
     }
     let rest: Vec<String> = parts.collect();
     let mut rest = rest.as_slice();
+    if let [first, more @ ..] = rest
+        && first == "watch"
+        && !more.is_empty()
+    {
+        found.watch = true;
+        rest = more;
+    }
     // `/namespaces/x/pods` is about pods; `/namespaces/x` and `/namespaces/x/status` are about a namespace.
     if let [word, namespace, more @ ..] = rest
         && word == "namespaces"
@@ -54,7 +63,7 @@ fn namespace_alone(more: &[String]) -> bool {
 pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
     let one = !path.name.is_empty();
     match *method {
-        Method::GET | Method::HEAD if watch && (!one || path.subresource.is_empty()) => "watch",
+        Method::GET | Method::HEAD if (watch && !one) || path.watch => "watch",
         Method::GET | Method::HEAD if one => "get",
         Method::GET | Method::HEAD => "list",
         Method::POST => "create",

@@ -186,8 +186,8 @@ pub fn binding(binding: &Value, now: Timestamp) -> Cells {
     let role = &binding["roleRef"];
     let subjects = |kind: &str| {
         let of_kind = items(&binding["subjects"]).iter().filter(|subject| text(&subject["kind"]) == kind);
-        let shown = of_kind.map(|subject| match (kind, filled(&subject["namespace"])) {
-            ("ServiceAccount", Some(namespace)) => format!("{namespace}/{}", text(&subject["name"])),
+        let shown = of_kind.map(|subject| match kind {
+            "ServiceAccount" => format!("{}/{}", text(&subject["namespace"]), text(&subject["name"])),
             _ => text(&subject["name"]).to_owned(),
         });
         Value::from(shown.collect::<Vec<_>>().join(", "))
@@ -283,10 +283,6 @@ pub fn csi_driver(driver: &Value, now: Timestamp) -> Cells {
         if modes.is_empty() { "<none>".into() } else { modes.into() },
         age(driver, now),
     ]
-}
-
-pub fn csi_capacity(object: &Value, _: Timestamp) -> Cells {
-    vec![name(object), text(&object["storageClassName"]).into(), or(&object["capacity"], "<unset>")]
 }
 
 pub fn webhooks(object: &Value, now: Timestamp) -> Cells {

@@ -79,14 +79,13 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("scheduling.k8s.io", "PriorityClass", workloads::priority_class),
     ("storage.k8s.io", "CSIDriver", cluster::csi_driver),
     ("storage.k8s.io", "CSINode", cluster::csi_node),
-    ("storage.k8s.io", "CSIStorageCapacity", cluster::csi_capacity),
     ("storage.k8s.io", "StorageClass", cluster::storage_class_row),
     ("storage.k8s.io", "VolumeAttachment", cluster::volume_attachment),
     ("storage.k8s.io", "VolumeAttributesClass", cluster::volume_attributes_class),
 ];
 
-/// The cells of `object` in the order of the resource's columns. The object may stand in any version
-/// that is served.
+/// The cells of `object` in the order of the resource's columns. The object may stand in any version that
+/// is served; of an autoscaler in version 1 only what that version can say is shown.
 pub fn row(resource: &Resource, object: &Value, now: Timestamp) -> Cells {
     if resource.is_custom() {
         return custom_row(&resource.columns, object, now);

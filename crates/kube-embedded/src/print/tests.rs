@@ -1,4 +1,40 @@
+use std::sync::Arc;
+
 use super::*;
+
+fn resource(group: &str, kind: &str, columns: &[(&str, &str, &str)]) -> Resource {
+    let columns = columns.iter().map(|(name, ty, path)| Column {
+        name: (*name).into(),
+        ty: (*ty).into(),
+        format: "".into(),
+        description: "".into(),
+        priority: 0,
+        json_path: (*path).into(),
+    });
+    Resource {
+        group: group.into(),
+        version: "v1".into(),
+        name: "".into(),
+        singular: "".into(),
+        kind: kind.into(),
+        list_kind: "".into(),
+        namespaced: true,
+        short_names: Box::new([]),
+        categories: Box::new([]),
+        verbs: Box::new([]),
+        subresources: Box::new([]),
+        columns: columns.collect(),
+        storage: "".into(),
+        storage_version: "v1".into(),
+        types: Arc::default(),
+        ty: 0,
+        custom: None,
+    }
+}
+
+fn now() -> Timestamp {
+    "2026-01-02T00:00:00Z".parse().unwrap()
+}
 
 #[test]
 fn no_kind_has_two_rows() {
@@ -6,4 +42,103 @@ fn no_kind_has_two_rows() {
     kinds.sort_unstable();
     kinds.dedup();
     assert_eq!(kinds.len(), ROWS.len());
+}
+
+#[test]
+fn no_row_panics_on_an_empty_object() {
+    for (_, _, row) in ROWS {
+        for object in [json!({}), json!(null), json!([]), json!({"spec": [], "status": 3, "metadata": "x"})] {
+            row(&object, now());
+        }
+    }
+}
+
+#[test]
+fn rows_as_kubernetes_prints_them() {
+    let made = json!({"name": "x", "creationTimestamp": "2026-01-01T23:58:00Z"});
+    let port = json!({"port": 80, "nodePort": 30080, "protocol": "TCP"});
+    let metric =
+        json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 80}}});
+    let table = [
+        (
+            "",
+            "Service",
+            json!({"spec": {"type": "LoadBalancer", "clusterIPs": ["10.96.0.9"], "ports": [port]}}),
+            json!(["x", "LoadBalancer", "10.96.0.9", "<pending>", "80:30080/TCP", "2m", "<none>"]),
+        ),
+        (
+            "",
+            "Node",
+            json!({"spec": {"unschedulable": true}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+            json!([
+                "x",
+                "Ready,SchedulingDisabled",
+                "<none>",
+                "2m",
+                "",
+                "<none>",
+                "<none>",
+                "<unknown>",
+                "<unknown>",
+                "<unknown>"
+            ]),
+        ),
+        (
+            "",
+            "ResourceQuota",
+            json!({"status": {"hard": {"pods": "50", "limits.cpu": "1"}, "used": {"pods": "7"}}}),
+            json!(["x", "pods: 7/50", "limits.cpu: 0/1", "2m"]),
+        ),
+        (
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            json!({"spec": {"scaleTargetRef": {"kind": "D", "name": "d"}, "maxReplicas": 3, "metrics": [metric]}}),
+            json!(["x", "D/d", "cpu: <unknown>/80%", "<unset>", 3, 0, "2m"]),
+        ),
+        ("rbac.authorization.k8s.io", "Role", json!({}), json!(["x", "2026-01-01T23:58:00Z"])),
+    ];
+    for (group, kind, mut object, cells) in table {
+        object["metadata"] = made.clone();
+        assert_eq!(Value::from(row(&resource(group, kind, &[]), &object, now())), cells, "{kind}");
+    }
+}
+
+#[test]
+fn cells_of_custom_resources_follow_the_type_of_their_column() {
+    let columns = resource(
+        "",
+        "",
+        &[
+            ("Name", "string", ""),
+            ("Size", "integer", ".spec.size"),
+            ("Text", "string", ".spec.list"),
+            ("Made", "date", ".metadata.creationTimestamp"),
+            ("Odd", "boolean", ".spec.size"),
+            ("Gone", "string", ".spec.gone"),
+        ],
+    );
+    let object = json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                        "spec": {"size": 3, "list": [1, "a"]}});
+    let cells = custom_row(&columns.columns, &object, now());
+    assert_eq!(Value::from(cells), json!(["x", 3, "[1,\"a\"]", "24h", null, null]));
+}
+
+#[test]
+fn a_table_carries_what_was_asked_for() {
+    let kind = resource("", "Pod", &[("Name", "string", "")]);
+    let pod = json!({"metadata": {"name": "p", "resourceVersion": "7"}, "status": {"phase": "Failed"}});
+    let form = Form { include: Include::None, version: "v1", headers: false };
+    let told = table_of(&kind, &pod, form, now());
+    assert_eq!(told["metadata"], json!({"resourceVersion": "7"}));
+    assert_eq!(told["columnDefinitions"], Value::Null);
+    assert_eq!(told["rows"][0]["object"], Value::Null);
+    assert_eq!(told["rows"][0]["conditions"][0]["reason"], "Failed");
+    let form = Form { include: Include::Object, headers: true, ..form };
+    let told = table(&kind, [&pod], json!({}), form, now());
+    assert_eq!(told["rows"][0]["object"]["kind"], "Pod");
+    assert_eq!(told["columnDefinitions"][0]["name"], "Name");
+
+    let plain = resource("", "LimitRange", &[("Name", "string", ""), ("Created At", "date", "")]);
+    assert_eq!(table(&plain, [], json!({}), form, now())["rows"], Value::Null);
+    assert_eq!(table(&kind, [], json!({}), form, now())["rows"], json!([]));
 }

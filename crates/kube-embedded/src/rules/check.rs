@@ -462,6 +462,50 @@ pub fn selector_is_empty(selector: &At) -> bool {
     selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty()
 }
 
+/// A list of `metav1.Condition`.
+pub fn conditions(list: &At, errs: &mut Vec<FieldError>) {
+    let mut seen = Vec::new();
+    for condition in list.items() {
+        let (kind, reason) = (condition.get("type"), condition.get("reason"));
+        if seen.contains(&kind.text()) {
+            errs.push(FieldError::duplicate(&kind.path, kind.text()));
+        } else {
+            seen.push(kind.text());
+        }
+        text(&kind, qualified_name, errs);
+        one_of(&condition.get("status"), &["False", "True", "Unknown"], errs);
+        let generation = condition.get("observedGeneration");
+        if generation.int() < 0 {
+            let words = "must be greater than or equal to zero";
+            errs.push(FieldError::invalid(&generation.path, generation.int(), words));
+        }
+        required(&condition.get("lastTransitionTime"), errs);
+        required(&reason, errs);
+        if reason.len() > 1024 {
+            errs.push(FieldError::too_long(&reason.path, 1024));
+        }
+        if !reason.is_empty() {
+            text(&reason, condition_reason, errs);
+        }
+        let message = condition.get("message");
+        if message.len() > 32 * 1024 {
+            errs.push(FieldError::too_long(&message.path, 32 * 1024));
+        }
+    }
+}
+
+fn condition_reason(text: &str) -> Vec<String> {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b',' | b':');
+    let last = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let alone = text.len() == 1 && text.bytes().all(|b| b.is_ascii_alphabetic());
+    if alone || text.len() > 1 && is_word(text, |b| b.is_ascii_alphabetic(), inner, last) {
+        return Vec::new();
+    }
+    let words = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'";
+    let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
+    vec![with_pattern(words, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
+}
+
 /// `Invalid value: ...: field is immutable` when two places differ.
 pub fn immutable(new: &At, old: &At, errs: &mut Vec<FieldError>) {
     if new.json() != old.json() {

@@ -255,7 +255,9 @@ fn signer_name(at: &At, errs: &mut Vec<FieldError>) {
 /// Complains about the first bad label of a part of the name.
 fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
     let bad = part.split('.').map(|label| (label, judge(label))).find(|(_, wrong)| !wrong.is_empty());
-    for (label, words) in bad.into_iter().flat_map(|(label, wrong)| wrong.into_iter().map(move |w| (label, w))) {
+    for (label, words) in
+        bad.into_iter().flat_map(|(label, wrong)| wrong.into_iter().map(move |w| (label, w)))
+    {
         let words = format!("validating label {label:?}: {words}");
         errs.push(FieldError::invalid(&at.path, part, words));
     }
@@ -421,7 +423,7 @@ fn validate_devices(devices: &At) -> Vec<FieldError> {
         let name = request.get("name");
         check::required_text(&name, check::dns_label, &mut errs);
         if names.contains(&name.text()) {
-            errs.push(FieldError::duplicate(&name.path, name.text()));
+            errs.push(FieldError::duplicate(&request.path, name.text()));
         }
         names.push(name.text());
         let exactly = request.get("exactly");
@@ -446,12 +448,28 @@ fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 fn validate_slice(slice: &Value) -> Vec<FieldError> {
+    const PLACES: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
     let root = At::root(slice);
     let spec = root.get("spec");
     let mut errs = Vec::new();
     check::required_text(&spec.get("driver"), check::dns_subdomain, &mut errs);
     check::required(&spec.down("pool.name"), &mut errs);
-    check::not_negative(&spec.down("pool.generation"), &mut errs);
+    let generation = spec.down("pool.generation");
+    if generation.int() < 0 {
+        let words = "must be greater than or equal to zero";
+        errs.push(FieldError::invalid(&generation.path, generation.int(), words));
+    }
+    check::positive(&spec.down("pool.resourceSliceCount"), &mut errs);
+    let given: Vec<_> = PLACES.iter().filter(|place| spec.has(place)).collect();
+    let list = PLACES.map(|place| format!("`{place}`")).join(", ");
+    match given.len() {
+        0 => errs.push(FieldError::required(&spec.path, format!("exactly one of {list} is required"))),
+        1 => {}
+        _ => {
+            let words = format!("exactly one of {list} is required, but multiple fields are set");
+            errs.push(FieldError::invalid(&spec.path, format!("{given:?}"), words));
+        }
+    }
     let mut names = Vec::new();
     for device in spec.get("devices").items() {
         let name = device.get("name");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::check::{self, At};
 use super::read::{fill, int, members};
-use super::{Generation, Naming, PLAIN, Rules, meta};
+use super::{Generation, PLAIN, Rules};
 use crate::field::FieldError;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -21,7 +21,7 @@ pub const RULES: &[Rules] = &[
             }
         },
         validate: validate_schema,
-        validate_update: |new, _| again(new, validate_schema),
+        validate_update: |new, _| validate_schema(new),
         ..PLAIN
     },
     Rules {
@@ -30,17 +30,10 @@ pub const RULES: &[Rules] = &[
         generation: Generation::Content,
         default: default_level,
         validate: validate_level,
-        validate_update: |new, _| again(new, validate_level),
+        validate_update: |new, _| validate_level(new),
         ..PLAIN
     },
 ];
-
-/// A change is checked as if the object were new.
-fn again(new: &Value, check: fn(&Value) -> Vec<FieldError>) -> Vec<FieldError> {
-    let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
-    errs.extend(check(new));
-    errs
-}
 
 fn default_level(level: &mut Value) {
     let spec = members(level, "spec");

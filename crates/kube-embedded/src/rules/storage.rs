@@ -72,8 +72,7 @@ pub const RULES: &[Rules] = &[
         kind: "CSINode",
         validate: validate_node,
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
-            errs.extend(validate_node(new));
+            let mut errs = validate_node(new);
             errs.extend(node_change(new, old));
             errs
         },
@@ -85,8 +84,7 @@ pub const RULES: &[Rules] = &[
         create: |attachment| attachment["status"] = json!({"attached": false}),
         validate: validate_attachment,
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
-            errs.extend(validate_attachment(new));
+            let mut errs = validate_attachment(new);
             check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
             errs
         },
@@ -171,6 +169,13 @@ fn validate_class(class: &Value) -> Vec<FieldError> {
                 errs.push(FieldError::duplicate(&key.path, key.text()));
             }
             keys.push(key.text());
+            let mut seen = Vec::new();
+            for value in values.items() {
+                if seen.contains(&value.text()) {
+                    errs.push(FieldError::duplicate(&value.path, value.text()));
+                }
+                seen.push(value.text());
+            }
         }
     }
     errs

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::check::{self, At};
 use super::read::{fill, maps_mut, members, text};
-use super::{Generation, Naming, PLAIN, Rules, meta};
+use super::{Generation, PLAIN, Rules};
 use crate::field::FieldError;
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -28,7 +28,7 @@ pub const RULES: &[Rules] = &[
             }
         },
         validate: validate_policy,
-        validate_update: |new, _| again(new, validate_policy),
+        validate_update: |new, _| validate_policy(new),
         ..PLAIN
     },
     Rules {
@@ -41,7 +41,7 @@ pub const RULES: &[Rules] = &[
             }
         },
         validate: validate_binding,
-        validate_update: |new, _| again(new, validate_binding),
+        validate_update: |new, _| validate_binding(new),
         ..PLAIN
     },
 ];
@@ -50,17 +50,10 @@ const WEBHOOKS: Rules = Rules {
     group: GROUP,
     generation: Generation::Content,
     validate: validate_webhooks,
-    validate_update: |new, _| again(new, validate_webhooks),
+    validate_update: |new, _| validate_webhooks(new),
     warnings: |_, old| if old.is_none() { vec![NOT_CALLED.to_owned()] } else { Vec::new() },
     ..PLAIN
 };
-
-/// A change is checked as if the object were new.
-fn again(new: &Value, check: fn(&Value) -> Vec<FieldError>) -> Vec<FieldError> {
-    let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
-    errs.extend(check(new));
-    errs
-}
 
 fn default_webhooks(configuration: &mut Value, mutating: bool) {
     for hook in maps_mut(configuration, "webhooks") {
@@ -301,10 +294,10 @@ fn service(at: &At, errs: &mut Vec<FieldError>) {
         }
         _ => {}
     }
-    let Some(steps) = given.strip_prefix('/') else {
+    if !given.starts_with('/') {
         refuse("must start with a '/'".to_owned());
-        return;
-    };
+    }
+    let steps = given.char_indices().nth(1).map_or("", |(at, _)| &given[at..]);
     for (at, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
         if step.is_empty() {
             refuse(format!("segment[{at}] may not be empty"));

@@ -154,6 +154,14 @@ impl State {
         self.storage(storage);
     }
 
+    /// A storage whose kind is served from now on: its history begins here.
+    pub fn begin_storage(&mut self, storage: &str) {
+        if !self.storages.contains_key(storage) {
+            let begun = self.version;
+            self.storage(storage).floor = begun;
+        }
+    }
+
     /// Takes in one durable change.
     pub fn publish(&mut self, key: &Key, event: Event, now: Timestamp) {
         self.version = event.version;

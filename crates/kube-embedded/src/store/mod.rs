@@ -283,6 +283,11 @@ impl Store {
         self.shared.state.read().count(storage, namespace)
     }
 
+    /// Says that a storage's kind is served from now on: one cannot watch it from an earlier version.
+    pub fn begin_storage(&self, storage: &str) {
+        self.shared.state.write().begin_storage(storage);
+    }
+
     fn changed(&self, storage: &str) -> Arc<Notify> {
         if let Some(changed) = self.shared.state.read().changed(storage) {
             return changed;

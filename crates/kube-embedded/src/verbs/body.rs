@@ -161,10 +161,13 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<()> {
         }
     }
     value["apiVersion"] = expected.into();
-    value["kind"] = resource.kind.as_ref().into();
+    if !resource.is_custom() {
+        value["kind"] = resource.kind.as_ref().into();
+    }
     Ok(())
 }
 
+/// Another kind is a complaint of its validation.
 fn check_custom_kind(resource: &Resource, api_version: &str, kind: &str) -> Result<()> {
     let expected = resource.api_version();
     if kind.is_empty() {
@@ -175,12 +178,6 @@ fn check_custom_kind(resource: &Resource, api_version: &str, kind: &str) -> Resu
     if !api_version.is_empty() && api_version != expected {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
-    }
-    if kind != resource.kind.as_ref() {
-        return Err(ApiError::bad_request(format!(
-            "the kind in the data ({kind}) does not match the expected kind ({})",
-            resource.kind
         )));
     }
     Ok(())

@@ -6,6 +6,7 @@ use super::{Answer, Call};
 use crate::admission::{self, Operation};
 use crate::clock::rfc3339;
 use crate::control::Propagation;
+use crate::crd;
 use crate::decode::body;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -25,6 +26,8 @@ pub struct Deletion {
 }
 
 const TRIES: usize = 20;
+
+const CRD_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub async fn delete(call: &Call) -> Result<Answer> {
     let options = options(call)?;
@@ -92,17 +95,20 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
         let step = next_step(call, &old, options);
         if options.dry_run {
             return Ok(match step {
-                Step::Remove => removed(call, &live, old),
+                Step::Remove(last) => removed(call, &live, last),
                 Step::Mark(value) => shown(call, value),
                 Step::Rest => Answer::Stored(200, live),
             });
         }
         let done = match step {
             Step::Rest => return Ok(Answer::Stored(200, live)),
-            Step::Remove => {
+            Step::Remove(mut last) => {
                 also.extend(admission::on_delete(&call.cluster, &request));
                 let done = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
-                done.map(|last| removed(call, &live, last.value()))
+                done.map(|gone| {
+                    last["metadata"]["resourceVersion"] = gone.version.to_string().into();
+                    removed(call, &live, last)
+                })
             }
             Step::Mark(value) => {
                 let done = call.cluster.commit(Change { key, expect, op: Op::Put(value) }, Vec::new()).await;
@@ -162,7 +168,8 @@ fn check_preconditions(call: &Call, live: &Object, options: &Deletion) -> Result
 
 /// What a deletion does to an object as it stands.
 enum Step {
-    Remove,
+    /// The last state, as the answer shows it.
+    Remove(Value),
     /// Nothing to do: it is on its way already.
     Rest,
     /// It stays for now, marked as deleted.
@@ -174,12 +181,20 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     let metadata = &old["metadata"];
     let is_core = |name: &str| resource.group.is_empty() && resource.name.as_ref() == name;
     let grace = if is_core("pods") { pod_grace(old, options) } else { 0 };
-    let finalizers = finalizers(call, metadata, options);
-    let held = !finalizers.is_empty() || (is_core("namespaces") && has_items(&old["spec"]["finalizers"]));
-    if !held && grace == 0 {
-        return Step::Remove;
+    let mut finalizers = finalizers(call, metadata, options);
+    let is_crd = resource.storage.as_ref() == "customresourcedefinitions.apiextensions.k8s.io";
+    let held = !finalizers.is_empty() || is_crd || (is_core("namespaces") && has_items(&old["spec"]["finalizers"]));
+    if !held && grace == 0 && !is_core("pods") {
+        return Step::Remove(old.clone());
     }
     let mut new = old.clone();
+    if is_crd {
+        // Its objects go first; the controller takes the finalizer away when they have.
+        crd::status::terminate(&mut new, call.cluster.clock().now());
+        if !finalizers.iter().any(|finalizer| finalizer == CRD_CLEANUP) {
+            finalizers.push(CRD_CLEANUP.into());
+        }
+    }
     let fields = new["metadata"].as_object_mut().expect("stored objects have metadata");
     if finalizers.is_empty() {
         fields.remove("finalizers");
@@ -202,6 +217,9 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     }
     if is_core("namespaces") {
         new["status"]["phase"] = "Terminating".into();
+    }
+    if !held && grace == 0 {
+        return Step::Remove(new);
     }
     if new == *old { Step::Rest } else { Step::Mark(new) }
 }

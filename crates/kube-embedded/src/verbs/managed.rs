@@ -9,11 +9,14 @@ use serde_json::Value;
 
 use super::Call;
 use super::convert::{from_storage, to_storage};
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::registry::Registry;
+use crate::schema::builtin;
 use crate::schema::resources::Resource;
 use crate::schema::types::TypeRef;
-use crate::write::apply::{self, Applied, Context, Reset};
+use crate::write::apply::{self, Context, Reset, scale};
+
+const SCALE_VERSION: &str = "autoscaling/v1";
 
 /// Runs `work` with what managed fields need to know of this request.
 fn with_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
@@ -73,10 +76,52 @@ pub fn update(call: &Call, live: Option<&Value>, new: &mut Value) {
     new["metadata"]["managedFields"] = viewed["metadata"]["managedFields"].take();
 }
 
+/// Runs `work` with what managed fields need to know of a request to `/scale`, whose object is a Scale.
+fn with_scale_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<'_>) -> T) -> Result<T> {
+    let ty = builtin::type_of("autoscaling", "v1", "Scale").ok_or_else(ApiError::no_such_resource)?;
+    let convert = |object: &Value, version: &str| (version == SCALE_VERSION).then(|| (object.clone(), ty));
+    Ok(work(&Context {
+        ty,
+        custom: false,
+        api_version: SCALE_VERSION,
+        kind: "Scale",
+        manager,
+        subresource: "scale",
+        now: call.cluster.clock().now(),
+        reset: &Reset::of("autoscaling", "Scale", "scale", false, false),
+        convert: &convert,
+    }))
+}
+
+/// After a change of a Scale: the parent's entries, given the live parent's and both Scales. `path` leads to the
+/// parent's replicas.
+pub fn update_scale(call: &Call, parent: &Value, path: &[&str], live: Value, mut new: Value) -> Result<Value> {
+    let version = call.resource.api_version();
+    let paths = [(version.as_str(), path)];
+    let entries = scale::to_scale(&parent["metadata"]["managedFields"], &paths);
+    let live = scale::with_entries(live, entries.clone());
+    new = scale::with_entries(new, entries);
+    with_scale_context(call, &call.manager(), |context| apply::update(context, Some(&live), &mut new))?;
+    let (before, after) = (&parent["metadata"]["managedFields"], &new["metadata"]["managedFields"]);
+    Ok(scale::to_parent(before, after, &version, &paths))
+}
+
+/// Server-side apply of a Scale: the merged Scale, and the parent's entries.
+pub fn apply_scale(call: &Call, parent: &Value, path: &[&str], live: Value, body: &Value) -> Result<(Value, Value)> {
+    let version = call.resource.api_version();
+    let paths = [(version.as_str(), path)];
+    let live = scale::with_entries(live, scale::to_scale(&parent["metadata"]["managedFields"], &paths));
+    let force = call.query.force.unwrap_or(false);
+    let manager = call.query.field_manager.as_str();
+    let merged = with_scale_context(call, manager, |context| apply::apply(context, Some(&live), body, force))??;
+    let (before, after) = (&parent["metadata"]["managedFields"], &merged["metadata"]["managedFields"]);
+    let entries = scale::to_parent(before, after, &version, &paths);
+    Ok((merged, entries))
+}
+
 /// Server-side apply of `body` to `live`, both in the request's version.
 pub fn apply(call: &Call, live: Option<&Value>, body: &Value) -> Result<Value> {
     let force = call.query.force.unwrap_or(false);
     let manager = call.query.field_manager.as_str();
-    let applied = with_context(call, manager, |context| apply::apply(context, live, body, force));
-    applied.map(|Applied { object }| object)
+    with_context(call, manager, |context| apply::apply(context, live, body, force))
 }

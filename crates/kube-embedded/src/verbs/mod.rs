@@ -106,8 +106,9 @@ impl Call {
     pub fn include(&self) -> Result<print::Include> {
         print::Include::parse(&self.query.include_object).ok_or_else(|| {
             let path = Path::new("includeObject");
-            let error = FieldError::invalid(&path, self.query.include_object.as_str(), "must be 'Metadata', 'Object', 'None', or empty");
-            ApiError::invalid("meta.k8s.io", "TableOptions", "", &[error])
+            let why = "must be 'Metadata', 'Object', 'None', or empty";
+            let error = FieldError::invalid(&path, self.query.include_object.as_str(), why);
+            ApiError::bad_request(format!("Unable to convert to Table as requested: {error}"))
         })
     }
 

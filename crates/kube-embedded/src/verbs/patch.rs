@@ -9,7 +9,7 @@ use super::{Answer, Call, create, managed, meta};
 use crate::decode::{self, body::{Decoded, PatchKind}};
 use crate::error::{ApiError, Result};
 use crate::schema::types::TypeRef;
-use crate::write::{json_patch, strategic};
+use crate::write::{go, json_patch, strategic};
 
 pub async fn patch(call: &Call) -> Result<Answer> {
     patch_then(call, |_| Ok(())).await
@@ -27,7 +27,9 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
         let patched = parsed.apply(call.resource.root(), &shown)?;
-        let mut object = accept(call, with_type(call, patched), |unknown| parsed.decoded.complaints(unknown), Origin::Patch(parsed.text))?;
+        let shown_patch = parsed.quoted(&patched);
+        let complaints = |unknown: &[String]| parsed.decoded.complaints(unknown);
+        let mut object = accept(call, with_type(call, patched), complaints, Origin::Patch(&shown_patch))?;
         meta::place(call, &mut object)?;
         take_part(call, &mut object, live);
         managed::update(call, Some(live), &mut object);
@@ -58,6 +60,18 @@ impl<'a> Parsed<'a> {
     fn read(call: &'a Call, kind: PatchKind) -> Result<Self> {
         let text = std::str::from_utf8(&call.body).map_err(|_| ApiError::bad_request("the patch is not valid UTF-8"))?;
         Ok(Self { kind, text, decoded: decode::body::patch(kind, &call.body)? })
+    }
+
+    /// What a refusal quotes: the patched document, or for a strategic merge the patch itself, as Go prints it.
+    fn quoted(&self, patched: &Value) -> String {
+        if self.kind == PatchKind::Strategic {
+            return go::plain(&self.decoded.value);
+        }
+        let mut shown = patched.clone();
+        if let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        shown.to_string()
     }
 
     fn apply(&self, ty: TypeRef<'_>, document: &Value) -> Result<Value> {

@@ -11,6 +11,7 @@ use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::print;
 use crate::schema::builtin;
+use crate::write::apply::scale::with_entries;
 
 /// Where a kind keeps its counts.
 struct Paths {
@@ -78,19 +79,15 @@ fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
             call.name
         )));
     }
-    let replicas = match &scale["spec"]["replicas"] {
-        Value::Null => 0,
-        number => number.as_i64().filter(|&n| i32::try_from(n).is_ok()).ok_or_else(|| {
-            ApiError::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not a 32-bit number: {number}"))
-        })?,
-    };
-    if replicas < 0 {
-        let error =
-            FieldError::invalid(&Path::new("spec.replicas"), replicas, "must be greater than or equal to 0");
-        return Err(ApiError::invalid("autoscaling", "Scale", &call.name, &[error]));
-    }
-    let mut object = live.clone();
-    put(&mut object, &paths(call).replicas, replicas.into());
+    let replicas = wanted_replicas(call, &scale)?;
+    let shown = scale_of(call, live)?;
+    let mut new = shown.clone();
+    new["spec"] = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    let path = paths(call).replicas;
+    let segments: Vec<&str> = segments(&path).collect();
+    let entries = managed::update_scale(call, live, &segments, shown, new)?;
+    let mut object = with_entries(live.clone(), entries);
+    put(&mut object, &path, replicas.into());
     for key in ["resourceVersion", "uid"] {
         match scale["metadata"].get(key).filter(|value| !value.is_null()) {
             Some(value) => object["metadata"][key] = value.clone(),
@@ -99,21 +96,34 @@ fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
             }
         }
     }
-    managed::update(call, Some(live), &mut object);
     Ok(Changed { object })
 }
 
-/// Server-side apply of a Scale is an apply of its one field to the parent.
+fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
+    let replicas = match &scale["spec"]["replicas"] {
+        Value::Null => 0,
+        number => number.as_i64().filter(|&n| i32::try_from(n).is_ok()).ok_or_else(|| {
+            let why = format!("json: cannot unmarshal {number} into Go struct field ScaleSpec.spec.replicas of type int32");
+            body::unhandled("Scale", "v1", "Scale", &why)
+        })?,
+    };
+    // What a custom resource may have is a matter of its own validation.
+    if replicas < 0 && !call.resource.is_custom() {
+        let error = FieldError::invalid(&Path::new("spec.replicas"), replicas, "must be greater than or equal to 0");
+        return Err(ApiError::invalid("autoscaling", "Scale", &call.name, &[error]));
+    }
+    Ok(replicas)
+}
+
+/// Server-side apply of a Scale owns its one field in the parent.
 fn applied(call: &Call, live: &Value) -> Result<Changed> {
     let body = body::patch(PatchKind::Apply, &call.body)?.value;
-    let mut config = json!({
-        "apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
-        "metadata": {"name": &call.name},
-    });
-    if let Some(replicas) = body["spec"].get("replicas") {
-        put(&mut config, &paths(call).replicas, replicas.clone());
-    }
-    let object = managed::apply(call, Some(live), &config)?;
+    let path = paths(call).replicas;
+    let segments: Vec<&str> = segments(&path).collect();
+    let (scale, entries) = managed::apply_scale(call, live, &segments, scale_of(call, live)?, &body)?;
+    let mut object = with_entries(live.clone(), entries);
+    put(&mut object, &path, wanted_replicas(call, &scale)?.into());
+    object["metadata"].as_object_mut().expect("stored objects have metadata").remove("resourceVersion");
     Ok(Changed { object })
 }
 
@@ -126,7 +136,12 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
             metadata.insert(key.to_owned(), value.clone());
         }
     }
-    let replicas = find(parent, &paths.replicas).as_i64().unwrap_or(0);
+    let found = find(parent, &paths.replicas);
+    if found.is_null() && call.resource.is_custom() {
+        let why = format!("the spec replicas field \"{}\" does not exist", paths.replicas);
+        return Err(ApiError::internal(format!("Internal error occurred: {why}")).with_cause("", &why, ""));
+    }
+    let replicas = found.as_i64().unwrap_or(0);
     let mut status = json!({"replicas": find(parent, &paths.status_replicas).as_i64().unwrap_or(0)});
     let selector = match &paths.selector {
         Some(path) if path.is_empty() => String::new(),

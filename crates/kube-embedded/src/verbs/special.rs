@@ -12,7 +12,7 @@ use crate::schema::resources::Resource;
 /// Answers a call to a subresource.
 pub async fn answer(call: &Call) -> Result<Answer> {
     let Some(door) = call.resource.subresource(&call.subresource) else {
-        return Err(ApiError::no_such_resource());
+        return Err(if call.resource.is_custom() { call.not_found() } else { ApiError::no_such_resource() });
     };
     if matches!(&*door.name, "exec" | "attach" | "portforward" | "proxy") {
         return Err(pods::not_simulated(call));

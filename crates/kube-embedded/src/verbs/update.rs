@@ -41,10 +41,12 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
     }
     modify(call, |live| {
         let mut object = object.clone();
-        if !unconditional(call) && object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if matches!(version, "" | "0") && conduct::is_conditional(&call.resource) {
             let path = Path::new("metadata.resourceVersion");
             let error = FieldError::invalid(&path, 0, "must be specified for an update");
-            return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
+            // This one message names the resource where all others name the kind.
+            return Err(ApiError::invalid(&call.resource.group, &call.resource.name, &call.name, &[error]));
         }
         take_part(call, &mut object, live);
         managed::update(call, Some(live), &mut object);
@@ -52,11 +54,6 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
         Ok(Changed { object })
     })
     .await
-}
-
-/// Whether a PUT may leave out the version it means.
-fn unconditional(call: &Call) -> bool {
-    !conduct::is_conditional(&call.resource)
 }
 
 /// Computes a change from the newest state with `make`, checks it and stores it.
@@ -69,12 +66,12 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
         }
         let Changed { mut object } = make(&old)?;
         let versioned = check_preconditions(call, &object, &live)?;
+        object["metadata"]["resourceVersion"] = live.version.to_string().into();
         let prepared = prepare(call, &mut object, &old)?;
         if apply::same(&old, &object) {
             return Ok(Answer::Stored(200, live));
         }
         if call.query.is_dry_run() {
-            object["metadata"]["resourceVersion"] = live.version.to_string().into();
             from_storage(&call.resource, &mut object);
             return Ok(Answer::Document(200, object));
         }
@@ -84,7 +81,6 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
             let also = admission::on_delete(&call.cluster, &call.admission(Operation::Delete, &call.name, Some(&old)));
             let result = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
             result.map(|_| {
-                object["metadata"]["resourceVersion"] = live.version.to_string().into();
                 from_storage(&call.resource, &mut object);
                 Answer::Document(200, object)
             })

@@ -52,7 +52,11 @@ pub fn open(call: &Call) -> Result<WatchStream> {
     check_watch_options(&call.query)?;
     let selection = Selection::of(call)?;
     let store = call.cluster.store();
-    let asked = parse_version(&call.query.resource_version)?;
+    let asked = parse_version(&call.query.resource_version).map_err(|error| {
+        // Where a list answers 400, a watch of the same answers 500.
+        let message = error.message.trim_start_matches("invalid resource version: ").to_owned();
+        ApiError::new(500, "", message)
+    })?;
     let initial = call.query.send_initial_events.unwrap_or(asked.unwrap_or(0) == 0);
     let lifetime = call.query.timeout_seconds.filter(|&s| s > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
     let snapshot = initial.then(|| store.list(&call.resource.storage, selection.namespace.as_deref()));
@@ -163,7 +167,7 @@ impl WatchStream {
     }
 
     fn bookmark(&mut self, annotations: Option<Value>) {
-        let mut metadata = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.seen.to_string()});
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }

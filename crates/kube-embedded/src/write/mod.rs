@@ -7,4 +7,4 @@ pub mod apply;
 pub mod json_patch;
 pub mod strategic;
 
-mod go;
+pub mod go;

@@ -81,9 +81,35 @@ impl Quantity {
         self.0 / NANO + i128::from(self.0 % NANO > 0)
     }
 
-    /// In plain decimal words: `1500m`, `2`.
-    pub fn words(self) -> String {
-        if self.is_whole() { self.units().to_string() } else { format!("{}m", self.milli()) }
+    /// In words of the same sort as a sample: `2Gi` if the sample is binary, else `1500m` or `2`.
+    pub fn words_like(self, sample: &str) -> String {
+        if !self.is_whole() {
+            return format!("{}m", self.milli());
+        }
+        let units = self.units();
+        let steps: &[(i128, &str)] = if sample.ends_with('i') {
+            &[
+                (1 << 60, "Ei"),
+                (1 << 50, "Pi"),
+                (1 << 40, "Ti"),
+                (1 << 30, "Gi"),
+                (1 << 20, "Mi"),
+                (1 << 10, "Ki"),
+            ]
+        } else {
+            &[
+                (1_000_000_000_000_000_000, "E"),
+                (1_000_000_000_000_000, "P"),
+                (1_000_000_000_000, "T"),
+                (1_000_000_000, "G"),
+                (1_000_000, "M"),
+                (1_000, "k"),
+            ]
+        };
+        match steps.iter().find(|(step, _)| units != 0 && units % step == 0) {
+            Some((step, suffix)) => format!("{}{suffix}", units / step),
+            None => units.to_string(),
+        }
     }
 
     /// For ratios, where the last digit does not matter.
@@ -154,6 +180,10 @@ mod tests {
         }
         assert!(Quantity::parse("999m") < Quantity::parse("1"));
         assert_eq!(Quantity::parse("1.5").map(Quantity::is_whole), Some(false));
+        let words = |text: &str, sample: &str| Quantity::parse(text).map(|amount| amount.words_like(sample));
+        assert_eq!(words("2048Mi", "1Gi").as_deref(), Some("2Gi"));
+        assert_eq!(words("2000", "1").as_deref(), Some("2k"));
+        assert_eq!(words("1.5", "1").as_deref(), Some("1500m"));
         for bad in ["", "-", ".", "1.2.3", "1x", "1ki", "abc", "1e"] {
             assert_eq!(Quantity::parse(bad), None, "{bad}");
         }

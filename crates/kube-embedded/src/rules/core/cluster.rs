@@ -67,6 +67,8 @@ pub const RULES: &[Rules] = &[
                 status.insert("allocatable".to_owned(), capacity);
             }
         },
+        // A feature that is gone.
+        create: |node| _ = members(node, "spec").remove("configSource"),
         validate: validate_node,
         validate_update: |new, old| {
             let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);

@@ -16,7 +16,10 @@ pub const RULES: &[Rules] = &[Rules {
     kind: "Service",
     naming: Naming::Label,
     default,
-    create: |service| service["status"] = json!({"loadBalancer": {}}),
+    create: |service| {
+        service["status"] = json!({"loadBalancer": {}});
+        no_internal_policy(service);
+    },
     update,
     validate: |service| validate(service, None),
     validate_update: |new, old| {
@@ -138,8 +141,16 @@ fn update(new: &mut Value, old: &Value) {
             port.remove("nodePort");
         }
     }
+    no_internal_policy(new);
     if !balanced(new) {
         members(new, "status").insert("loadBalancer".to_owned(), Value::Object(Map::new()));
+    }
+}
+
+/// A name elsewhere has no traffic inside.
+fn no_internal_policy(service: &mut Value) {
+    if kind(service) == "ExternalName" {
+        members(service, "spec").remove("internalTrafficPolicy");
     }
 }
 

@@ -41,8 +41,7 @@ pub const RULES: &[Rules] = &[
         update: |new, old| drop_topology(new, Some(old)),
         validate: |slice| validate_slice(slice, None),
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
-            errs.extend(validate_slice(new, Some(old)));
+            let mut errs = validate_slice(new, Some(old));
             check::immutable(&At::root(new).get("addressType"), &At::root(old).get("addressType"), &mut errs);
             errs
         },

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers, in the shape of `autoscaling/v2`.
+//! Horizontal pod autoscalers, in the shape of `autoscaling/v2`.
 
 use serde_json::{Value, json};
 
@@ -274,7 +274,57 @@ mod tests {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
         default(&mut object);
         assert_eq!(validate(&object, None), []);
-        insta::assert_json_snapshot!(object["spec"], @"");
+        insta::assert_json_snapshot!(object["spec"], @r#"
+            {
+              "behavior": {
+                "scaleDown": {
+                  "policies": [
+                    {
+                      "periodSeconds": 15,
+                      "type": "Percent",
+                      "value": 100
+                    }
+                  ],
+                  "selectPolicy": "Min"
+                },
+                "scaleUp": {
+                  "policies": [
+                    {
+                      "periodSeconds": 15,
+                      "type": "Pods",
+                      "value": 4
+                    },
+                    {
+                      "periodSeconds": 15,
+                      "type": "Percent",
+                      "value": 100
+                    }
+                  ],
+                  "selectPolicy": "Max",
+                  "stabilizationWindowSeconds": 0
+                }
+              },
+              "maxReplicas": 3,
+              "metrics": [
+                {
+                  "resource": {
+                    "name": "cpu",
+                    "target": {
+                      "averageUtilization": 80,
+                      "type": "Utilization"
+                    }
+                  },
+                  "type": "Resource"
+                }
+              ],
+              "minReplicas": 1,
+              "scaleTargetRef": {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "name": "d"
+              }
+            }
+            "#);
     }
 
     #[test]
@@ -283,6 +333,13 @@ mod tests {
             "metrics": [{"type": "Pods", "resource": {"name": "cpu", "target": {"type": "No", "averageUtilization": 0}}}]}});
         default(&mut object);
         let told: Vec<_> = validate(&object, None).iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @r#"
+            spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`
+            spec.scaleTargetRef.name: Invalid value: "a/b": may not contain '/'
+            spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group
+            spec.metrics[0].resource.target.type: Invalid value: "No": must be either Utilization, Value, or AverageValue
+            spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0
+            spec.metrics[0].pods: Required value: must populate information for the given metric source
+            "#);
     }
 }

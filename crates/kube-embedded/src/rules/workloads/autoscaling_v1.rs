@@ -61,7 +61,7 @@ pub fn to_v1(object: &mut Value) {
             && let Some(metadata) = ensure(object, "metadata")
             && let Some(annotations) = ensure(metadata, "annotations")
         {
-            put(annotations, name, value.to_string());
+            put(annotations, name, as_go_writes(&value));
         }
     }
 }
@@ -109,9 +109,77 @@ pub fn from_v1(object: &mut Value) {
     }
 }
 
-/// The annotation holds Go's internal names, which begin with capitals.
-fn behavior_as_go_writes_it(behavior: Value) -> Value {
+/// The annotation holds Go's internal type: names begin with capitals, and what is absent is null.
+fn behavior_as_go_writes_it(mut behavior: Value) -> Value {
+    for rules in ["scaleUp", "scaleDown"] {
+        missing(&mut behavior, rules, Value::Null);
+        if let Some(rules) = down(&mut behavior, rules) {
+            for name in ["stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"] {
+                missing(rules, name, Value::Null);
+            }
+        }
+    }
     rename(behavior, |name| name[..1].to_uppercase() + &name[1..])
+}
+
+/// The members of what the annotations hold, in the order in which Go writes them.
+const ORDER: &[&str] = &[
+    "type",
+    "kind",
+    "status",
+    "lastTransitionTime",
+    "reason",
+    "message",
+    "target",
+    "metricName",
+    "metricSelector",
+    "name",
+    "apiVersion",
+    "targetValue",
+    "currentValue",
+    "targetAverageUtilization",
+    "currentAverageUtilization",
+    "targetAverageValue",
+    "currentAverageValue",
+    "selector",
+    "averageValue",
+    "container",
+    "matchLabels",
+    "matchExpressions",
+    "key",
+    "operator",
+    "values",
+    "ScaleUp",
+    "ScaleDown",
+    "StabilizationWindowSeconds",
+    "SelectPolicy",
+    "Policies",
+    "Tolerance",
+    "Type",
+    "Value",
+    "PeriodSeconds",
+];
+
+/// JSON with members in the order of [`ORDER`]; labels are in the order of their names.
+fn as_go_writes(value: &Value) -> String {
+    match value {
+        Value::Array(list) => {
+            let list: Vec<_> = list.iter().map(as_go_writes).collect();
+            format!("[{}]", list.join(","))
+        }
+        Value::Object(map) => {
+            let mut members: Vec<_> = map.iter().collect();
+            members
+                .sort_by_key(|(name, _)| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()));
+            let write = |(name, value): (&String, &Value)| {
+                let value = if name == "matchLabels" { value.to_string() } else { as_go_writes(value) };
+                format!("{}:{value}", Value::from(name.as_str()))
+            };
+            let members: Vec<_> = members.into_iter().map(write).collect();
+            format!("{{{}}}", members.join(","))
+        }
+        other => other.to_string(),
+    }
 }
 
 fn behavior_from_go(behavior: Value) -> Value {
@@ -234,11 +302,31 @@ fn set_down(object: &mut Value, names: &str, value: Value) {
 }
 
 fn spec_to_v1(metric: &Value) -> Value {
-    convert(metric, "target", true)
+    let mut converted = convert(metric, "target", true);
+    always(&mut converted, &[("object", "targetValue"), ("pods", "targetAverageValue")]);
+    converted
+}
+
+/// Amounts that v1 writes even where there are none.
+fn always(metric: &mut Value, fields: &[(&str, &str)]) {
+    for (kind, field) in fields {
+        if let Some(source) = down(metric, kind) {
+            missing(source, field, "0");
+        }
+    }
 }
 
 fn status_to_v1(metric: &Value) -> Value {
-    convert(metric, "current", true)
+    let mut converted = convert(metric, "current", true);
+    let fields = [
+        ("object", "currentValue"),
+        ("external", "currentValue"),
+        ("pods", "currentAverageValue"),
+        ("resource", "currentAverageValue"),
+        ("containerResource", "currentAverageValue"),
+    ];
+    always(&mut converted, &fields);
+    converted
 }
 
 fn status_from_v1(metric: &Value) -> Value {
@@ -262,6 +350,9 @@ fn spec_from_v1(metric: &Value) -> Value {
                 "Value"
             };
             put(target, "type", sort);
+            if sort == "AverageValue" && target.get("value").is_some_and(|value| value == "0") {
+                target.as_object_mut().map(|map| map.remove("value"));
+            }
         }
     }
     converted
@@ -289,7 +380,7 @@ mod tests {
         assert_eq!(object["spec"].get("metrics"), None);
         assert_eq!(
             object["metadata"]["annotations"][METRICS].as_str().unwrap(),
-            r#"[{"pods":{"metricName":"m","targetAverageValue":"5"},"type":"Pods"},{"external":{"metricName":"q","metricSelector":{"matchLabels":{"a":"b"}},"targetValue":"30"},"type":"External"}]"#
+            r#"[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"5"}},{"type":"External","external":{"metricName":"q","metricSelector":{"matchLabels":{"a":"b"}},"targetValue":"30"}}]"#
         );
         from_v1(&mut object);
         assert_eq!(object, v2);

@@ -1,4 +1,4 @@
-//! The spec of a PersistentVolumeClaim where another object carries it as a template.
+//! The spec of a persistent volume claim where another object carries it as a template.
 
 use serde_json::Value;
 

@@ -13,7 +13,6 @@ pub struct Surroundings<'a> {
     pub claims: Vec<&'a str>,
     /// `terminationGracePeriodSeconds`
     pub grace: Option<i64>,
-    pub os: At<'a>,
     pub restart_policy: &'a str,
     /// The pod's users are those of the host.
     pub host_users: bool,
@@ -33,7 +32,7 @@ pub fn regular(list: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
         common(&container, pod, errs);
         unique_name(&container, &mut names, errs);
         if container.has("lifecycle") {
-            probe::lifecycle(&container.get("lifecycle"), pod.grace, &pod.os, errs);
+            probe::lifecycle(&container.get("lifecycle"), pod.grace, errs);
         }
         probe::probes(&container, pod.grace, errs);
         restart_policy(&container, errs);
@@ -52,7 +51,7 @@ pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut Vec<FieldErr
         let sidecar = container.get("restartPolicy").text() == "Always";
         if sidecar {
             if container.has("lifecycle") {
-                probe::lifecycle(&container.get("lifecycle"), pod.grace, &pod.os, errs);
+                probe::lifecycle(&container.get("lifecycle"), pod.grace, errs);
             }
             probe::probes(&container, pod.grace, errs);
         } else {

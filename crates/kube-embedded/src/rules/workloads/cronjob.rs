@@ -1,4 +1,4 @@
-//! CronJobs. What a Job gets by default is not filled into their template; what a pod gets is.
+//! Cron jobs. What a Job gets by default is not filled into their template; what a pod gets is.
 
 use serde_json::{Value, json};
 
@@ -110,8 +110,7 @@ fn time_zone(zone: &At, errs: &mut Vec<FieldError>) {
     if name.eq_ignore_ascii_case("local") {
         bad("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned());
     }
-    // Go knows UTC and Local under exactly these names; all others it looks up.
-    if !matches!(name, "UTC" | "Local") && jiff::tz::TimeZone::get(name).is_err() {
+    if !schedule::is_time_zone(name) {
         bad(format!("unknown time zone {name}"));
     }
 }

@@ -1,4 +1,4 @@
-//! DaemonSets. The generation of the template lives on in an annotation.
+//! Daemon sets. The generation of the template lives on in an annotation.
 
 use serde_json::{Value, json};
 

@@ -66,6 +66,24 @@ pub fn pod_spec(spec: &mut Value) {
     each(spec, "volumes").for_each(volume);
     resource_list(spec.get_mut("overhead"));
     resources(spec);
+    drop_closed(spec);
+}
+
+/// Fields behind feature gates that are closed in 1.36 are dropped without a word.
+fn drop_closed(spec: &mut Value) {
+    let drop_from = |owner: Option<&mut Value>, names: &[&str]| {
+        if let Some(map) = owner.and_then(Value::as_object_mut) {
+            map.retain(|name, _| !names.contains(&name.as_str()));
+        }
+    };
+    for list in CONTAINER_LISTS {
+        each(spec, list).for_each(|container| drop_from(container.get_mut("lifecycle"), &["stopSignal"]));
+    }
+    for volume in each(spec, "volumes").filter_map(|volume| volume.get_mut("projected")) {
+        let gated = ["clusterTrustBundle", "podCertificate"];
+        each(volume, "sources").for_each(|source| drop_from(Some(source), &gated));
+    }
+    drop_from(Some(spec), &["schedulingGroup"]);
 }
 
 /// The old name of the service account's field follows the new one.
@@ -272,7 +290,78 @@ mod tests {
             "volumes": [{"name": "v"}, {"name": "w", "hostPath": {"path": "/"}}, {"name": "s", "secret": {}}],
         });
         pod_spec(&mut spec);
-        insta::assert_json_snapshot!(spec, @"");
+        insta::assert_json_snapshot!(spec, @r#"
+            {
+              "containers": [
+                {
+                  "env": [
+                    {
+                      "name": "A",
+                      "valueFrom": {
+                        "fieldRef": {
+                          "apiVersion": "v1",
+                          "fieldPath": "metadata.name"
+                        }
+                      }
+                    }
+                  ],
+                  "image": "host:5000/app",
+                  "imagePullPolicy": "Always",
+                  "livenessProbe": {
+                    "failureThreshold": 3,
+                    "httpGet": {
+                      "path": "/",
+                      "port": 1,
+                      "scheme": "HTTP"
+                    },
+                    "periodSeconds": 10,
+                    "successThreshold": 1,
+                    "timeoutSeconds": 1
+                  },
+                  "name": "c",
+                  "ports": [
+                    {
+                      "containerPort": 1,
+                      "protocol": "TCP"
+                    }
+                  ],
+                  "resources": {
+                    "limits": {
+                      "cpu": "1m"
+                    }
+                  },
+                  "terminationMessagePath": "/dev/termination-log",
+                  "terminationMessagePolicy": "File"
+                }
+              ],
+              "dnsPolicy": "ClusterFirst",
+              "restartPolicy": "Always",
+              "schedulerName": "default-scheduler",
+              "securityContext": {},
+              "serviceAccount": "robot",
+              "serviceAccountName": "robot",
+              "terminationGracePeriodSeconds": 30,
+              "volumes": [
+                {
+                  "emptyDir": {},
+                  "name": "v"
+                },
+                {
+                  "hostPath": {
+                    "path": "/",
+                    "type": ""
+                  },
+                  "name": "w"
+                },
+                {
+                  "name": "s",
+                  "secret": {
+                    "defaultMode": 420
+                  }
+                }
+              ]
+            }
+            "#);
     }
 
     #[test]

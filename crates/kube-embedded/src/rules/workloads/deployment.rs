@@ -133,7 +133,15 @@ mod tests {
                 "containers": [{"name": "C", "image": ""}]}}}});
         default(&mut deployment);
         let told: Vec<_> = validate(&deployment).iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @r#"
+            spec.replicas: Invalid value: -1: must be greater than or equal to 0
+            spec.template.metadata.labels: Invalid value: {"a":"x"}: `selector` does not match template `labels`
+            spec.template.spec.containers[0].name: Invalid value: "C": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+            spec.template.spec.containers[0].image: Required value
+            spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"
+            spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "0%": may not be 0 when `maxSurge` is 0
+            spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds
+            "#);
     }
 
     #[test]

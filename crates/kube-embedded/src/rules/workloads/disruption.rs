@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets and PriorityClasses: who may be sent away, and who goes first.
+//! Disruption budgets and priority classes: who may be sent away, and who goes first.
 
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ pub const BUDGET: Rules = Rules {
     validate_status: |new, _| {
         let mut errs = Vec::new();
         let status = At::root(new).get("status");
+        check::conditions(&status.get("conditions"), &mut errs);
         for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             check::not_negative(&status.get(name), &mut errs);
         }

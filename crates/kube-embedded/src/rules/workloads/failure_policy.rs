@@ -142,7 +142,7 @@ pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
         Ok(index) if index >= completions => Err(format!("too large index: {text:?}")),
         Ok(index) => Ok(index),
     };
-    let (mut total, mut last) = (0, None);
+    let (mut total, mut previous) = (0, None);
     for interval in list.split(',') {
         let parts: Vec<_> = interval.split('-').collect();
         let (from, to) = match parts[..] {
@@ -160,13 +160,30 @@ pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
                 ));
             }
         };
-        if let Some(last) = last.filter(|last| *last >= from) {
+        if let Some(last) = previous.filter(|last| *last >= from) {
             return Err(format!("non-increasing order, previous: {last}, current: {from}"));
         }
         total += to - from + 1;
-        last = Some(to);
+        previous = Some(to);
     }
     Ok(total)
+}
+
+/// The first index that both of two lists name; what cannot be read names none.
+pub fn first_common_index(one: &str, other: &str) -> Option<i64> {
+    let intervals = |list: &str| -> Vec<(i64, i64)> {
+        let interval = |text: &str| {
+            let (from, to) = text.split_once('-').unwrap_or((text, text));
+            Some((from.parse().ok()?, to.parse().ok()?))
+        };
+        list.split(',').filter_map(interval).collect()
+    };
+    let other = intervals(other);
+    let common = |(from, to): (i64, i64)| {
+        let overlap = other.iter().find(|(start, end)| from <= *end && *start <= to);
+        overlap.map(|(start, _)| from.max(*start))
+    };
+    intervals(one).into_iter().find_map(common)
 }
 
 #[cfg(test)]
@@ -177,6 +194,8 @@ mod tests {
     fn indexes_are_counted_in_order() {
         assert_eq!(count_indexes("0,2-4", 5), Ok(4));
         assert_eq!(count_indexes("", 5), Ok(0));
+        assert_eq!(first_common_index("0,2-4", "1,3"), Some(3));
+        assert_eq!(first_common_index("0,x,2", ""), None);
         for (bad, why) in [
             ("5", "too large index: \"5\""),
             ("2,1", "non-increasing order, previous: 2, current: 1"),

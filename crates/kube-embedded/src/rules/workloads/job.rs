@@ -78,8 +78,10 @@ fn generate_selector(job: &mut Value) {
             && let Some(metadata) = ensure(template, "metadata")
             && let Some(labels) = ensure(metadata, "labels")
         {
-            NAME_LABELS.iter().for_each(|label| missing(labels, label, name.clone()));
-            UID_LABELS.iter().for_each(|label| missing(labels, label, uid.clone()));
+            for (by_name, by_uid) in NAME_LABELS.into_iter().zip(UID_LABELS) {
+                missing(labels, by_name, name.clone());
+                missing(labels, by_uid, uid.clone());
+            }
         }
         if let Some(selector) = ensure(spec, "selector")
             && let Some(labels) = ensure(selector, "matchLabels")
@@ -155,7 +157,7 @@ fn validate_selector(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-/// A Job's spec, also as a CronJob carries it: without selector.
+/// A Job's spec, also as a cron job carries it: without selector.
 pub fn validate_spec(spec: &At, errs: &mut Vec<FieldError>) {
     for name in [
         "parallelism",
@@ -356,7 +358,7 @@ pub fn too_many_to_track(spec: &At) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn job(labels: Value) -> Value {
+    fn job(labels: &Value) -> Value {
         let mut job = json!({"metadata": {"name": "j", "uid": "u", "labels": labels}, "spec": {"template": {
             "metadata": {"labels": {"a": "b"}},
             "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
@@ -367,17 +369,17 @@ mod tests {
 
     #[test]
     fn the_selector_is_made_from_the_uid() {
-        let bare = job(Value::Null);
+        let bare = job(&Value::Null);
         assert_eq!(validate(&bare), []);
         assert_eq!(bare["metadata"]["labels"], bare["spec"]["template"]["metadata"]["labels"]);
-        assert_eq!(bare["metadata"]["labels"].as_object().map(|labels| labels.len()), Some(5));
-        let labelled = job(json!({"a": "b"}));
+        assert_eq!(bare["metadata"]["labels"].as_object().map(serde_json::Map::len), Some(5));
+        let labelled = job(&json!({"a": "b"}));
         assert_eq!(labelled["metadata"]["labels"], json!({"a": "b"}));
     }
 
     #[test]
     fn the_template_stays_unless_suspended() {
-        let old = job(Value::Null);
+        let old = job(&Value::Null);
         let mut new = old.clone();
         new["spec"]["template"]["spec"]["nodeSelector"] = json!({"x": "y"});
         let told = validate_update(&new, &old);

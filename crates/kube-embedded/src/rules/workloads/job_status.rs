@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 
-use super::failure_policy::{count_indexes, without_value};
+use super::failure_policy::{count_indexes, first_common_index, without_value};
 
 fn is_true(status: &At, condition: &str) -> bool {
     let conditions = status.get("conditions");
@@ -20,6 +20,11 @@ pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
         check::not_negative(&now.get(name), &mut errs);
     }
     conditions(&now, &before, &mut errs);
+    if spec.has("successPolicy") && is_true(&now, "Complete") && !is_true(&now, "SuccessCriteriaMet") {
+        let words = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
+        errs.push(without_value(&now.get("conditions").path, words));
+    }
+    uncounted(&now.get("uncountedTerminatedPods"), &mut errs);
     times(&spec, &now, &before, &mut errs);
     indexes(&spec, &now, &mut errs);
     if is_true(&now, "Complete") || is_true(&now, "Failed") {
@@ -48,6 +53,20 @@ pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     errs
+}
+
+/// Pods that have ended and are not counted yet, each one once.
+fn uncounted(pods: &At, errs: &mut Vec<FieldError>) {
+    let mut seen = Vec::new();
+    for uid in ["succeeded", "failed"].map(|list| pods.get(list)).iter().flat_map(At::items) {
+        if uid.is_empty() {
+            errs.push(FieldError::invalid(&uid.path, "", "must not be empty"));
+        } else if seen.contains(&uid.text()) {
+            errs.push(FieldError::duplicate(&uid.path, uid.text()));
+        } else {
+            seen.push(uid.text());
+        }
+    }
 }
 
 fn conditions(now: &At, before: &At, errs: &mut Vec<FieldError>) {
@@ -133,6 +152,10 @@ fn indexes(spec: &At, now: &At, errs: &mut Vec<FieldError>) {
                 errs.push(FieldError::invalid(&at.path, at.text(), words));
             }
         }
+    }
+    if let Some(index) = first_common_index(done.text(), failed.text()) {
+        let words = format!("failedIndexes and completedIndexes overlap at index: {index}");
+        errs.push(FieldError::invalid(&failed.path, failed.text(), words));
     }
     if !done.is_empty() && spec.get("completionMode").text() != "Indexed" {
         let words = "cannot set non-empty completedIndexes when non-indexed completion mode";

@@ -1,4 +1,4 @@
-//! LimitRanges and ResourceQuotas.
+//! Limit ranges and resource quotas.
 
 use serde_json::{Map, Value};
 
@@ -128,6 +128,9 @@ fn validate_item(item: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
+/// An amount, and where it stands.
+type Amount<'a> = Option<(Quantity, At<'a>)>;
+
 /// From least to most: min, default request, default, max.
 fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
     let of = |list: &str| {
@@ -137,7 +140,6 @@ fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
     };
     let (min, max) = (of("min"), of("max"));
     let (usual, request, ratio) = (of("default"), of("defaultRequest"), of("maxLimitRequestRatio"));
-    type Amount<'a> = Option<(Quantity, At<'a>)>;
     // Which is too large for which; where it is told, with which value, and in which words.
     let mut order = |less: &Amount, more: &Amount, told_at: &str, value: &Amount, words: [&str; 2]| {
         if let (Some((low, a)), Some((high, b)), Some((_, value))) = (less, more, value)
@@ -334,6 +336,12 @@ mod tests {
     fn a_scope_narrows_only_some_resources() {
         let quota = json!({"spec": {"hard": {"pods": "1", "services": "1.5", "cpus": "1"}, "scopes": ["BestEffort", "X"]}});
         let told: Vec<_> = validate_quota(&quota).iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @r#"
+            spec.hard[cpus]: Invalid value: "cpus": must be a standard resource type or fully qualified
+            spec.hard[cpus]: Invalid value: "cpus": must be a standard resource for quota
+            spec.hard[services]: Invalid value: "1.5": must be an integer
+            spec.scopes: Invalid value: ["BestEffort","X"]: unsupported scope applied to resource
+            spec.scopes: Invalid value: ["BestEffort","X"]: unsupported scope
+            "#);
     }
 }

@@ -23,6 +23,7 @@ mod selector;
 mod status;
 mod template;
 mod volume;
+mod volume_old;
 mod warnings;
 
 pub mod autoscaling;
@@ -37,6 +38,7 @@ pub mod pod;
 pub mod replicaset;
 pub mod revision;
 pub mod statefulset;
+pub mod subresource;
 
 use super::Rules;
 

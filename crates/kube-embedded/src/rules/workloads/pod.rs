@@ -8,7 +8,7 @@ use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
 use super::fill::{down, each, ensure, is_empty, missing, put};
-use super::{container, defaults, podspec, scheduling, status, template, warnings};
+use super::{container, defaults, podspec, resources, scheduling, status, template, warnings};
 
 pub const RULES: Rules = Rules {
     kind: "Pod",
@@ -18,13 +18,13 @@ pub const RULES: Rules = Rules {
     validate,
     validate_update,
     validate_status: status::validate_pod,
-    warnings: |new, old| match old {
-        Some(_) => Vec::new(),
-        None => {
-            let pod = At::root(new);
-            let name = warnings::name_for_hosts(&pod, "the Pod's hostname");
-            name.into_iter().chain(warnings::of_pod(&pod)).collect()
+    warnings: |new, old| {
+        if old.is_some() {
+            return Vec::new();
         }
+        let pod = At::root(new);
+        let name = warnings::name_for_hosts(&pod, "the Pod's hostname");
+        name.into_iter().chain(warnings::of_pod(&pod)).collect()
     },
     ..PLAIN
 };
@@ -51,6 +51,9 @@ fn default(pod: &mut Value) {
     }
     pod_level_requests(spec);
     missing(spec, "enableServiceLinks", true);
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        put(spec, "terminationGracePeriodSeconds", 1);
+    }
 }
 
 /// What is limited is also requested.
@@ -74,24 +77,18 @@ fn pod_level_requests(spec: &mut Value) {
         return;
     };
     let at = At::root(spec);
-    let sums: Vec<_> = ["cpu", "memory"]
-        .into_iter()
-        .filter_map(|name| {
-            let amounts =
-                at.get("containers").items().filter_map(|c| c.down("resources.requests").peek(name).cloned());
-            let mut amounts: Vec<_> = amounts.collect();
-            let one = amounts.pop()?;
-            let total = amounts.iter().filter_map(Quantity::of).fold(Quantity::of(&one)?, Quantity::plus);
-            Some((name, if amounts.is_empty() { one } else { total.words().into() }))
-        })
-        .collect();
+    let sums = ["cpu", "memory"]
+        .map(|name| (name, resources::aggregate(&at, "requests", name).map(|(_, words)| words)));
     if let Some(resources) = down(spec, "resources")
         && let Some(requests) = ensure(resources, "requests")
     {
         for (name, sum) in sums {
-            missing(requests, name, sum);
+            if let Some(sum) = sum {
+                missing(requests, name, sum);
+            }
         }
-        for (name, amount) in limits {
+        let whole = |name: &str| matches!(name, "cpu" | "memory") || resources::is_huge_pages(name);
+        for (name, amount) in limits.into_iter().filter(|(name, _)| whole(name)) {
             missing(requests, &name, amount);
         }
     }
@@ -99,15 +96,47 @@ fn pod_level_requests(spec: &mut Value) {
 
 fn create(pod: &mut Value) {
     let class = quality_of_service(&At::root(pod).get("spec"));
+    let born = At::root(pod).down("metadata.creationTimestamp").json();
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if !At::root(pod).down("spec.schedulingGates").is_empty() {
         status["conditions"] = json!([{
-            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": null,
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": born,
             "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
     put(pod, "status", status);
     merge_label_keys(pod);
+    app_armor_fields(pod);
+}
+
+/// An `AppArmor` profile that an annotation gives becomes a field, unless the pod has the same already.
+fn app_armor_fields(pod: &mut Value) {
+    let notes = At::root(pod).down("metadata.annotations").json();
+    let Some(spec) = down(pod, "spec") else { return };
+    if At::root(spec).down("os.name").text() == "windows" {
+        return;
+    }
+    let of_pod = At::root(spec).down("securityContext.appArmorProfile").json();
+    for list in defaults::CONTAINER_LISTS {
+        for container in each(spec, list) {
+            let name = At::root(container).get("name").text();
+            let note = notes.get(format!("{}{name}", template::APP_ARMOR)).and_then(Value::as_str);
+            let profile = match note {
+                Some("unconfined") => json!({"type": "Unconfined"}),
+                Some("runtime/default") => json!({"type": "RuntimeDefault"}),
+                Some(note) => match note.strip_prefix("localhost/").filter(|name| !name.is_empty()) {
+                    Some(name) => json!({"type": "Localhost", "localhostProfile": name}),
+                    None => continue,
+                },
+                None => continue,
+            };
+            if profile != of_pod
+                && let Some(context) = ensure(container, "securityContext")
+            {
+                missing(context, "appArmorProfile", profile);
+            }
+        }
+    }
 }
 
 /// `matchLabelKeys`: the pod's own values of those labels become a part of the selector.
@@ -138,7 +167,7 @@ fn merge_label_keys(pod: &mut Value) {
     }
 }
 
-/// Guaranteed, Burstable or BestEffort, from what is asked of cpu and memory.
+/// `Guaranteed`, `Burstable` or `BestEffort`, from what is asked of cpu and memory.
 pub fn quality_of_service(spec: &At) -> &'static str {
     let amount = |owner: &At, list: &str, name: &str| {
         let amount = owner.get("resources").get(list).peek(name).and_then(Quantity::of);
@@ -166,7 +195,7 @@ pub fn quality_of_service(spec: &At) -> &'static str {
 }
 
 /// What holds for a pod at any time.
-fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
+pub(super) fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
     let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
     template::annotations(&metadata.get("annotations"), &spec, errs);
     podspec::validate(&spec, Some(&metadata), errs);

@@ -30,7 +30,6 @@ pub fn validate(spec: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
         volumes,
         claims,
         grace: grace.number(),
-        os: spec.get("os"),
         restart_policy: spec.get("restartPolicy").text(),
         host_users: !spec.has("hostUsers") || spec.get("hostUsers").flag(),
     };

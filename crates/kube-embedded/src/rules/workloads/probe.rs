@@ -34,43 +34,13 @@ pub fn probes(container: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn lifecycle(lifecycle: &At, grace: Option<i64>, os: &At, errs: &mut Vec<FieldError>) {
+pub fn lifecycle(lifecycle: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
     for name in ["postStart", "preStop"] {
         let hook = lifecycle.get(name);
         if hook.exists() {
             handler(&hook, grace, errs);
         }
     }
-    let signal = lifecycle.get("stopSignal");
-    if !signal.exists() {
-        return;
-    }
-    match os.get("name").text() {
-        "windows" => check::one_of(&signal, &["SIGKILL", "SIGTERM"], errs),
-        "linux" => {
-            let signals = signals();
-            if !signals.iter().any(|known| known == signal.text()) {
-                errs.push(FieldError::unsupported(&signal.path, signal.text(), &signals));
-            }
-        }
-        _ if !os.exists() => {
-            let words = "may not be set for containers with empty `spec.os.name`";
-            errs.push(FieldError::forbidden(&signal.path, words));
-        }
-        _ => {}
-    }
-}
-
-/// The signals of Linux, sorted.
-fn signals() -> Vec<String> {
-    let named = "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN \
-                 SEGV STKFLT STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ";
-    let named = named.split_whitespace().map(|name| format!("SIG{name}"));
-    let below = (1..=14).map(|n| format!("SIGRTMAX-{n}"));
-    let above = (1..=15).map(|n| format!("SIGRTMIN+{n}"));
-    let mut all: Vec<_> = named.chain(below).chain(above).collect();
-    all.sort();
-    all
 }
 
 /// Exactly one handler, and a sound one.

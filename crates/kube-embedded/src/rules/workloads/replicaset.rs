@@ -1,4 +1,4 @@
-//! ReplicaSets, and ReplicationControllers before them.
+//! Replica sets, and replication controllers before them.
 
 use serde_json::{Value, json};
 

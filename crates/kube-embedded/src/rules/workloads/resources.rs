@@ -181,11 +181,32 @@ fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
             "must be one of the names in pod.spec.resourceClaims".clone_into(&mut error.detail);
             match known {
                 [] => error.detail.push_str(" which is empty"),
-                _ => error.detail.push_str(&format!(": {}", known.join(", "))),
+                _ => error.detail = format!("{}: {}", error.detail, known.join(", ")),
             }
             errs.push(error);
         }
     }
+}
+
+/// What the containers of a pod need of a resource at their busiest time, as an amount and in words:
+/// all that run together, or one that runs before beside the sidecars that are up by then.
+pub fn aggregate(spec: &At, list: &str, name: &str) -> Option<(Quantity, String)> {
+    let of = |container: &At| container.get("resources").get(list).peek(name).cloned();
+    let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
+    let sample = regular.items().chain(init.items()).find_map(|container| of(&container))?;
+    let amount = |container: &At| of(container).as_ref().and_then(Quantity::of).unwrap_or_default();
+    let mut together = regular.items().map(|c| amount(&c)).fold(Quantity::default(), Quantity::plus);
+    let (mut sidecars, mut before) = (Quantity::default(), Quantity::default());
+    for container in init.items() {
+        let own = amount(&container);
+        before = before.max(sidecars.plus(own));
+        if container.get("restartPolicy").text() == "Always" {
+            together = together.plus(own);
+            sidecars = sidecars.plus(own);
+        }
+    }
+    let most = together.max(before);
+    Some((most, most.words_like(sample.as_str().unwrap_or_default())))
 }
 
 /// Resources of the pod as a whole, and that its containers fit in.
@@ -204,32 +225,20 @@ pub fn pod(spec: &At, errs: &mut Vec<FieldError>) {
     }
     requirements(&resources, pod_name, &[], errs);
 
-    let sum = |list: &str, name: &str| {
-        let parts = spec.get("containers");
-        let sidecars = spec.get("initContainers");
-        let sidecars = sidecars.items().filter(|c| c.get("restartPolicy").text() == "Always");
-        parts
-            .items()
-            .chain(sidecars)
-            .filter_map(|c| Quantity::of(c.get("resources").get(list).peek(name)?))
-            .fold(None, |sum: Option<Quantity>, amount| Some(sum.unwrap_or_default().plus(amount)))
-    };
     for (name, at) in resources.get("requests").entries() {
-        if let Some(total) = sum("requests", name)
+        if let Some((total, words)) = aggregate(spec, "requests", name)
             && at.value.and_then(Quantity::of).is_some_and(|asked| total > asked)
         {
-            let words =
-                format!("must be greater than or equal to aggregate container requests of {}", total.words());
+            let words = format!("must be greater than or equal to aggregate container requests of {words}");
             errs.push(FieldError::invalid(&at.path, at.json(), words));
         }
     }
     let limits = resources.get("limits");
     for (name, at) in limits.entries().filter(|(name, _)| is_huge_pages(name)) {
-        if let Some(total) = sum("limits", name)
+        if let Some((total, words)) = aggregate(spec, "limits", name)
             && at.value.and_then(Quantity::of).is_some_and(|most| total > most)
         {
-            let words =
-                format!("must be greater than or equal to aggregate container limits of {}", total.words());
+            let words = format!("must be greater than or equal to aggregate container limits of {words}");
             errs.push(FieldError::invalid(&at.path, at.json(), words));
         }
     }

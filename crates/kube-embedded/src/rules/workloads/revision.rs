@@ -1,4 +1,4 @@
-//! PodTemplates and ControllerRevisions: things that are only kept.
+//! Pod templates and controller revisions: things that are only kept.
 
 use serde_json::{Value, json};
 

@@ -32,7 +32,7 @@ pub fn check(schedule: &str) -> Result<(), String> {
             .split_once(' ')
             .ok_or("invalid schedule format: runtime error: slice bounds out of range [:-1]")?;
         let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
-        if !matches!(zone, "" | "UTC" | "Local") && jiff::tz::TimeZone::get(zone).is_err() {
+        if !zone.is_empty() && !is_time_zone(zone) {
             return Err(format!("provided bad location {zone}: unknown time zone {zone}"));
         }
         rest = times.trim();
@@ -50,6 +50,12 @@ pub fn check(schedule: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Go knows UTC and Local by exactly these names; all others it looks up, as they are written.
+pub fn is_time_zone(name: &str) -> bool {
+    let found = || jiff::tz::TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name));
+    matches!(name, "UTC" | "Local") || found()
+}
+
 fn descriptor(text: &str) -> Result<(), String> {
     if DESCRIPTORS.contains(&text) {
         return Ok(());
@@ -57,7 +63,9 @@ fn descriptor(text: &str) -> Result<(), String> {
     match text.strip_prefix("@every ") {
         Some(duration) if is_duration(duration) => Ok(()),
         Some(duration) => {
-            Err(format!("failed to parse duration {text}: time: invalid duration {duration:?}"))
+            let number = !duration.is_empty() && duration.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            let what = if number { "missing unit in" } else { "invalid" };
+            Err(format!("failed to parse duration {text}: time: {what} duration {duration:?}"))
         }
         None => Err(format!("unrecognized descriptor: {text}")),
     }

@@ -7,6 +7,18 @@ use super::path;
 
 const MAX_ID: i64 = i32::MAX as i64;
 const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
+const SYSCTLS_OF_IPC: &[&str] = &[
+    "kernel.sem",
+    "kernel.shmall",
+    "kernel.shmmax",
+    "kernel.shmmni",
+    "kernel.shm_rmid_forced",
+    "kernel.shm",
+    "kernel.msgmax",
+    "kernel.msgmnb",
+    "kernel.msgmni",
+    "kernel.msg",
+];
 const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 /// The security context of a pod; a few of its fields stand in the spec itself.
@@ -24,9 +36,9 @@ pub fn pod(spec: &At, errs: &mut Vec<FieldError>) {
     }
     sysctls(spec, &context.get("sysctls"), errs);
     for (name, words) in [
-        ("fsGroupChangePolicy", &["Always", "OnRootMismatch"]),
+        ("fsGroupChangePolicy", &["Always", "OnRootMismatch"] as &[&str]),
         ("supplementalGroupsPolicy", &["Merge", "Strict"]),
-        ("seLinuxChangePolicy", &["MountOption", "Recursive"]),
+        ("seLinuxChangePolicy", &["Recursive"]),
     ] {
         if context.has(name) {
             check::one_of(&context.get(name), words, errs);
@@ -83,10 +95,7 @@ fn sysctls(spec: &At, list: &At, errs: &mut Vec<FieldError>) {
         }
         seen.push(name.text());
         let dotted = name.text().replace('/', ".");
-        let of_ipc = dotted.starts_with("fs.mqueue.")
-            || dotted.starts_with("kernel.shm")
-            || dotted.starts_with("kernel.msg")
-            || dotted == "kernel.sem";
+        let of_ipc = dotted.starts_with("fs.mqueue.") || SYSCTLS_OF_IPC.contains(&dotted.as_str());
         if spec.get("hostNetwork").flag() && dotted.starts_with("net.") {
             let words = "may not be specified when 'hostNetwork' is true";
             errs.push(FieldError::invalid(&name.path, name.text(), words));

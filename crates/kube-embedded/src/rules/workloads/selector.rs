@@ -30,10 +30,11 @@ pub fn usable(selector: &At) -> bool {
     errs.is_empty()
 }
 
-/// The template carries the labels that the selector asks for; an empty selector asks for none.
+/// The template carries the labels that the selector asks for. An empty selector asks for none, and one
+/// that is not there picks nothing.
 pub fn fits(selector: &At, pods: &At, errs: &mut Vec<FieldError>) {
-    if !check::selector_is_empty(selector) && !check::selector_picks(selector, &pods.down("metadata.labels"))
-    {
+    let picks = || check::selector_picks(selector, &pods.down("metadata.labels"));
+    if !selector.exists() || !check::selector_is_empty(selector) && !picks() {
         template::selector_misses(pods, errs);
     }
 }

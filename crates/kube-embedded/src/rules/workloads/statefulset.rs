@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! Stateful sets.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::rules::check::{self, At};
 use crate::rules::{Generation, Naming, PLAIN, Rules};
 
 use super::fill::{each, ensure, is_empty, missing, put, zero};
-use super::{claim, defaults, deployment, selector, status, template, warnings};
+use super::{claim, defaults, selector, status, template, warnings};
 
 pub const RULES: Rules = Rules {
     group: "apps",
@@ -49,6 +49,8 @@ fn default(set: &mut Value) {
             && let Some(rolling) = ensure(strategy, "rollingUpdate")
         {
             missing(rolling, "partition", 0);
+            // Behind a gate that is closed.
+            rolling.as_object_mut().map(|map| map.remove("maxUnavailable"));
         }
     }
     if let Some(policy) = ensure(spec, "persistentVolumeClaimRetentionPolicy") {
@@ -162,14 +164,6 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
         }
         "RollingUpdate" => {
             check::not_negative(&rolling.get("partition"), errs);
-            let unavailable = rolling.get("maxUnavailable");
-            if unavailable.exists() {
-                check::number_or_percent(&unavailable, errs);
-                if deployment::amount(&unavailable) == 0 {
-                    errs.push(FieldError::invalid(&unavailable.path, unavailable.json(), "cannot be 0"));
-                }
-                check::at_most_hundred_percent(&unavailable, errs);
-            }
         }
         _ => {
             let words = "must be 'RollingUpdate' or 'OnDelete'";

@@ -68,6 +68,12 @@ pub fn validate_pod(new: &Value, old: &Value) -> Vec<FieldError> {
             &mut errs,
         );
     }
+    for claim in status.get("resourceClaimStatuses").items().map(|claim| claim.get("name")) {
+        if !new.down("spec.resourceClaims").items().any(|other| other.get("name").text() == claim.text()) {
+            let words = "must match the name of an entry in `spec.resourceClaims`";
+            errs.push(FieldError::invalid(&claim.path, claim.text(), words));
+        }
+    }
     addresses(&status.get("podIPs"), &mut errs);
     let hosts = status.get("hostIPs");
     if let Some(first) = hosts.items().next()
@@ -85,8 +91,12 @@ pub fn validate_pod(new: &Value, old: &Value) -> Vec<FieldError> {
 
 fn conditions(list: &At, errs: &mut Vec<FieldError>) {
     let own = ["PodScheduled", "Ready", "Initialized", "ContainersReady"];
-    for condition in list.items().filter(|condition| !own.contains(&condition.get("type").text())) {
-        check::text(&condition.get("type"), check::qualified_name, errs);
+    for condition in list.items() {
+        // The path is spelt like this in this one complaint.
+        let kind = condition.get("type").named(condition.path.field("Type"));
+        if !own.contains(&kind.text()) {
+            check::text(&kind, check::qualified_name, errs);
+        }
         let generation = condition.get("observedGeneration");
         if generation.int() < 0 {
             let words = "must be a non-negative integer";
@@ -112,11 +122,9 @@ fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut 
             (_, Some(own)) => own,
             (_, None) => spec.get("restartPolicy").text(),
         };
-        // An init container without a policy of its own starts again only after a failure.
-        let failed = ended.get("exitCode").int() != 0;
         let again = match policy {
-            "Always" => own.is_some() || containers != "initContainers" || failed,
-            "OnFailure" => failed,
+            "Always" => true,
+            "OnFailure" => ended.get("exitCode").int() != 0,
             _ => false,
         };
         if !again {

@@ -5,7 +5,7 @@ use crate::rules::check::{self, At};
 
 use super::{path, podspec};
 
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const MIRROR: &str = "kubernetes.io/config.mirror";

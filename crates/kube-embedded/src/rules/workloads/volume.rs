@@ -5,26 +5,7 @@ use crate::rules::check::quantity::Quantity;
 use crate::rules::check::{self, At};
 
 use super::defaults::VOLUME_SOURCES;
-use super::{claim, env, path, projected};
-
-/// Sources that need no more than that some of their fields are there.
-const NEEDED: &[(&str, &[&str])] = &[
-    ("awsElasticBlockStore", &["volumeID"]),
-    ("azureFile", &["secretName", "shareName"]),
-    ("cephfs", &["monitors"]),
-    ("cinder", &["volumeID"]),
-    ("flexVolume", &["driver"]),
-    ("glusterfs", &["endpoints", "path"]),
-    ("iscsi", &["targetPortal", "iqn"]),
-    ("persistentVolumeClaim", &["claimName"]),
-    ("photonPersistentDisk", &["pdID"]),
-    ("portworxVolume", &["volumeID"]),
-    ("quobyte", &["registry", "volume"]),
-    ("rbd", &["monitors", "image"]),
-    ("scaleIO", &["gateway", "system", "volumeName"]),
-    ("storageos", &["volumeName"]),
-    ("vsphereVolume", &["volumePath"]),
-];
+use super::{claim, env, path, projected, volume_old};
 
 /// Complaints about the volumes; gives back those without fault, by name. `pod` is the pod's name, and
 /// `None` in a template.
@@ -75,9 +56,6 @@ fn source(volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
 }
 
 fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
-    for needed in NEEDED.iter().filter(|(name, _)| *name == kind).flat_map(|(_, needed)| *needed) {
-        check::required(&at.get(needed), errs);
-    }
     match kind {
         "emptyDir" => {
             let size = at.get("sizeLimit");
@@ -94,11 +72,9 @@ fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec
             path::descending(&at.get("directory"), errs);
         }
         "gcePersistentDisk" => {
-            let at = at.named(volume.path.field("persistentDisk"));
-            check::required(&at.get("pdName"), errs);
-            partition(&at, errs);
+            volume_old::look_into(kind, &at.named(volume.path.field("persistentDisk")), errs);
         }
-        "awsElasticBlockStore" => partition(at, errs),
+        "persistentVolumeClaim" => check::required(&at.get("claimName"), errs),
         "secret" | "configMap" => {
             check::required(&at.get(if kind == "secret" { "secretName" } else { "name" }), errs);
             path::mode(&at.get("defaultMode"), errs);
@@ -128,14 +104,7 @@ fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec
             }
             check::required_one_of(&at.get("pullPolicy"), &["Always", "IfNotPresent", "Never"], errs);
         }
-        _ => {}
-    }
-}
-
-fn partition(at: &At, errs: &mut Vec<FieldError>) {
-    let partition = at.get("partition");
-    if !(0..=255).contains(&partition.int()) {
-        errs.push(FieldError::invalid(&partition.path, partition.int(), check::between(1, 255)));
+        _ => volume_old::look_into(kind, at, errs),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::field::Path;
 use crate::rules::check::{self, At};
 
 use super::claim::{self, fractional};
-use super::{podspec, scheduling};
+use super::{podspec, scheduling, template};
 
 const USELESS_ANNOTATIONS: &[(&str, &str)] = &[
     (
@@ -148,17 +148,10 @@ fn overlaps(volume: &At, warnings: &mut Vec<String>) {
             all.extend(files(&at, &format!("{shown} {:?}", at.get("name").text())));
         }
         all.extend(files(&source.get("downwardAPI"), "DownwardAPI"));
-        for (path, shown) in [
-            ("serviceAccountToken.path", "ServiceAccountToken"),
-            ("podCertificate.certificateChainPath", "PodCertificate chain"),
-            ("podCertificate.keyPath", "PodCertificate key"),
-            ("podCertificate.credentialBundlePath", "PodCertificate credential bundle"),
-        ] {
-            all.push((source.down(path).text().to_owned(), shown.to_owned()));
-        }
-        let bundle = source.get("clusterTrustBundle");
-        let bundle_name = [bundle.get("name").text(), bundle.get("signerName").text()].concat();
-        all.push((bundle.get("path").text().to_owned(), format!("ClusterTrustBundle {bundle_name:?}")));
+        all.push((
+            source.down("serviceAccountToken.path").text().to_owned(),
+            "ServiceAccountToken".to_owned(),
+        ));
     }
     collisions(all, |body| {
         warnings.push(format!("volume {name:?} (Projected): overlapping paths: {body}"));
@@ -217,14 +210,14 @@ fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
         if !container.down("securityContext.seccompProfile").exists() && notes.has(&key) {
             warnings.push(format!("{}: {SECCOMP_WORDS}", notes.key(&key).path));
         }
-        let key = format!("container.apparmor.security.beta.kubernetes.io/{name}");
-        let pod_profile = spec.down("securityContext.appArmorProfile");
-        if !container.down("securityContext.appArmorProfile").exists()
-            && notes.has(&key)
-            && !pod_profile.exists()
-        {
+        let note = notes.key(&format!("{}{name}", template::APP_ARMOR));
+        let own = container.down("securityContext.appArmorProfile");
+        // In a Pod the annotation has become a field by now; a template keeps it as it is.
+        let is_pod = pod.path.as_str().is_empty();
+        let only_noted = if is_pod { own.exists() } else { !own.exists() };
+        if note.exists() && only_noted && !spec.down("securityContext.appArmorProfile").exists() {
             let words = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-            warnings.push(format!("{}: {words}", notes.key(&key).path));
+            warnings.push(format!("{}: {words}", note.path));
         }
     }
 }

@@ -106,6 +106,20 @@ impl<'a> Node<'a> {
     }
 
     /// What stands under `name` in a map; `None` if the schema does not allow it.
+    /// What a key field stands for where it is left out: its default, or the zero that Go always writes.
+    fn key_default(self, name: &str) -> Option<Value> {
+        let field = self.declared(name)?;
+        let always_written = !field.pointer && !field.omitempty;
+        field.default.clone().or_else(|| match self.member(name)? {
+            Self::Typed { ty, .. } if always_written => match ty.shape() {
+                Shape::String => Some("".into()),
+                Shape::Int32 | Shape::Int64 => Some(0.into()),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
     pub fn member(self, name: &str) -> Option<Self> {
         let Self::Typed { ty, open } = self else {
             return Some(self);
@@ -181,9 +195,9 @@ impl Listing<'_> {
         };
         let mut keys: Vec<(Box<str>, Value)> = Vec::with_capacity(self.keys.len());
         for name in self.keys {
-            let default = || self.element.declared(name).and_then(|field| field.default.as_ref());
-            if let Some(value) = members.get(name.as_ref()).or_else(default) {
-                keys.push((name.clone(), value.clone()));
+            let default = || self.element.key_default(name);
+            if let Some(value) = members.get(name.as_ref()).cloned().or_else(default) {
+                keys.push((name.clone(), value));
             }
         }
         if keys.is_empty() {

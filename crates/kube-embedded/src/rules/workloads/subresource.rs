@@ -1,0 +1,261 @@
+//! The parts of a Pod that change through doors of their own: `/ephemeralcontainers` and `/resize`.
+//!
+//! Each door has two functions: one that keeps of a new pod only what may come through, and one that says
+//! what is wrong with that.
+
+use serde_json::{Map, Value};
+
+use crate::field::{FieldError, Path};
+use crate::rules::check::At;
+
+use super::fill::{each, ensure, put};
+use super::{pod, template};
+
+const ONLY_COMPUTE: &str = "only cpu and memory resources are mutable";
+
+/// Of the new pod, only its ephemeral containers.
+pub fn keep_ephemeral(new: &mut Value, old: &Value) {
+    let containers =
+        new.get_mut("spec").and_then(|spec| spec.get_mut("ephemeralContainers")).map(Value::take);
+    keep_old(new, old);
+    if let Some(spec) = ensure(new, "spec") {
+        match containers.filter(|list| !list.is_null()) {
+            Some(list) => put(spec, "ephemeralContainers", list),
+            None => drop(spec.as_object_mut().map(|map| map.remove("ephemeralContainers"))),
+        }
+    }
+}
+
+/// Of the new pod, only the resources of its containers and its own. A pod with other containers is left
+/// as it is, to be refused.
+pub fn keep_resize(new: &mut Value, old: &Value) {
+    let wanted = new.clone();
+    let (now, then) = (At::root(&wanted).get("spec"), At::root(old).get("spec"));
+    let lists = ["containers", "initContainers"];
+    let names = |spec: &At, list: &str| -> Vec<String> {
+        spec.get(list).items().map(|container| container.get("name").text().to_owned()).collect()
+    };
+    if lists.iter().any(|list| names(&now, list) != names(&then, list)) {
+        return;
+    }
+    keep_old(new, old);
+    let Some(spec) = ensure(new, "spec") else { return };
+    copy(spec, &now, "resources");
+    for list in lists {
+        for (container, wanted) in each(spec, list).zip(now.get(list).items()) {
+            copy(container, &wanted, "resources");
+            copy(container, &wanted, "resizePolicy");
+        }
+    }
+}
+
+/// Everything of the old pod but what tells versions apart.
+fn keep_old(new: &mut Value, old: &Value) {
+    let own = At::root(new).get("metadata").json();
+    let mut kept = old.clone();
+    if let Some(metadata) = ensure(&mut kept, "metadata") {
+        for name in ["resourceVersion", "managedFields"] {
+            copy(metadata, &At::root(&own), name);
+        }
+    }
+    *new = kept;
+}
+
+/// Makes a member of `to` what it is in `from`, also if it is not there.
+fn copy(to: &mut Value, from: &At, name: &str) {
+    match (from.peek(name), to.as_object_mut()) {
+        (Some(value), Some(map)) => drop(map.insert(name.to_owned(), value.clone())),
+        (None, Some(map)) => drop(map.remove(name)),
+        (_, None) => {}
+    }
+}
+
+fn refuse_static(old: &At, words: &str) -> Option<Vec<FieldError>> {
+    let mirror = old.down("metadata.annotations").has("kubernetes.io/config.mirror");
+    mirror.then(|| vec![FieldError::forbidden(&Path::root(), words)])
+}
+
+/// Ephemeral containers are only ever added.
+pub fn validate_ephemeral(new: &Value, old: &Value) -> Vec<FieldError> {
+    let (new, old) = (At::root(new), At::root(old));
+    if let Some(refused) = refuse_static(&old, "static pods do not support ephemeral containers") {
+        return refused;
+    }
+    let mut errs = Vec::new();
+    pod::validate_always(&new, &mut errs);
+    let notes = new.down("metadata.annotations");
+    template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
+    let list = new.down("spec.ephemeralContainers");
+    for before in old.down("spec.ephemeralContainers").items() {
+        let name = before.get("name").text();
+        let now = list.items().find(|container| container.get("name").text() == name);
+        let what = match now {
+            None => "removed",
+            Some(now) if now.value != before.value => "changed",
+            Some(_) => continue,
+        };
+        let words = format!("existing ephemeral containers {name:?} may not be {what}\n");
+        errs.push(FieldError::forbidden(&list.path, words));
+    }
+    errs
+}
+
+/// Only cpu and memory change, nothing is taken away, and the class of the pod stays.
+pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
+    let (new, old) = (At::root(new), At::root(old));
+    if let Some(refused) = refuse_static(&old, "static pods cannot be resized") {
+        return refused;
+    }
+    let (now, before) = (new.get("spec"), old.get("spec"));
+    if before.down("os.name").text() == "windows" {
+        return vec![FieldError::forbidden(&Path::root(), "windows pods cannot be resized")];
+    }
+    let mut errs = Vec::new();
+    pod::validate_always(&new, &mut errs);
+    if pod::quality_of_service(&now) != pod::quality_of_service(&before) {
+        let class = new.down("status.qosClass").json();
+        let words = "Pod QOS Class may not change as a result of resizing";
+        errs.push(FieldError::invalid(&now.path, class, words));
+    }
+    let statuses = old.down("status.containerStatuses");
+    let running = statuses.items().find(|status| status.down("state.running").exists());
+    if running.is_some_and(|status| !status.has("resources")) {
+        let words = "Pod running on node without support for resize";
+        errs.push(FieldError::forbidden(&now.path, words));
+    }
+    if before.has("resources") && !now.has("resources") {
+        let words = "pod-level resources cannot be removed";
+        errs.push(FieldError::forbidden(&now.get("resources").path, words));
+    } else {
+        nothing_removed(&now, &before, "pod-level resource", &mut errs);
+    }
+    if !same_containers(&now, &before, &mut errs) {
+        return errs;
+    }
+    for list in ["initContainers", "containers"] {
+        for (now, before) in now.get(list).items().zip(before.get(list).items()) {
+            let regular = list == "containers";
+            nothing_removed(&now, &before, "resource", &mut errs);
+            if with_compute_undone(&now, &before) != before.json() {
+                let init = "only cpu and memory resources for init or sidecar containers are mutable";
+                errs.push(if regular {
+                    FieldError::forbidden(&new.get("spec").path, ONLY_COMPUTE)
+                } else {
+                    FieldError::forbidden(&now.path, init)
+                });
+            }
+            let restarts = |policy: At| policy.get("restartPolicy").text() == "RestartContainer";
+            let sidecar = now.get("restartPolicy").text() == "Always";
+            if !regular
+                && !sidecar
+                && now.value != before.value
+                && now.get("resizePolicy").items().any(restarts)
+            {
+                let words =
+                    "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+                errs.push(FieldError::forbidden(&now.path, words));
+            }
+        }
+    }
+    errs
+}
+
+fn same_containers(now: &At, before: &At, errs: &mut Vec<FieldError>) -> bool {
+    let told = errs.len();
+    for list in ["containers", "initContainers"] {
+        let (now, before) = (now.get(list), before.get(list));
+        if now.len() != before.len() {
+            let words = format!("{list} may not be added or removed on resize");
+            errs.push(FieldError::forbidden(&now.path, words));
+            continue;
+        }
+        for (now, before) in now.items().zip(before.items()) {
+            if now.get("name").text() != before.get("name").text() {
+                let words = format!("{list} may not be renamed or reordered on resize");
+                errs.push(FieldError::forbidden(&now.get("name").path, words));
+            }
+        }
+    }
+    errs.len() == told
+}
+
+fn nothing_removed(now: &At, before: &At, what: &str, errs: &mut Vec<FieldError>) {
+    for list in ["requests", "limits"] {
+        let (now, before) = (now.get("resources").get(list), before.get("resources").get(list));
+        if before.entries().any(|(name, _)| !now.has(name)) {
+            errs.push(FieldError::forbidden(&now.path, format!("{what} {list} cannot be removed")));
+        }
+    }
+}
+
+/// The new container with the cpu and the memory that it had.
+fn with_compute_undone(now: &At, before: &At) -> Value {
+    let mut container = now.json();
+    let had = before.get("resources");
+    if let Some(resources) = ensure(&mut container, "resources") {
+        for list in ["requests", "limits"] {
+            if let Some(amounts) = ensure(resources, list) {
+                for name in ["cpu", "memory"] {
+                    copy(amounts, &had.get(list), name);
+                }
+                if amounts == &Value::Object(Map::new()) && !had.has(list) {
+                    resources.as_object_mut().map(|map| map.remove(list));
+                }
+            }
+        }
+    }
+    if !before.has("resources") && container["resources"] == Value::Object(Map::new()) {
+        container.as_object_mut().map(|map| map.remove("resources"));
+    }
+    container
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(cpu: &str) -> Value {
+        let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}});
+        (pod::RULES.default)(&mut pod);
+        pod
+    }
+
+    fn told(errs: &[FieldError]) -> Vec<String> {
+        errs.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_resize_changes_cpu_and_memory_only() {
+        let old = pod("1");
+        let mut new = pod("2");
+        new["spec"]["hostname"] = "h".into();
+        keep_resize(&mut new, &old);
+        assert_eq!(new["spec"].get("hostname"), None);
+        assert_eq!(validate_resize(&new, &old), []);
+        let mut less = old.clone();
+        less["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+        assert_eq!(
+            told(&validate_resize(&less, &old)),
+            ["spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"]
+        );
+    }
+
+    #[test]
+    fn ephemeral_containers_are_only_added() {
+        let old = pod("1");
+        let mut new = old.clone();
+        new["metadata"]["labels"] = json!({"a": "b"});
+        new["spec"]["ephemeralContainers"] = json!([{"name": "e", "image": "i"}]);
+        (pod::RULES.default)(&mut new);
+        keep_ephemeral(&mut new, &old);
+        assert_eq!(new["metadata"].get("labels"), None);
+        assert_eq!(validate_ephemeral(&new, &old), []);
+        assert_eq!(
+            told(&validate_ephemeral(&old, &new)),
+            ["spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be removed\n"]
+        );
+    }
+}
