@@ -1,8 +1,9 @@
-//! Lease, RuntimeClass, CertificateSigningRequest, APIService, and the kinds of dynamic resources.
+//! Lease, `RuntimeClass`, `CertificateSigningRequest`, `APIService`, and the kinds of dynamic resources.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use x509_parser::prelude::FromDer;
 
 use super::check::{self, At};
 use super::read::{empty, fill, fill_text, items, list_mut, maps_mut, members, text};
@@ -13,6 +14,7 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "coordination.k8s.io",
         kind: "Lease",
+        any_finalizer: true,
         create: uncoordinated,
         update: |new, _| uncoordinated(new),
         validate: validate_lease,
@@ -22,9 +24,11 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "node.k8s.io",
         kind: "RuntimeClass",
+        any_finalizer: true,
         validate: validate_runtime_class,
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = meta::validate_custom_create(&new["metadata"], false);
+            errs.extend(validate_runtime_class(new));
             check::immutable(&At::root(new).get("handler"), &At::root(old).get("handler"), &mut errs);
             errs
         },
@@ -65,7 +69,13 @@ pub const RULES: &[Rules] = &[
         },
         ..PLAIN
     },
-    Rules { group: "resource.k8s.io", kind: "DeviceClass", generation: Generation::Content, ..PLAIN },
+    Rules {
+        group: "resource.k8s.io",
+        kind: "DeviceClass",
+        generation: Generation::Content,
+        validate_update: |new, _| meta::validate_create(&new["metadata"], false, Naming::Subdomain),
+        ..PLAIN
+    },
     Rules {
         group: "resource.k8s.io",
         kind: "ResourceClaim",
@@ -218,7 +228,6 @@ fn not_a_request(encoded: &str) -> Option<&'static str> {
     if pem.label != "CERTIFICATE REQUEST" {
         return Some("PEM block type must be CERTIFICATE REQUEST");
     }
-    use x509_parser::prelude::FromDer;
     match x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents) {
         Ok(_) => None,
         Err(_) => Some("asn1: structure error: malformed certificate request"),
@@ -442,7 +451,7 @@ fn validate_devices(devices: &At) -> Vec<FieldError> {
 }
 
 fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+    let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
     check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
     errs
 }

@@ -15,6 +15,7 @@ pub const RULES: &[Rules] = &[
         group: "",
         kind: "Event",
         naming: Naming::PathSegment,
+        any_finalizer: true,
         validate: |event| validate_common(event, "reportingComponent"),
         validate_update: |new, _| validate_common(new, "reportingComponent"),
         ..PLAIN

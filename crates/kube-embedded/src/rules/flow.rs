@@ -1,4 +1,4 @@
-//! FlowSchema and PriorityLevelConfiguration: stored as they are, without effect.
+//! `FlowSchema` and `PriorityLevelConfiguration`: stored as they are, without effect.
 
 use serde_json::{Value, json};
 

@@ -22,7 +22,8 @@ pub const RULES: &[Rules] = &[
         },
         validate: validate_class,
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            errs.extend(validate_class(new));
             let (now, was) = (At::root(new), At::root(old));
             for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
                 check::immutable(&now.get(field), &was.get(field), &mut errs);
@@ -105,7 +106,7 @@ pub const RULES: &[Rules] = &[
             errs
         },
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
             for field in ["nodeTopology", "storageClassName"] {
                 check::immutable(&At::root(new).get(field), &At::root(old).get(field), &mut errs);
             }

@@ -1,4 +1,4 @@
-//! PersistentVolume and PersistentVolumeClaim.
+//! `PersistentVolume` and `PersistentVolumeClaim`.
 
 use serde_json::{Map, Value, json};
 
@@ -330,7 +330,7 @@ fn unchanged_mode(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
     }
 }
 
-/// The spec of a claim; those of StatefulSets and ephemeral volumes are checked with it, too.
+/// The spec of a claim; those of `StatefulSet`s and ephemeral volumes are checked with it, too.
 pub fn validate_claim(spec: &At) -> Vec<FieldError> {
     let mut errs = Vec::new();
     let modes = spec.get("accessModes");
@@ -358,10 +358,10 @@ pub fn validate_claim(spec: &At) -> Vec<FieldError> {
     if source.exists() && reference.exists() {
         let same =
             ["apiGroup", "kind", "name"].iter().all(|f| source.get(f).text() == reference.get(f).text());
-        let words = if !reference.get("namespace").is_empty() {
-            Some("may not be specified when dataSourceRef.namespace is specified")
-        } else {
+        let words = if reference.get("namespace").is_empty() {
             (!same).then_some("must match dataSourceRef")
+        } else {
+            Some("may not be specified when dataSourceRef.namespace is specified")
         };
         errs.extend(words.map(|words| FieldError::invalid(&spec.path, source.path.as_str(), words)));
     }

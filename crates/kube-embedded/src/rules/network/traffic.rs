@@ -1,4 +1,4 @@
-//! NetworkPolicy, EndpointSlice, IPAddress and ServiceCIDR.
+//! `NetworkPolicy`, `EndpointSlice`, `IPAddress` and `ServiceCIDR`.
 
 use serde_json::{Value, json};
 
