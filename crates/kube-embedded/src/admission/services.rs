@@ -251,7 +251,7 @@ impl Grant<'_> {
             let key = (protocol, given);
             if seen.contains(&key) {
                 let words = format!("duplicate nodePort: {{{} {given}}}", key.0);
-                return Err(ApiError::internal(words));
+                return Err(ApiError::new(500, "", words));
             }
             seen.push(key);
             set_node_port(new, at, given);

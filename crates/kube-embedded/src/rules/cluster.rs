@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use x509_parser::prelude::FromDer;
 
 use super::check::{self, At};
-use super::read::{empty, fill, fill_text, items, list_mut, maps_mut, members, text};
+use super::read::{empty, fill, fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text};
 use super::{Generation, Naming, PLAIN, Rules, meta};
 use crate::field::{FieldError, Path};
 
@@ -143,7 +143,16 @@ fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
         let key: Vec<_> =
             ["key", "operator", "value", "effect"].iter().map(|field| toleration.get(field).text()).collect();
         if seen.contains(&key) {
-            errs.push(FieldError::duplicate(&toleration.path, toleration.json()));
+            let field = |name: &str| json!(toleration.get(name).text());
+            let shown = format!(
+                "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
+                field("key"),
+                field("operator"),
+                field("value"),
+                field("effect"),
+                toleration.get("tolerationSeconds").json()
+            );
+            errs.push(go_duplicate(&toleration.path, shown));
         }
         seen.push(key);
     }
@@ -452,7 +461,9 @@ fn validate_devices(devices: &At) -> Vec<FieldError> {
 
 fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
-    check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
+    if new["spec"] != old["spec"] {
+        errs.push(FieldError::invalid(&Path::new("spec"), go_names(&new["spec"]), check::IMMUTABLE));
+    }
     errs
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::check::{self, At, quantity};
 use super::core::volume::driver_name;
-use super::read::{empty, fill, items, members, text};
+use super::read::{empty, fill, go_names, items, members, text};
 use super::{Generation, Naming, PLAIN, Rules, meta};
 use crate::field::{FieldError, Path};
 
@@ -86,7 +86,9 @@ pub const RULES: &[Rules] = &[
         validate: validate_attachment,
         validate_update: |new, old| {
             let mut errs = validate_attachment(new);
-            check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
+            if new["spec"] != old["spec"] {
+                errs.push(FieldError::invalid(&Path::new("spec"), go_names(&new["spec"]), check::IMMUTABLE));
+            }
             errs
         },
         ..PLAIN
@@ -286,7 +288,7 @@ fn node_change(new: &Value, old: &Value) -> Vec<FieldError> {
     for was in items(&old["spec"]["drivers"]).iter().map(fixed) {
         for now in items(&new["spec"]["drivers"]).iter().map(fixed) {
             if text(&now["name"]) == text(&was["name"]) && now != was {
-                errs.push(FieldError::invalid(&Path::new("spec.drivers"), now, check::IMMUTABLE));
+                errs.push(FieldError::invalid(&Path::new("spec.drivers"), go_names(&now), check::IMMUTABLE));
             }
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At, quantity};
-use crate::rules::read::{empty, fill, fill_text, list_mut, members, text};
+use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
 use crate::rules::{Naming, PLAIN, Rules, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -318,7 +318,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
     let (now, was) = (&new["spec"]["nodeAffinity"], &old["spec"]["nodeAffinity"]);
     if !was.is_null() && now != was {
         let path = Path::new("nodeAffinity");
-        errs.push(FieldError::invalid(&path, now.clone(), check::IMMUTABLE));
+        errs.push(FieldError::invalid(&path, go_names(now), check::IMMUTABLE));
     }
     errs
 }
