@@ -83,8 +83,9 @@ fn typed(
     }
     let ty = check(&expression, scope).map_err(failed)?;
     match (wanted, ty) {
-        (Wanted::Any, _) | (_, Ty::Dyn) => Ok(()),
-        (Wanted::Bool, Ty::Bool)
+        (Wanted::Any, _)
+        | (_, Ty::Dyn)
+        | (Wanted::Bool, Ty::Bool)
         | (Wanted::String, Ty::String)
         | (Wanted::StringOrNull, Ty::String | Ty::Null) => Ok(()),
         (Wanted::Bool, _) => Err("must evaluate to bool".to_owned()),

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: expressions that decide which writes are let in.
+//! `ValidatingAdmissionPolicies`: expressions that decide which writes are let in.
 //!
 //! Asked once for every write, after the object has been completed and validated. Policies and their
 //! bindings are read from the store each time and compiled once per version of a policy. What cannot be
@@ -38,10 +38,12 @@ pub struct ParamSource {
 /// Finds the storage of a kind by its apiVersion and kind.
 pub type FindKind<'a> = &'a dyn Fn(&str, &str) -> Option<ParamSource>;
 
+type Versioned = (u64, Arc<Compiled>);
+
 /// The compiled policies, by uid, each with the version that was compiled.
 #[derive(Default)]
 pub struct Policies {
-    compiled: Mutex<HashMap<Box<str>, (u64, Arc<Compiled>)>>,
+    compiled: Mutex<HashMap<Box<str>, Versioned>>,
 }
 
 /// Why a request is refused.
@@ -181,7 +183,7 @@ impl Run<'_> {
             for param in params {
                 for decision in self.decide(policy, param.as_ref()) {
                     if let Decision::Deny { message, reason } = decision {
-                        self.act(policy, binding, message, reason);
+                        self.act(policy, binding, &message, reason);
                     }
                 }
             }
@@ -193,11 +195,11 @@ impl Run<'_> {
         self.denials.push(Denial { policy: policy.name.clone(), binding, message, reason });
     }
 
-    fn act(&mut self, policy: &Compiled, binding: &Value, message: String, reason: &'static str) {
+    fn act(&mut self, policy: &Compiled, binding: &Value, message: &str, reason: &'static str) {
         let actions = binding["spec"]["validationActions"].as_array().into_iter().flatten();
         for action in actions.filter_map(Value::as_str) {
             match action {
-                "Deny" => self.deny(policy, binding, message.clone(), reason),
+                "Deny" => self.deny(policy, binding, message.to_owned(), reason),
                 "Warn" => self.warnings.push(format!(
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
                     policy.name,

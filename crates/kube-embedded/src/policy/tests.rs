@@ -40,6 +40,7 @@ fn put(store: &Store, storage: &str, namespace: &str, mut object: Value) {
 }
 
 /// What becomes of creating a ConfigMap under one policy.
+#[expect(clippy::needless_pass_by_value, reason = "the tables read better without borrows")]
 fn outcome(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
     let store = Store::in_memory();
     put(&store, "namespaces", "", json!({"metadata": {"name": "n", "labels": {"env": "prod"}}}));
