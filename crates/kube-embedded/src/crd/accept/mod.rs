@@ -283,6 +283,8 @@ fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
         .filter(|format| !before.contains(format))
         .map(|format| format!("unrecognized format {format:?}"))
         .collect();
+    warnings.sort();
+    warnings.dedup();
     if crd["spec"]["conversion"]["strategy"] == "Webhook" {
         warnings.push(
             "kube-embedded does not call conversion webhooks: versions differ in apiVersion only".into(),

@@ -56,6 +56,17 @@ impl<'s> Shape<'s> {
         }
     }
 
+    /// What is known of a value that is one or the other.
+    fn either(self, other: Self) -> Self {
+        let schema = match (self.schema, other.schema) {
+            (Some(schema), None) if other.item == 0 => Some(schema),
+            (None, Some(schema)) if self.item == 0 => Some(schema),
+            _ => None,
+        };
+        let item = self.element().size.max(other.element().size);
+        Self { size: self.size.max(other.size), schema, item, is_list: self.is_list || other.is_list }
+    }
+
     /// An element of a list, or a value of a map.
     fn element(&self) -> Self {
         let below = self.schema.and_then(|schema| match &schema.additional {
@@ -163,8 +174,16 @@ fn walk<'s>(node: &IdedExpr, scope: &Scope<'s>) -> Estimate<'s> {
             let property = properties
                 .find(|property| values::escape(property.0).as_deref() == Some(select.field.as_str()));
             let shape = match property {
-                Some((_, child)) => Shape::of(child),
-                None => operand.shape.element(),
+                Some((_, child)) if select.field != "metadata" => Shape::of(child),
+                // Fields that every resource has are texts of any length.
+                _ if matches!(
+                    select.field.as_str(),
+                    "metadata" | "name" | "generateName" | "kind" | "apiVersion"
+                ) =>
+                {
+                    Shape::sized(MAX_REQUEST - 2)
+                }
+                _ => operand.shape.element(),
             };
             if select.test {
                 known(operand.cost, Shape::sized(1))
@@ -179,14 +198,15 @@ fn walk<'s>(node: &IdedExpr, scope: &Scope<'s>) -> Estimate<'s> {
             known(cost, Shape { size: items.len() as u64, schema: None, item, is_list: true })
         }
         Expr::Map(map) => {
-            let mut cost = 30u64;
+            let (mut cost, mut item) = (30u64, 0);
             for entry in &map.entries {
                 if let EntryExpr::MapEntry(entry) = &entry.expr {
-                    cost = cost.saturating_add(walk(&entry.key, scope).cost);
-                    cost = cost.saturating_add(walk(&entry.value, scope).cost);
+                    let value = walk(&entry.value, scope);
+                    cost = cost.saturating_add(walk(&entry.key, scope).cost).saturating_add(value.cost);
+                    item = value.shape.size.max(item);
                 }
             }
-            known(cost, Shape::sized(map.entries.len() as u64))
+            known(cost, Shape { item, ..Shape::sized(map.entries.len() as u64) })
         }
         Expr::Comprehension(loops) => {
             let range = walk(&loops.iter_range, scope);
@@ -235,7 +255,8 @@ fn call<'s>(call: &CallExpr, scope: &Scope<'s>) -> Estimate<'s> {
             let branches = inputs.iter().skip(1).map(|input| input.cost);
             let cost = inputs.first().map_or(0, |input| input.cost);
             let cost = cost.saturating_add(branches.max().unwrap_or_default());
-            return Estimate { cost, shape: Shape::sized(size(1).max(size(2))) };
+            let shape = inputs.iter().skip(1).map(|input| input.shape).reduce(Shape::either);
+            return Estimate { cost, shape: shape.unwrap_or(scalar) };
         }
         operators::EQUALS | operators::NOT_EQUALS => (scaled(size(0).min(size(1)), 0.1), scalar),
         operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS => {
@@ -280,7 +301,7 @@ fn call<'s>(call: &CallExpr, scope: &Scope<'s>) -> Estimate<'s> {
             let each = inputs.first().map_or(0, |input| scaled(input.shape.element().size, 0.1));
             (size(0).saturating_mul(each.saturating_add(1)), scalar)
         }
-        "quantity" | "isQuantity" | "semver" | "isSemver" | "cidr" | "ip" | "isIP" | "isCIDR" | "isURL" => {
+        "quantity" | "isQuantity" | "semver" | "isSemver" | "cidr" | "ip" | "isIP" | "isCIDR" => {
             (scaled(size(0), 0.1), scalar)
         }
         "validate" => (scaled(scaled(size(1), 0.1), FORMAT_REGEX * 0.25), scalar),
