@@ -165,12 +165,31 @@ enum Decision {
 
 impl Run<'_> {
     fn policy(&mut self, policy: &Compiled, bindings: &[&Value]) {
+        let kind = &policy.document["spec"]["paramKind"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind_name) = (text(&kind["apiVersion"]), text(&kind["kind"]));
+        let source = if kind.is_null() { None } else { (self.find)(&api_version, &kind_name) };
+        if !kind.is_null() && source.is_none() {
+            if !policy.ignores_failures {
+                let message = format!(
+                    "failed to configure policy: failed to find resource referenced by paramKind: \
+                     '{api_version}, Kind={kind_name}'"
+                );
+                self.denials.push(Denial {
+                    policy: policy.name.clone(),
+                    binding: None,
+                    message,
+                    reason: "Invalid",
+                });
+            }
+            return;
+        }
         for binding in bindings {
             let limits = &binding["spec"]["matchResources"];
             if !limits.is_null() && !matches(limits, self.request, self.object, self.namespace) {
                 continue;
             }
-            let params = match self.params(policy, binding) {
+            let params = match self.params(source.as_ref(), binding) {
                 Ok(params) => params,
                 Err(why) => {
                     if !policy.ignores_failures {
@@ -211,16 +230,10 @@ impl Run<'_> {
     }
 
     /// The parameters to evaluate with; one `None` where the policy takes none.
-    fn params(&self, policy: &Compiled, binding: &Value) -> Result<Vec<Option<Value>>, String> {
-        let (kind, reference) = (&policy.document["spec"]["paramKind"], &binding["spec"]["paramRef"]);
-        if kind.is_null() || reference.is_null() {
-            return Ok(vec![None]);
-        }
+    fn params(&self, source: Option<&ParamSource>, binding: &Value) -> Result<Vec<Option<Value>>, String> {
+        let reference = &binding["spec"]["paramRef"];
+        let Some(source) = source.filter(|_| !reference.is_null()) else { return Ok(vec![None]) };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (api_version, kind) = (text(&kind["apiVersion"]), text(&kind["kind"]));
-        let Some(source) = (self.find)(&api_version, &kind) else {
-            return Err(format!("paramKind kind `{api_version}, Kind={kind}` not known"));
-        };
         let given = text(&reference["namespace"]);
         let namespace = if source.namespaced {
             let own = if given.is_empty() { self.request.namespace.to_owned() } else { given };

@@ -64,7 +64,8 @@ impl<'s> Ty<'s> {
         })
     }
 
-    fn name(&self) -> String {
+    /// As complaints print it.
+    pub fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
             Self::Bool => "bool".to_owned(),
