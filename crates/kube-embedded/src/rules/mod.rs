@@ -4,6 +4,7 @@
 //! the default `StorageClass`, quota) is admission. Kinds without a row follow [`PLAIN`].
 
 pub mod check;
+pub mod diff;
 pub mod meta;
 pub mod read;
 
