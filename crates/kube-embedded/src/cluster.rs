@@ -24,6 +24,7 @@ use crate::error::{ApiError, Result};
 use crate::http::routes::custom_schema;
 use crate::http::serve;
 use crate::http::service::ApiService;
+use crate::policy::Policies;
 use crate::registry::Registry;
 use crate::verbs::ControllerManager;
 use crate::store::{Change, CommitError, Object, Options, Store};
@@ -87,6 +88,7 @@ struct Inner {
     authorizer: Authorizer,
     impersonation: Impersonation,
     services: Arc<Allocator>,
+    policies: Policies,
     control: Mutex<Option<Control>>,
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
@@ -115,6 +117,7 @@ impl Cluster {
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
+                policies: Policies::default(),
                 control: Mutex::default(),
                 documents: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
@@ -173,6 +176,10 @@ impl Cluster {
 
     pub fn services(&self) -> &Arc<Allocator> {
         &self.inner.services
+    }
+
+    pub fn policies(&self) -> &Policies {
+        &self.inner.policies
     }
 
     /// Stores `change` and what belongs to it, all or nothing; answers the changed object.

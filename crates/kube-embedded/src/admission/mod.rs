@@ -19,7 +19,7 @@ use crate::access::{User, csr, escalation};
 use crate::cluster::Cluster;
 use crate::crd;
 use crate::error::Result;
-use crate::policy;
+use crate::policy::ParamSource;
 use crate::schema::resources::Resource;
 use crate::store::Change;
 
@@ -132,7 +132,7 @@ pub fn validate(
             escalation::check(cluster.authorizer(), store, request, object)?;
         }
         limits::validate(store, request, object)?;
-        pod_security::validate(store, request, object, warn)?;
+        pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);
         if request.operation == Operation::Create && request.is("certificates.k8s.io", "CertificateSigningRequest") {
             csr::check_create(object)?;
         }
@@ -143,6 +143,13 @@ pub fn validate(
             defaults::resize(store, object, old)?;
         }
     }
+    let kinds = |api_version: &str, kind: &str| {
+        let registry = cluster.registry();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = registry.of_kind(group, version, kind)?;
+        Some(ParamSource { storage: found.storage.clone(), namespaced: found.namespaced })
+    };
+    cluster.policies().evaluate(store, request, object, &kinds)?.into_iter().for_each(&mut *warn);
     match object {
         Some(object) => quota::charge(store, request, Some(object), cluster.clock().now()),
         None => Ok(Vec::new()),

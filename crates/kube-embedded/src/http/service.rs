@@ -26,6 +26,7 @@ use crate::access::rbac::name_in_field_selector;
 use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
+use crate::rules;
 use crate::verbs::{self, Call};
 
 /// Kubernetes' own limit.
@@ -161,6 +162,11 @@ where
         body,
         warnings: Mutex::default(),
     };
+    let resource = &call.resource;
+    let own = resource.custom.as_ref().and_then(|custom| custom.deprecation());
+    if let Some(warning) = own.or_else(|| rules::deprecation(&resource.group, &resource.kind)) {
+        call.warn(warning);
+    }
     let answer = verbs::answer(&call).await;
     let mut response = match answer.and_then(|answer| respond::answer(&call, answer)) {
         Ok(response) => response,

@@ -67,6 +67,9 @@ pub fn accept(
 fn conform(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
     match &resource.custom {
         Some(custom) => {
+            if let Some(error) = custom.malformed(value) {
+                return Err(error.to_string());
+            }
             let mut unknown = conform_metadata(value)?;
             unknown.extend(custom.prune(value));
             Ok(unknown)

@@ -8,6 +8,7 @@ use super::body::rules_of;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::rules::Generation;
+use crate::schema::resources::Resource;
 
 /// The alphabet of generated suffixes: no vowels, nothing that looks like another sign.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -100,16 +101,20 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
 }
 
 /// Moves the generation on when the kind says that this change counts.
-pub fn bump_generation(rule: Generation, new: &mut Value, old: &Value) {
+pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
     let Some(generation) = old["metadata"]["generation"].as_i64() else { return };
-    let changed = match rule {
+    // Without a status subresource the status is content like any other.
+    let differs = |new: &Value, old: &Value| {
+        content_differs(new, old) || (resource.subresource("status").is_none() && new["status"] != old["status"])
+    };
+    let changed = match rules_of(resource).generation {
         Generation::Absent | Generation::Fixed => false,
-        Generation::Content => content_differs(new, old),
+        Generation::Content => differs(new, old),
         Generation::ContentAndAnnotations => {
-            content_differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
+            differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
         Generation::ContentAndLabels => {
-            content_differs(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"]
+            differs(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"]
         }
     };
     if changed {

@@ -12,7 +12,7 @@ use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::rules::workloads::subresource;
-use crate::rules::{self, Generation, conduct};
+use crate::rules::{self, conduct};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
 
@@ -199,7 +199,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     if call.subresource.is_empty() {
         (rules.update)(object, old);
         body::complete(&call.resource, object);
-        meta::bump_generation(generation_rule(call), object, old);
+        meta::bump_generation(&call.resource, object, old);
     } else {
         body::complete(&call.resource, object);
     }
@@ -213,11 +213,6 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
     Ok(Prepared { also, _reserved: reserved })
-}
-
-/// A custom resource without a status subresource counts its status as content.
-fn generation_rule(call: &Call) -> Generation {
-    rules_of(&call.resource).generation
 }
 
 fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
