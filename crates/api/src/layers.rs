@@ -35,7 +35,9 @@ pub fn around(routes: Router, api: &Api) -> Router {
 
 /// Gives every request an id, taken from the client where it sends a sensible one, and sends it back.
 async fn identify(mut request: Request, next: Next) -> Response<Body> {
-    let sensible = |id: &&HeaderValue| id.len() <= 64 && id.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
+    let sensible = |id: &&HeaderValue| {
+        id.len() <= 64 && id.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+    };
     let id = match request.headers().get(&REQUEST_ID).filter(sensible) {
         Some(id) => id.clone(),
         None => HeaderValue::from_str(&Uuid::new_v4().to_string()).expect("a UUID is a header value"),
@@ -55,7 +57,10 @@ async fn count_and_log(state: axum::extract::State<Api>, request: Request, next:
     state.metrics.observe(&method, code, took);
     let id = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
     // Probes would drown everything else.
-    if matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics") && code.is_success() && method == Method::GET {
+    if matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics")
+        && code.is_success()
+        && method == Method::GET
+    {
         tracing::trace!(http.method = %method, http.path = path, http.status = code.as_u16(), request.id = id, ?took);
     } else {
         tracing::info!(http.method = %method, http.path = path, http.status = code.as_u16(), request.id = id, ?took);
@@ -105,7 +110,10 @@ mod tests {
         async fn broken() -> &'static str {
             panic!("broken on purpose")
         }
-        let routes = around(Router::new().route("/broken", get(broken)).route("/fine", get(|| async { "fine" })), &api());
+        let routes = around(
+            Router::new().route("/broken", get(broken)).route("/fine", get(|| async { "fine" })),
+            &api(),
+        );
         assert_eq!(status_of(routes.clone(), "/broken").await, (StatusCode::INTERNAL_SERVER_ERROR, true));
         assert_eq!(status_of(routes, "/fine").await, (StatusCode::OK, true));
     }

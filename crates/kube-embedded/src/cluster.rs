@@ -26,8 +26,8 @@ use crate::http::serve;
 use crate::http::service::ApiService;
 use crate::policy::Policies;
 use crate::registry::Registry;
-use crate::verbs::ControllerManager;
 use crate::store::{Change, CommitError, Object, Options, Store};
+use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
 /// Requests under way at once, watches not counted.
@@ -279,7 +279,9 @@ fn kinds(cluster: WeakCluster) -> control::Kinds {
 
 /// Keeps the registry what the stored CRDs say, also where a controller changed them.
 async fn follow_crds(cluster: WeakCluster) {
-    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else { return };
+    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else {
+        return;
+    };
     loop {
         let changed = changes.next().await;
         let Some(cluster) = cluster.upgrade() else { return };

@@ -76,7 +76,8 @@ fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
         .and_then(|endpoints| endpoints.kube)
         .unwrap_or_else(|| "https://127.0.0.1:6443".to_owned());
     let pki = PathBuf::from(&data).join("pki");
-    let text = server::cluster::kubeconfig(&pki, &url)
-        .with_context(|| format!("there is no cluster in `{}` yet: start `longshore serve` once", data.display()))?;
+    let text = server::cluster::kubeconfig(&pki, &url).with_context(|| {
+        format!("there is no cluster in `{}` yet: start `longshore serve` once", data.display())
+    })?;
     Ok(cli::print(&text)?)
 }

@@ -21,7 +21,11 @@ pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error("cannot listen on {address}")]
-    Listen { address: SocketAddr, #[source] source: std::io::Error },
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("cannot use the certificate in [tls]")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("cannot write the file with the addresses into the data folder")]
@@ -29,7 +33,11 @@ pub enum RunError {
 }
 
 /// Serves until `stop` resolves. `ready` hears the one line of standard output.
-pub async fn run(config: Config, ready: impl FnOnce(&str), stop: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(
+    config: Config,
+    ready: impl FnOnce(&str),
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     let tls = config.tls.as_ref().map(listen::acceptor).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;

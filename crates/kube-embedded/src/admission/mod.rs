@@ -112,8 +112,11 @@ pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> 
 pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
     if request.is("apiextensions.k8s.io", "CustomResourceDefinition") {
         let stored = cluster.store().list(CRDS, None).objects;
-        let others: Vec<Value> =
-            stored.iter().filter(|other| other.name.as_ref() != request.name).map(|other| other.value()).collect();
+        let others: Vec<Value> = stored
+            .iter()
+            .filter(|other| other.name.as_ref() != request.name)
+            .map(|other| other.value())
+            .collect();
         crd::status::establish(object, &others, cluster.clock().now());
     }
 }
@@ -133,7 +136,9 @@ pub fn validate(
         }
         limits::validate(store, request, object)?;
         pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);
-        if request.operation == Operation::Create && request.is("certificates.k8s.io", "CertificateSigningRequest") {
+        if request.operation == Operation::Create
+            && request.is("certificates.k8s.io", "CertificateSigningRequest")
+        {
             csr::check_create(object)?;
         }
         if request.is("scheduling.k8s.io", "PriorityClass") {

@@ -136,7 +136,11 @@ where
     }
     if resource.namespaced && found.namespace.is_empty() && !matches!(verb, "list" | "watch") {
         // `/api/v1/pods/x`: namespaced objects are reached through their namespace only.
-        return Err(if found.name.is_empty() { ApiError::method_not_allowed() } else { ApiError::no_such_resource() });
+        return Err(if found.name.is_empty() {
+            ApiError::method_not_allowed()
+        } else {
+            ApiError::no_such_resource()
+        });
     }
     if !resource.namespaced && !found.namespace.is_empty() {
         return Err(ApiError::no_such_resource());
@@ -197,8 +201,12 @@ where
     let body = std::pin::pin!(Limited::new(body, BODY_LIMIT));
     match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(ApiError::too_large(BODY_LIMIT)),
-        Ok(Err(error)) => Err(ApiError::bad_request(format!("the request's body could not be read: {error}"))),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::too_large(BODY_LIMIT))
+        }
+        Ok(Err(error)) => {
+            Err(ApiError::bad_request(format!("the request's body could not be read: {error}")))
+        }
         Err(_) => Err(ApiError::new(408, "Timeout", "the request's body did not arrive in time")),
     }
 }

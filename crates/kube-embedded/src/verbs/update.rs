@@ -79,7 +79,10 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
         let expect = Expect::Version(live.version);
         let key = call.key(&call.name);
         let committed = if is_finished(&call.resource, &object) {
-            let also = admission::on_delete(&call.cluster, &call.admission(Operation::Delete, &call.name, Some(&old)));
+            let also = admission::on_delete(
+                &call.cluster,
+                &call.admission(Operation::Delete, &call.name, Some(&old)),
+            );
             let result = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
             result.map(|_| {
                 from_storage(&call.resource, &mut object);
@@ -87,7 +90,8 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
             })
         } else {
             create::to_storage_late(call, &mut object);
-            let result = call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
+            let result =
+                call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
             result.map(|stored| Answer::Stored(200, stored))
         };
         match committed {
@@ -108,7 +112,8 @@ fn stale(call: &Call) -> ApiError {
 fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<bool> {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != live.uid.as_ref() {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
         return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
     }
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -121,7 +126,11 @@ fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<boo
         Ok(_) => Err(stale(call)),
         Err(_) => {
             let path = Path::new("metadata.resourceVersion");
-            let error = FieldError::invalid(&path, version, "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax");
+            let error = FieldError::invalid(
+                &path,
+                version,
+                "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax",
+            );
             Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]))
         }
     }
@@ -159,7 +168,10 @@ pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
             }
             // A kubelet that says nothing about it does not change a pod's class.
             let class = &old["status"]["qosClass"];
-            if call.resource.kind.as_ref() == "Pod" && whole["status"]["qosClass"].is_null() && !class.is_null() {
+            if call.resource.kind.as_ref() == "Pod"
+                && whole["status"]["qosClass"].is_null()
+                && !class.is_null()
+            {
                 whole["status"]["qosClass"] = class.clone();
             }
             *object = whole;
