@@ -23,6 +23,8 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "events.k8s.io",
         kind: "Event",
+        naming: Naming::PathSegment,
+        any_finalizer: true,
         validate: validate_strict,
         validate_update: validate_strict_change,
         ..PLAIN

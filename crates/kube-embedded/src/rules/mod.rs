@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod core;
 pub mod events;
 pub mod flow;
+pub mod mutating;
 pub mod network;
 pub mod rbac;
 pub mod storage;
@@ -104,6 +105,7 @@ const ALL: &[&[Rules]] = &[
     events::RULES,
     network::ingress::RULES,
     flow::RULES,
+    mutating::RULES,
     network::traffic::RULES,
     rbac::RULES,
     storage::RULES,

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, Path};
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
 use crate::rules::read::{empty, fill, fill_text, go_name, go_names, list_mut, members, text};
 use crate::rules::{Naming, PLAIN, Rules, diff, meta};
@@ -121,10 +122,9 @@ fn access_modes(modes: &At, errs: &mut Vec<FieldError>) {
 }
 
 fn basic_amount(at: &At, errs: &mut Vec<FieldError>) {
-    let amount = at.value.and_then(quantity::Quantity::of).unwrap_or_default();
-    if amount.units() < 0 {
-        let whole = i64::try_from(amount.units()).unwrap_or(i64::MIN);
-        errs.push(FieldError::invalid(&at.path, whole, "must be a valid resource quantity"));
+    let amount = at.value.and_then(Quantity::of).unwrap_or_default();
+    if amount.value() < 0 {
+        errs.push(FieldError::invalid(&at.path, amount.value(), "must be a valid resource quantity"));
     }
 }
 
@@ -318,7 +318,8 @@ fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
     let (now, was) = (&new["spec"]["nodeAffinity"], &old["spec"]["nodeAffinity"]);
     if !was.is_null() && now != was {
         let path = Path::new("nodeAffinity");
-        errs.push(FieldError::invalid(&path, go_names(now), check::IMMUTABLE));
+        let words = "field is immutable, except for updating from beta label to GA";
+        errs.push(FieldError::invalid(&path, go_names(now), words));
     }
     errs
 }
@@ -499,7 +500,7 @@ fn without_nulls(spec: &mut Value) {
 
 /// A claim may ask for less again only down to what it has.
 fn shrunk(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
-    let amount = |value: &Value| quantity::Quantity::of(value).unwrap_or_default();
+    let amount = |value: &Value| Quantity::of(value).unwrap_or_default();
     let asked = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]["storage"]);
     if asked(new) < asked(old) && asked(new) <= amount(&old["status"]["capacity"]["storage"]) {
         let path = Path::new("spec.resources.requests.storage");
@@ -519,7 +520,7 @@ fn claim_warnings(claim: &Value) -> Vec<String> {
     }
     for field in ["requests", "limits"] {
         let amount = root.down("spec.resources").get(field).key("storage");
-        if amount.value.and_then(quantity::Quantity::of).is_some_and(|amount| !amount.is_whole()) {
+        if amount.value.and_then(Quantity::of).is_some_and(|amount| !amount.is_whole()) {
             let (path, shown) = (&amount.path, amount.text());
             told.push(format!("{path}: fractional byte value {shown:?} is invalid, must be an integer"));
         }
