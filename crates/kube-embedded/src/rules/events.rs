@@ -153,6 +153,7 @@ fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
     for (field, shown) in [
         ("involvedObject", "involvedObject"),
         ("reason", "reason"),
+        ("reason", "reason"), // told twice, by a slip of Kubernetes
         ("message", "message"),
         ("source", "source"),
         ("firstTimestamp", "firstTimestamp"),
@@ -166,7 +167,9 @@ fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
         ("reportingInstance", "reportingInstance"),
     ] {
         if new[field] != old[field] {
-            errs.push(FieldError::invalid(&Path::new(shown), go_names(&new[field]), check::IMMUTABLE));
+            let is_text = !matches!(field, "eventTime" | "related" | "firstTimestamp" | "lastTimestamp");
+            let value = if new[field].is_null() && is_text { "".into() } else { go_names(&new[field]) };
+            errs.push(FieldError::invalid(&Path::new(shown), value, check::IMMUTABLE));
         }
     }
     errs

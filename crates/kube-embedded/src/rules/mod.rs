@@ -6,6 +6,7 @@
 pub mod check;
 pub mod conduct;
 pub mod diff;
+pub mod go_structs;
 pub mod meta;
 pub mod read;
 

@@ -68,9 +68,11 @@ pub const RULES: &[Rules] = &[
             }
             errs
         },
-        warnings: |driver, _| {
+        warnings: |driver, old| {
             let spec = &driver["spec"];
-            let silent = !empty(&spec["tokenRequests"]) && spec["serviceAccountTokenInSecrets"].is_null();
+            let asks = old.is_none_or(|old| old["spec"]["tokenRequests"] != spec["tokenRequests"]);
+            let silent =
+                asks && !empty(&spec["tokenRequests"]) && spec["serviceAccountTokenInSecrets"].is_null();
             silent.then(|| TOKENS_IN_ATTRIBUTES.to_owned()).into_iter().collect()
         },
         ..PLAIN

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::field::FieldError;
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::{Generation, PLAIN, Rules, go_structs};
 
 use super::fill::{down, each, ensure, is_empty, missing, put};
 use super::{container, defaults, podspec, resources, scheduling, status, template, warnings};
@@ -299,9 +299,24 @@ fn validate_change(new: &At, old: &At, errs: &mut Vec<FieldError>) {
     if gated {
         narrowed(new, old, errs);
     }
-    if with_changes_undone(new, old, gated) != old.json() {
-        errs.push(FieldError::forbidden(&new.path, CHANGE_REFUSED));
+    let (before, now) = (old.json(), with_changes_undone(new, old, gated));
+    if now != before {
+        let difference = go_structs::difference("PodSpec", &inside(before), &inside(now));
+        errs.push(FieldError::forbidden(&new.path, format!("{CHANGE_REFUSED}{difference}")));
     }
+}
+
+/// A specification as Kubernetes keeps it: what a pod shares with its host stands in the security context.
+fn inside(mut spec: Value) -> Value {
+    for name in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
+        let shared = spec.get(name).cloned();
+        if let Some(shared) = shared
+            && let Some(context) = ensure(&mut spec, "securityContext")
+        {
+            put(context, name, shared);
+        }
+    }
+    spec
 }
 
 fn only_more_tolerations(new: &At, old: &At, errs: &mut Vec<FieldError>) {
