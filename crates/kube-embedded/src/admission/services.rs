@@ -315,7 +315,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
             }
         }
     }
-    if needs_node_port(old) && needs_node_port(new) {
+    if allocates_ports(old) && allocates_ports(new) {
         let asked = node_ports(new);
         let had: HashMap<&str, i64> = items(&old["spec"]["ports"])
             .iter()

@@ -183,11 +183,29 @@ pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timest
     table(resource, [object], &list_meta, form, now)
 }
 
+/// Annotations that stand in for fields which a version does not have. The metadata alone is shown as
+/// Kubernetes keeps it, which is without them.
+const STAND_INS: &[&str] = &[
+    "autoscaling.alpha.kubernetes.io/behavior",
+    "autoscaling.alpha.kubernetes.io/conditions",
+    "autoscaling.alpha.kubernetes.io/current-metrics",
+    "autoscaling.alpha.kubernetes.io/metrics",
+    "deprecated.daemonset.template.generation",
+];
+
 /// An object's metadata alone, as caches of controllers ask for it.
 pub fn partial(object: &Value, version: &str) -> Value {
+    let mut metadata = object["metadata"].clone();
+    if let Some(fields) = metadata.as_object_mut()
+        && let Some(Value::Object(annotations)) = fields.get_mut("annotations")
+    {
+        annotations.retain(|name, _| !STAND_INS.contains(&name.as_str()));
+        if annotations.is_empty() {
+            fields.remove("annotations");
+        }
+    }
     json!({
-        "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": object["metadata"],
+        "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
     })
 }
 

@@ -50,6 +50,11 @@ pub fn to_core(event: &mut Value) {
 /// Rewrites a core Event as an `events.k8s.io/v1` one.
 pub fn from_core(event: &mut Value) {
     rename(event, "events.k8s.io/v1", |(core, own)| (core, own));
+    // Only the core form always tells who reports.
+    if let Some(fields) = event.as_object_mut() {
+        let reporter = |name: &str| matches!(name, "reportingController" | "reportingInstance");
+        fields.retain(|name, value| !(reporter(name) && empty(value)));
+    }
 }
 
 fn rename(

@@ -52,6 +52,9 @@ fn set_template_generation(set: &mut Value, number: i64) {
 }
 
 fn default(set: &mut Value) {
+    // It is there before anything counts; who writes the set owns it.
+    let number = template_generation(set);
+    set_template_generation(set, number);
     let Some(spec) = ensure(set, "spec") else { return };
     missing(spec, "revisionHistoryLimit", 10);
     if let Some(strategy) = ensure(spec, "updateStrategy") {

@@ -11,6 +11,7 @@ use super::fill::missing;
 pub const BUDGET: Rules = Rules {
     group: "policy",
     kind: "PodDisruptionBudget",
+    any_finalizer: true,
     generation: Generation::Content,
     validate: validate_budget,
     validate_update: |new, _| validate_budget(new),

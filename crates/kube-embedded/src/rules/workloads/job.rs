@@ -344,7 +344,7 @@ fn template_change(now: &At, job: &At, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::invalid(&path, spec.go(), check::IMMUTABLE));
         }
     } else if pods.json() != old {
-        errs.push(FieldError::invalid(&pods.path, pods.go(), check::IMMUTABLE));
+        errs.push(template::immutable(&pods));
     }
 }
 

@@ -15,6 +15,8 @@ pub const RULES: Rules = Rules {
     naming: Naming::Label,
     generation: Generation::Content,
     default,
+    create: drop_gated,
+    update: |new, _| drop_gated(new),
     validate: |set| validate(set, true),
     validate_update,
     validate_status,
@@ -49,8 +51,6 @@ fn default(set: &mut Value) {
             && let Some(rolling) = ensure(strategy, "rollingUpdate")
         {
             missing(rolling, "partition", 0);
-            // Behind a gate that is closed.
-            rolling.as_object_mut().map(|map| map.remove("maxUnavailable"));
         }
     }
     if let Some(policy) = ensure(spec, "persistentVolumeClaimRetentionPolicy") {
@@ -150,6 +150,12 @@ fn pods_as_made(spec: &At) -> Value {
         }
     }
     pods
+}
+
+/// How many may be down at once stands behind a gate that is closed.
+fn drop_gated(set: &mut Value) {
+    let rolling = set.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
+    rolling.map(|fields| fields.remove("maxUnavailable"));
 }
 
 fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {

@@ -1,6 +1,6 @@
 //! Pod templates, and the annotations that mean something to pods.
 
-use crate::field::FieldError;
+use crate::field::{Complaint, FieldError};
 use crate::rules::check::{self, At};
 
 use super::{path, podspec};
@@ -42,6 +42,16 @@ pub fn lasts(template: &At, kind: &str, errs: &mut Vec<FieldError>) {
         let words = format!("activeDeadlineSeconds in {kind} is not Supported");
         errs.push(FieldError::forbidden(&deadline.path, words));
     }
+}
+
+/// `Invalid value: {"labels":...,"Spec":...}: field is immutable`: Go shows the metadata of a template without
+/// a name of its own, before the rest.
+pub fn immutable(pods: &At) -> FieldError {
+    let named = |name: &str| Some(format!("\"{name}\":{}", pods.get("metadata").peek(name)?));
+    let metadata = ["labels", "annotations"].into_iter().filter_map(named);
+    let parts: Vec<_> = metadata.chain([format!("\"Spec\":{}", pods.get("spec").go())]).collect();
+    let detail = format!("{{{}}}: {}", parts.join(","), check::IMMUTABLE);
+    FieldError { path: pods.path.clone(), complaint: Complaint::Invalid, value: None, detail }
 }
 
 /// The complaint when a selector misses the labels of its own template.
