@@ -54,8 +54,6 @@ fn members(ty: TypeRef<'_>, body: &Struct, members: &mut Map<String, Value>) {
             normalise(below, value);
             if field.omitempty && is_left_out(field, below, value) {
                 members.remove(field.name.as_ref());
-            } else if value.as_array().is_some_and(Vec::is_empty) && loses_empty_lists(ty) {
-                *value = Value::Null;
             }
         } else if !field.omitempty {
             let mut value = absent(field, below);
@@ -76,6 +74,28 @@ fn is_left_out(field: &Field, ty: TypeRef<'_>, value: &Value) -> bool {
         Value::String(text) => text.is_empty() && !matches!(ty.shape(), Shape::IntOrString),
         Value::Array(elements) => elements.is_empty(),
         Value::Object(entries) => entries.is_empty(),
+    }
+}
+
+/// What an object in normal form has become when it comes back from the store: an empty list that is always
+/// written is null then.
+pub fn as_stored(ty: TypeRef<'_>, value: &mut Value) {
+    match (ty.shape(), &mut *value) {
+        (Shape::List(_), Value::Array(elements)) if elements.is_empty() => *value = Value::Null,
+        (Shape::List(list), Value::Array(elements)) => {
+            elements.iter_mut().for_each(|element| as_stored(ty.follow(list.element), element));
+        }
+        (Shape::Map(map), Value::Object(entries)) => {
+            entries.values_mut().for_each(|entry| as_stored(ty.follow(map.value), entry));
+        }
+        (Shape::Struct(body), Value::Object(members)) if loses_empty_lists(ty) => {
+            for field in &body.fields {
+                if let Some(value) = members.get_mut(field.name.as_ref()) {
+                    as_stored(ty.follow(field.ty), value);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
         new["volumeName"] = json!("v<1>");
         assert_eq!(
             difference("PersistentVolumeClaimSpec", &old, &new),
-            "@@ -9,7 +9,7 @@\n   \"storage\": \"1Gi\"\n  }\n },\n- \"VolumeName\": \"\",\n+ \"VolumeName\": \"v\\u003c1\\u003e\",\n  \"StorageClassName\": null,\n  \"VolumeMode\": null,\n  \"DataSource\": null,\n"
+            "@@ -9,7 +9,7 @@\n    \"storage\": \"1Gi\"\n   }\n  },\n- \"VolumeName\": \"\",\n+ \"VolumeName\": \"v\\u003c1\\u003e\",\n  \"StorageClassName\": null,\n  \"VolumeMode\": null,\n  \"DataSource\": null,\n"
         );
     }
 }

@@ -102,6 +102,13 @@ pub fn complete(resource: &Resource, value: &mut Value) {
     }
 }
 
+/// An object as it will come back from the store.
+pub fn as_stored(resource: &Resource, value: &mut Value) {
+    if !resource.is_custom() {
+        decode::normalise::as_stored(stored_type(resource), value);
+    }
+}
+
 /// The type of the stored form.
 fn stored_type(resource: &Resource) -> TypeRef<'_> {
     if !resource.is_view() {

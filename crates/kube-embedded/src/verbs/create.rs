@@ -81,6 +81,7 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     let reserved = admission::reserve(&call.cluster, &request, &mut object)?;
     (rules.create)(&mut object);
     body::complete(&call.resource, &mut object);
+    body::as_stored(&call.resource, &mut object);
     let errors = complaints(call, &object);
     if !errors.is_empty() {
         return Err(call.invalid(&name, &errors));

@@ -211,9 +211,11 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     if call.subresource.is_empty() {
         (rules.update)(object, old);
         body::complete(&call.resource, object);
+        body::as_stored(&call.resource, object);
         meta::bump_generation(&call.resource, object, old);
     } else {
         body::complete(&call.resource, object);
+        body::as_stored(&call.resource, object);
     }
     let errors = complaints(call, object, old);
     if !errors.is_empty() {

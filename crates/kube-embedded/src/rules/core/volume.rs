@@ -6,6 +6,7 @@ use crate::field::{FieldError, Path};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
 use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
+use crate::rules::workloads::scheduling;
 use crate::rules::{Naming, PLAIN, Rules, go_structs, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -22,6 +23,9 @@ pub const RULES: &[Rules] = &[
             if let Some(Value::Object(path)) = spec.get_mut("hostPath") {
                 fill(path, "type", "");
             }
+            if let Some(Value::Object(iscsi)) = spec.get_mut("iscsi") {
+                fill_text(iscsi, "iscsiInterface", "default");
+            }
         },
         create: |volume| {
             // Its life begins when it is made.
@@ -34,6 +38,8 @@ pub const RULES: &[Rules] = &[
         validate: validate_volume,
         validate_update: |new, old| {
             let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            // Kubernetes checks the whole before the change, and again with it.
+            errs.extend(validate_volume(new));
             errs.extend(validate_volume(new));
             errs.extend(validate_volume_change(new, old));
             errs
@@ -213,7 +219,10 @@ fn sources(spec: &At, errs: &mut Vec<FieldError>) {
         "nfs" if !path.text().starts_with('/') => {
             errs.push(FieldError::invalid(&path.path, path.text(), "must be an absolute path"));
         }
-        "csi" => driver_name(&at.get("driver"), errs),
+        "csi" => {
+            driver_name(&at.get("driver"), errs);
+            secrets(&at, errs);
+        }
         _ => {}
     }
     if *source == "hostPath" && at.has("type") && !path.is_empty() {
@@ -242,6 +251,22 @@ fn sources(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
+/// The secrets that a driver is handed, each by name and namespace.
+fn secrets(csi: &At, errs: &mut Vec<FieldError>) {
+    for name in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
+        let secret = csi.get(name);
+        if secret.exists() {
+            check::required_text(&secret.get("name"), check::dns_subdomain, errs);
+            check::required_text(&secret.get("namespace"), check::dns_label, errs);
+        }
+    }
+}
+
 /// The name of a CSI driver, apart from being required.
 pub fn driver_name(at: &At, errs: &mut Vec<FieldError>) {
     if at.is_empty() {
@@ -260,34 +285,7 @@ fn node_affinity(affinity: &At, errs: &mut Vec<FieldError>) {
         errs.push(FieldError::required(&required.path, "must specify required node constraints"));
         return;
     }
-    let terms = required.get("nodeSelectorTerms");
-    if terms.is_empty() {
-        errs.push(FieldError::required(&terms.path, "must have at least one node selector term"));
-    }
-    for term in terms.items() {
-        for expression in term.get("matchExpressions").items() {
-            let (operator, values) = (expression.get("operator"), expression.get("values"));
-            match operator.text() {
-                "In" | "NotIn" if values.is_empty() => errs.push(FieldError::required(
-                    &values.path,
-                    "must be specified when `operator` is 'In' or 'NotIn'",
-                )),
-                "Exists" | "DoesNotExist" if !values.is_empty() => errs.push(FieldError::forbidden(
-                    &values.path,
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )),
-                "Gt" | "Lt" if values.len() != 1 => errs.push(FieldError::required(
-                    &values.path,
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )),
-                "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-                other => {
-                    errs.push(FieldError::invalid(&operator.path, other, "not a valid selector operator"));
-                }
-            }
-            check::text(&expression.get("key"), check::qualified_name, errs);
-        }
-    }
+    scheduling::node_selector(&required, errs);
 }
 
 fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {

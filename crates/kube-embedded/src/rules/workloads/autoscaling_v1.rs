@@ -377,7 +377,7 @@ mod tests {
                         "target": {"type": "Value", "value": "30"}}},
                     cpu_metric(50),
                 ]},
-            "status": {"conditions": [{"type": "AbleToScale", "status": "True"}]}});
+            "status": {"conditions": [{"type": "AbleToScale", "status": "True"}], "currentReplicas": 0}});
         let mut object = v2.clone();
         to_v1(&mut object);
         assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 50);

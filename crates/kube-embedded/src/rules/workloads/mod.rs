@@ -17,7 +17,7 @@ mod probe;
 mod projected;
 mod resources;
 mod schedule;
-mod scheduling;
+pub mod scheduling;
 mod security;
 mod selector;
 mod status;
