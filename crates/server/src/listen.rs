@@ -43,7 +43,7 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BoxError> {
 pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    api: Api,
+    api: &Api,
     stop: impl Future<Output = ()>,
 ) {
     let routes = api::router(api);

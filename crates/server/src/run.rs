@@ -75,7 +75,8 @@ pub async fn run(
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
     };
-    let platform = tokio::spawn(listen::serve(listener, tls, api, stopped(stopping.subscribe())));
+    let stop_platform = stopped(stopping.subscribe());
+    let platform = tokio::spawn(async move { listen::serve(listener, tls, &api, stop_platform).await });
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))
@@ -87,7 +88,7 @@ pub async fn run(
     stop.await;
     tracing::info!("stopping");
     stopping.send_replace(true);
-    let drained = async {
+    let ended = async {
         if let Some((cluster, task)) = kubernetes {
             cluster.stop();
             let _ = task.await; // a panic in it has been logged
@@ -95,7 +96,7 @@ pub async fn run(
         }
         let _ = platform.await;
     };
-    if tokio::time::timeout(STOP_WITHIN, drained).await.is_err() {
+    if tokio::time::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::warn!("stopped with requests still open");
     }
     Ok(())
