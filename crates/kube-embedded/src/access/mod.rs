@@ -9,6 +9,7 @@
 pub mod authn;
 pub mod bootstrap;
 mod certificate;
+pub mod cluster_info;
 pub mod csr;
 pub mod escalation;
 pub mod impersonate;

@@ -163,7 +163,7 @@ fn default_priority_class(store: &Store) -> Option<Value> {
     defaults.min_by_key(|class| int(&class["value"]))
 }
 
-/// There is at most one default PriorityClass; `old` is set on updates.
+/// There is at most one default `PriorityClass`; `old` is set on updates.
 pub fn one_default_priority(store: &Store, class: &Value, old: Option<&Value>) -> Result<()> {
     if !truth(&class["globalDefault"]) {
         return Ok(());

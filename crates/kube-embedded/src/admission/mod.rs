@@ -95,7 +95,7 @@ pub struct Reserved {
     _services: Option<services::Reservation>,
 }
 
-/// Gives out what only the server has: addresses and ports of Services, the names of a CRD.
+/// Gives out what only the server has: addresses and ports of Services.
 pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<Reserved> {
     let mut reserved = Reserved { _services: None };
     if request.is("", "Service") {
@@ -105,13 +105,17 @@ pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> 
             None => allocator.create(store, object, request.dry_run)?,
         });
     }
+    Ok(reserved)
+}
+
+/// Gives an accepted CRD its names, unless others have them.
+pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
     if request.is("apiextensions.k8s.io", "CustomResourceDefinition") {
         let stored = cluster.store().list(CRDS, None).objects;
         let others: Vec<Value> =
             stored.iter().filter(|other| other.name.as_ref() != request.name).map(|other| other.value()).collect();
         crd::status::establish(object, &others, cluster.clock().now());
     }
-    Ok(reserved)
 }
 
 /// Refuses what must not be; answers the changes that must be committed with the write.

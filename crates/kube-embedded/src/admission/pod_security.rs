@@ -135,19 +135,8 @@ fn minor_of(version: &str) -> Option<u32> {
     (plain && (digits == "0" || !digits.starts_with('0'))).then(|| digits.parse().ok()).flatten()
 }
 
-/// Refuses a pod or a namespace's labels; what is only warned about goes to `warn`.
-pub fn validate(
-    store: &Store,
-    request: &Request<'_>,
-    object: &Value,
-    warn: &mut dyn FnMut(String),
-) -> Result<()> {
-    check(store, request, object)?.into_iter().for_each(warn);
-    Ok(())
-}
-
-/// The same, with the warnings in hand.
-fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<Vec<String>> {
+/// Refuses a pod or a namespace's labels, or gives the warnings that go with the answer.
+pub fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<Vec<String>> {
     if request.operation == Operation::Delete {
         return Ok(Vec::new());
     }

@@ -38,8 +38,14 @@ struct Inner {
     /// Handed out to writes under way, possibly more than once (an update that is tried again).
     underway: Vec<Lease>,
     /// What each Service held when it was last looked at, so that only changed ones are parsed.
-    seen: HashMap<(Box<str>, Box<str>), (u64, Vec<Lease>)>,
+    seen: HashMap<ServiceName, Seen>,
 }
+
+/// Namespace and name.
+type ServiceName = (Box<str>, Box<str>);
+
+/// A version of a Service, and what it holds.
+type Seen = (u64, Vec<Lease>);
 
 /// Keeps what a write was given from everybody else, until the write is over.
 #[must_use = "what is not held is free for others"]
@@ -179,25 +185,20 @@ impl Grant<'_> {
         }
         let asked: Vec<String> = texts(&service["spec"]["clusterIPs"]).map(ToOwned::to_owned).collect();
         // This cluster has one family, so there is one address.
-        let address = match asked.first().filter(|asked| !asked.is_empty()) {
-            Some(asked) => {
-                let wanted = ip::parse(asked)
-                    .ok_or_else(|| failure(&format!("failed to parse service IP {asked:?}")))?;
-                self.pool.claim_address(wanted, self.dry_run).map_err(|words| {
-                    let words = format!("failed to allocate IP {asked}: {words}");
-                    let shown = service["spec"]["clusterIPs"].clone();
-                    invalid(service, FieldError::invalid(&Path::new("spec.clusterIPs"), shown, words))
-                })?;
-                asked.clone()
-            }
-            None => match self.pool.any_address() {
-                Some(address) => address.to_string(),
-                None => {
-                    let name = text(&service["metadata"]["name"]);
-                    let what = format!("failed to allocate a serviceIP for Service {name:?}: range is full");
-                    return Err(failure(&what));
-                }
-            },
+        let address = if let Some(asked) = asked.first().filter(|asked| !asked.is_empty()) {
+            let wanted =
+                ip::parse(asked).ok_or_else(|| failure(&format!("failed to parse service IP {asked:?}")))?;
+            self.pool.claim_address(wanted, self.dry_run).map_err(|words| {
+                let words = format!("failed to allocate IP {asked}: {words}");
+                let shown = service["spec"]["clusterIPs"].clone();
+                invalid(service, FieldError::invalid(&Path::new("spec.clusterIPs"), shown, words))
+            })?;
+            asked.clone()
+        } else {
+            let name = text(&service["metadata"]["name"]);
+            let full =
+                || failure(&format!("failed to allocate a serviceIP for Service {name:?}: range is full"));
+            self.pool.any_address().ok_or_else(full)?.to_string()
         };
         let spec = members(service, "spec");
         spec.insert("clusterIP".to_owned(), address.as_str().into());
@@ -253,7 +254,7 @@ impl Grant<'_> {
             let key = (protocol, given);
             if seen.contains(&key) {
                 let words = format!("duplicate nodePort: {{{} {given}}}", key.0);
-                return Err(ApiError::internal(words));
+                return Err(ApiError::new(500, "", words));
             }
             seen.push(key);
             set_node_port(new, at, given);

@@ -156,11 +156,9 @@ impl Walk<'_> {
         let path = self.path(name);
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         if let Some(most) = checks.max_length.filter(|&most| length > most) {
-            let mut error = FieldError::too_long(&path, usize::try_from(most).unwrap_or_default());
-            if most == 1 {
-                error.detail = "may not be more than 1 byte".to_owned();
-            }
-            outcome.add(error);
+            let bytes = if most == 1 { "byte" } else { "bytes" };
+            let detail = format!("may not be more than {most} {bytes}");
+            outcome.add(FieldError { detail, ..FieldError::too_long(&path, 0) });
         } else if let Some(least) = checks.min_length.filter(|&least| length < least) {
             let detail = format!("{name} in body should be at least {least} chars long");
             outcome.add(FieldError::invalid(&path, text, detail));

@@ -28,6 +28,25 @@ pub fn label_complaints(text: &str) -> Vec<String> {
     complaints
 }
 
+/// The first embedded `apiVersion` or `kind` that is no text: such an object cannot even be decoded.
+pub fn malformed(value: &Value, schema: &Schema, path: &Path) -> Option<FieldError> {
+    match value {
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
+            if schema.embedded && matches!(name.as_str(), "apiVersion" | "kind") && !value.is_string() {
+                return Some(FieldError::invalid(&path.field(name), value.clone(), "must be a string"));
+            }
+            let child = schema.child(name)?;
+            let is_property = schema.properties.contains_key(name.as_str());
+            malformed(value, child, &if is_property { path.field(name) } else { path.key(name) })
+        }),
+        Value::Array(items) => {
+            let child = schema.items.as_ref()?;
+            items.iter().enumerate().find_map(|(at, item)| malformed(item, child, &path.index(at)))
+        }
+        _ => None,
+    }
+}
+
 /// Complaints about embedded resources, anywhere in the object.
 pub fn check(object: &Value, schema: &Schema) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -61,6 +61,12 @@ pub struct Verdict {
 }
 
 impl CustomKind {
+    /// Why an object cannot be decoded at all: 400 `<Kind> in version "<v>" cannot be handled as a <Kind>:
+    /// <complaint>`.
+    pub fn malformed(&self, object: &Value) -> Option<FieldError> {
+        embedded::malformed(object, &self.schema, &Path::root())
+    }
+
     /// Drops unknown fields, also of `metadata`; answers their paths, as warnings print them.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         shape::prune(object, &self.schema)

@@ -36,11 +36,11 @@ pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<(St
             let Additional::Schema(values) = &schema.additional else {
                 return Err("does not refer to a valid field".to_owned());
             };
-            found.push_str(&format!("[{name}]"));
+            found = format!("{found}[{name}]");
             schema = values;
         } else {
             let separator = if found.is_empty() { "" } else { "." };
-            found.push_str(&format!("{separator}{name}"));
+            found = format!("{found}{separator}{name}");
             let property = schema.properties.get(name.as_str());
             schema = property.ok_or_else(|| "does not refer to a valid field".to_owned())?;
         }

@@ -21,7 +21,7 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
     value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for \
     lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// One row for each served version of a CRD; `builtin` lends the type of ObjectMeta.
+/// One row for each served version of a CRD; `builtin` lends the type of `ObjectMeta`.
 pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> {
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().map(Box::<str>::from);

@@ -19,6 +19,7 @@ pub const MAX_DEPTH: usize = 100;
 
 /// One node of a schema.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the keywords are flags")]
 pub struct Schema {
     /// `string`, `integer`, ...; empty when the schema leaves it open.
     pub ty: Box<str>,

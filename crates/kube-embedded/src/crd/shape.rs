@@ -2,7 +2,7 @@
 //! defaults.
 //!
 //! Writes run [`prune`] and then [`default`]; reads of older objects run [`default`] alone. `metadata` of
-//! the object and of embedded resources is an ObjectMeta whatever the schema says.
+//! the object and of embedded resources is an `ObjectMeta` whatever the schema says.
 
 use serde_json::{Map, Value};
 
@@ -109,7 +109,9 @@ fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
         }),
         Value::Array(items) => {
             let child = schema.and_then(|schema| schema.items.as_deref());
-            items.iter_mut().for_each(|item| drop_nulls(item, child));
+            for item in items {
+                drop_nulls(item, child);
+            }
         }
         _ => {}
     }

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -181,4 +182,69 @@ fn rules_speak_and_forgive_what_did_not_change() {
     let verdict = kind.review(&object(&new), Some(&object(&old)));
     assert_eq!(verdict.errors, []);
     assert_eq!(verdict.warnings, ["spec.name: Forbidden: must start with l-"]);
+}
+
+/// Any JSON, with keys that schemas and objects share.
+fn any_json() -> impl Strategy<Value = Value> {
+    let words = prop::sample::select(vec![
+        "type",
+        "properties",
+        "items",
+        "additionalProperties",
+        "default",
+        "object",
+        "array",
+        "string",
+        "integer",
+        "nullable",
+        "required",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-list-type",
+        "map",
+        "set",
+        "pattern",
+        "(",
+        "oneOf",
+        "metadata",
+        "spec",
+        "a",
+        "b",
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        words.clone().prop_map(Value::from),
+        "\\PC{0,4}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(words.clone().prop_map(ToOwned::to_owned), inner, 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_schema_and_no_object_panics_and_shaping_settles(schema in any_json(), spec in any_json()) {
+        let definition = json!({"metadata": {"name": "tugs.x.dev"}, "spec": {
+            "group": "x.dev", "names": {"plural": "tugs", "kind": "Tug"}, "scope": "Cluster",
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+        let _ = (RULES[0].validate)(&definition);
+        let kind = kind(&schema);
+        let mut once = object(&spec);
+        kind.prune(&mut once);
+        kind.default(&mut once);
+        let _ = kind.review(&once, Some(&object(&spec)));
+        let _ = kind.openapi();
+        let mut twice = once.clone();
+        kind.default(&mut twice);
+        prop_assert_eq!(once, twice);
+    }
 }

@@ -7,7 +7,7 @@ use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The arena of one version of a CRD, and the type of its objects. `builtin` lends ObjectMeta.
+/// The arena of one version of a CRD, and the type of its objects. `builtin` lends `ObjectMeta`.
 pub fn of(schema: &Schema, builtin: &Types) -> (Types, TypeId) {
     let mut build = Build { types: Types::default(), builtin, copied: HashMap::new(), metadata: None };
     let root = build.resource(schema);

@@ -138,7 +138,7 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
         (View::Table(version), _) => {
             let now = call.cluster.clock().now();
             let form = print::Form { include: call.include()?, version, headers: true };
-            print::table(&call.resource, &values(call, &page), metadata, form, now)
+            print::table(&call.resource, &values(call, &page), &metadata, form, now)
         }
         (View::MetadataList(version), _) => {
             let items: Vec<_> = values(call, &page).iter().map(|value| print::partial(value, version)).collect();

@@ -83,13 +83,16 @@ fn typed(
     }
     let ty = check(&expression, scope).map_err(failed)?;
     match (wanted, ty) {
-        (Wanted::Any, _) | (_, Ty::Dyn) => Ok(()),
-        (Wanted::Bool, Ty::Bool)
+        (Wanted::Any, _)
+        | (_, Ty::Dyn)
+        | (Wanted::Bool, Ty::Bool)
         | (Wanted::String, Ty::String)
         | (Wanted::StringOrNull, Ty::String | Ty::Null) => Ok(()),
-        (Wanted::Bool, _) => Err("must evaluate to bool".to_owned()),
-        (Wanted::String, _) => Err("must evaluate to string".to_owned()),
-        (Wanted::StringOrNull, _) => Err("must evaluate to one of [string null_type]".to_owned()),
+        (Wanted::Bool, ty) => Err(format!("must evaluate to bool but got {}", ty.name())),
+        (Wanted::String, ty) => Err(format!("must evaluate to string but got {}", ty.name())),
+        (Wanted::StringOrNull, ty) => {
+            Err(format!("must evaluate to one of [string null_type] but got {}", ty.name()))
+        }
     }
 }
 

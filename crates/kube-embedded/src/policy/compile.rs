@@ -117,7 +117,9 @@ fn names(node: &IdedExpr, found: &mut BTreeSet<String>) {
         Expr::Comprehension(loops) => {
             let parts =
                 [&loops.iter_range, &loops.accu_init, &loops.loop_cond, &loops.loop_step, &loops.result];
-            parts.into_iter().for_each(|node| names(node, found));
+            for node in parts {
+                names(node, found);
+            }
         }
         _ => {}
     }

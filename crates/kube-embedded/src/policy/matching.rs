@@ -54,7 +54,7 @@ fn is_empty(selector: &Value) -> bool {
     empty("matchLabels") && empty("matchExpressions")
 }
 
-/// A LabelSelector of a document against the labels of another.
+/// A `LabelSelector` of a document against the labels of another.
 pub fn label_selector_matches(selector: &Value, labels: &Value) -> bool {
     let pairs = selector["matchLabels"].as_object().into_iter().flatten();
     let requirements = selector["matchExpressions"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: expressions that decide which writes are let in.
+//! `ValidatingAdmissionPolicies`: expressions that decide which writes are let in.
 //!
 //! Asked once for every write, after the object has been completed and validated. Policies and their
 //! bindings are read from the store each time and compiled once per version of a policy. What cannot be
@@ -38,10 +38,12 @@ pub struct ParamSource {
 /// Finds the storage of a kind by its apiVersion and kind.
 pub type FindKind<'a> = &'a dyn Fn(&str, &str) -> Option<ParamSource>;
 
+type Versioned = (u64, Arc<Compiled>);
+
 /// The compiled policies, by uid, each with the version that was compiled.
 #[derive(Default)]
 pub struct Policies {
-    compiled: Mutex<HashMap<Box<str>, (u64, Arc<Compiled>)>>,
+    compiled: Mutex<HashMap<Box<str>, Versioned>>,
 }
 
 /// Why a request is refused.
@@ -163,12 +165,31 @@ enum Decision {
 
 impl Run<'_> {
     fn policy(&mut self, policy: &Compiled, bindings: &[&Value]) {
+        let kind = &policy.document["spec"]["paramKind"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind_name) = (text(&kind["apiVersion"]), text(&kind["kind"]));
+        let source = if kind.is_null() { None } else { (self.find)(&api_version, &kind_name) };
+        if !kind.is_null() && source.is_none() {
+            if !policy.ignores_failures {
+                let message = format!(
+                    "failed to configure policy: failed to find resource referenced by paramKind: \
+                     '{api_version}, Kind={kind_name}'"
+                );
+                self.denials.push(Denial {
+                    policy: policy.name.clone(),
+                    binding: None,
+                    message,
+                    reason: "Invalid",
+                });
+            }
+            return;
+        }
         for binding in bindings {
             let limits = &binding["spec"]["matchResources"];
             if !limits.is_null() && !matches(limits, self.request, self.object, self.namespace) {
                 continue;
             }
-            let params = match self.params(policy, binding) {
+            let params = match self.params(source.as_ref(), binding) {
                 Ok(params) => params,
                 Err(why) => {
                     if !policy.ignores_failures {
@@ -181,7 +202,7 @@ impl Run<'_> {
             for param in params {
                 for decision in self.decide(policy, param.as_ref()) {
                     if let Decision::Deny { message, reason } = decision {
-                        self.act(policy, binding, message, reason);
+                        self.act(policy, binding, &message, reason);
                     }
                 }
             }
@@ -193,11 +214,11 @@ impl Run<'_> {
         self.denials.push(Denial { policy: policy.name.clone(), binding, message, reason });
     }
 
-    fn act(&mut self, policy: &Compiled, binding: &Value, message: String, reason: &'static str) {
+    fn act(&mut self, policy: &Compiled, binding: &Value, message: &str, reason: &'static str) {
         let actions = binding["spec"]["validationActions"].as_array().into_iter().flatten();
         for action in actions.filter_map(Value::as_str) {
             match action {
-                "Deny" => self.deny(policy, binding, message.clone(), reason),
+                "Deny" => self.deny(policy, binding, message.to_owned(), reason),
                 "Warn" => self.warnings.push(format!(
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
                     policy.name,
@@ -209,16 +230,10 @@ impl Run<'_> {
     }
 
     /// The parameters to evaluate with; one `None` where the policy takes none.
-    fn params(&self, policy: &Compiled, binding: &Value) -> Result<Vec<Option<Value>>, String> {
-        let (kind, reference) = (&policy.document["spec"]["paramKind"], &binding["spec"]["paramRef"]);
-        if kind.is_null() || reference.is_null() {
-            return Ok(vec![None]);
-        }
+    fn params(&self, source: Option<&ParamSource>, binding: &Value) -> Result<Vec<Option<Value>>, String> {
+        let reference = &binding["spec"]["paramRef"];
+        let Some(source) = source.filter(|_| !reference.is_null()) else { return Ok(vec![None]) };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (api_version, kind) = (text(&kind["apiVersion"]), text(&kind["kind"]));
-        let Some(source) = (self.find)(&api_version, &kind) else {
-            return Err(format!("paramKind kind `{api_version}, Kind={kind}` not known"));
-        };
         let given = text(&reference["namespace"]);
         let namespace = if source.namespaced {
             let own = if given.is_empty() { self.request.namespace.to_owned() } else { given };

@@ -40,6 +40,7 @@ fn put(store: &Store, storage: &str, namespace: &str, mut object: Value) {
 }
 
 /// What becomes of creating a ConfigMap under one policy.
+#[expect(clippy::needless_pass_by_value, reason = "the tables read better without borrows")]
 fn outcome(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
     let store = Store::in_memory();
     put(&store, "namespaces", "", json!({"metadata": {"name": "n", "labels": {"env": "prod"}}}));
@@ -161,7 +162,10 @@ fn bad_expressions_are_named() {
     let found: Vec<String> = check_policy(&policy).iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 4, "{found:#?}");
     assert!(found[0].starts_with("spec.matchConditions[0].expression: Invalid value: \"params.x == 1\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')"));
-    assert_eq!(found[1], "spec.validations[0].expression: Invalid value: \"1 + 1\": must evaluate to bool");
+    assert_eq!(
+        found[1],
+        "spec.validations[0].expression: Invalid value: \"1 + 1\": must evaluate to bool but got int"
+    );
     assert!(found[2].contains("undefined field 'zz'"));
     assert!(found[3].contains("undefined field 'w'"));
 }

@@ -289,7 +289,7 @@ pub fn webhooks(object: &Value, now: Timestamp) -> Cells {
     vec![name(object), items(&object["webhooks"]).len().into(), age(object, now)]
 }
 
-/// ValidatingAdmissionPolicy, and its mutating sister.
+/// `ValidatingAdmissionPolicy`, and its mutating sister.
 pub fn admission_policy(policy: &Value, now: Timestamp) -> Cells {
     let spec = &policy["spec"];
     let rules = items(&spec["validations"]).len() + items(&spec["mutations"]).len();

@@ -1,4 +1,4 @@
-//! The paths that a CRD's printer columns are written in: Kubernetes' own JSONPath.
+//! The paths that a CRD's printer columns are written in: Kubernetes' own `JSONPath`.
 //!
 //! Fields, indices, slices, unions, wildcards, recursive descent and filters. There are no loops, because
 //! a column is one path. A path that cannot be followed finds nothing; a path that cannot be read is `None`
@@ -228,8 +228,8 @@ fn advance<'a>(step: &'a Step, found: &[&'a Value]) -> Result<Vec<&'a Value>, Lo
             Step::Slice { from, to, step } if !value.is_null() => {
                 next.extend(elements(value.as_array().ok_or(Lost)?, *from, *to, *step)?);
             }
-            Step::Slice { .. } => {}
-            Step::Union(_) => {}
+            // A union goes over everything found, once for each of its branches, below.
+            Step::Slice { .. } | Step::Union(_) => {}
             Step::Exists(left) => {
                 let all = value.as_array().ok_or(Lost)?.iter();
                 next.extend(all.filter(|e| follow(left, vec![e]).is_ok_and(|found| !found.is_empty())));

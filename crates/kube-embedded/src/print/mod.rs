@@ -111,12 +111,13 @@ fn custom_row(columns: &[Column], object: &Value, now: Timestamp) -> Cells {
 /// A value of the wrong type for its column shows as nothing; a text column shows anything.
 fn custom_cell(ty: &str, found: &Value, now: Timestamp) -> Value {
     match (ty, found) {
-        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => found.clone(),
+        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => {
+            found.clone()
+        }
         ("string", Value::Null) => "<no value>".into(),
         ("string", _) => found.to_string().into(),
         #[expect(clippy::cast_possible_truncation, reason = "an integer column cuts fractions off")]
         ("integer", Value::Number(n)) => n.as_i64().or(n.as_f64().map(|n| n as i64)).into(),
-        ("number", Value::Number(_)) => found.clone(),
         ("date", Value::String(at)) if at.is_empty() => "<unknown>".into(),
         ("date", Value::String(_)) => {
             age::moment(found).map_or_else(|| "<invalid>".to_owned(), |_| age::since(found, now)).into()
@@ -161,7 +162,7 @@ pub struct Form<'a> {
 pub fn table<'a>(
     resource: &Resource,
     objects: impl IntoIterator<Item = &'a Value>,
-    list_meta: Value,
+    list_meta: &Value,
     form: Form<'_>,
     now: Timestamp,
 ) -> Value {
@@ -179,7 +180,7 @@ pub fn table<'a>(
 /// The Table of a single object.
 pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
     let list_meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-    table(resource, [object], list_meta, form, now)
+    table(resource, [object], &list_meta, form, now)
 }
 
 /// An object's metadata alone, as caches of controllers ask for it.
@@ -252,7 +253,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
 /// The name, marked if one of these annotations makes the object the default of its kind.
 fn is_default(object: &Value, annotations: &[&str]) -> Value {
     let set = |key: &&str| text(&object["metadata"]["annotations"][*key]) == "true";
-    let mark = if annotations.iter().any(|key| set(key)) { " (default)" } else { "" };
+    let mark = if annotations.iter().any(set) { " (default)" } else { "" };
     format!("{}{mark}", text(&object["metadata"]["name"])).into()
 }
 

@@ -134,11 +134,11 @@ fn a_table_carries_what_was_asked_for() {
     assert_eq!(told["rows"][0]["object"], Value::Null);
     assert_eq!(told["rows"][0]["conditions"][0]["reason"], "Failed");
     let form = Form { include: Include::Object, headers: true, ..form };
-    let told = table(&kind, [&pod], json!({}), form, now());
+    let told = table(&kind, [&pod], &json!({}), form, now());
     assert_eq!(told["rows"][0]["object"]["kind"], "Pod");
     assert_eq!(told["columnDefinitions"][0]["name"], "Name");
 
     let plain = resource("", "LimitRange", &[("Name", "string", ""), ("Created At", "date", "")]);
-    assert_eq!(table(&plain, [], json!({}), form, now())["rows"], Value::Null);
-    assert_eq!(table(&kind, [], json!({}), form, now())["rows"], json!([]));
+    assert_eq!(table(&plain, [], &json!({}), form, now())["rows"], Value::Null);
+    assert_eq!(table(&kind, [], &json!({}), form, now())["rows"], json!([]));
 }

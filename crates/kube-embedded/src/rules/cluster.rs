@@ -1,11 +1,12 @@
-//! Lease, RuntimeClass, CertificateSigningRequest, APIService, and the kinds of dynamic resources.
+//! Lease, `RuntimeClass`, `CertificateSigningRequest`, `APIService`, and the kinds of dynamic resources.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use x509_parser::prelude::FromDer;
 
 use super::check::{self, At};
-use super::read::{empty, fill, fill_text, items, list_mut, maps_mut, members, text};
+use super::read::{empty, fill, fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text};
 use super::{Generation, Naming, PLAIN, Rules, meta};
 use crate::field::{FieldError, Path};
 
@@ -13,6 +14,7 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "coordination.k8s.io",
         kind: "Lease",
+        any_finalizer: true,
         create: uncoordinated,
         update: |new, _| uncoordinated(new),
         validate: validate_lease,
@@ -22,9 +24,11 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "node.k8s.io",
         kind: "RuntimeClass",
+        any_finalizer: true,
         validate: validate_runtime_class,
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = meta::validate_custom_create(&new["metadata"], false);
+            errs.extend(validate_runtime_class(new));
             check::immutable(&At::root(new).get("handler"), &At::root(old).get("handler"), &mut errs);
             errs
         },
@@ -65,7 +69,13 @@ pub const RULES: &[Rules] = &[
         },
         ..PLAIN
     },
-    Rules { group: "resource.k8s.io", kind: "DeviceClass", generation: Generation::Content, ..PLAIN },
+    Rules {
+        group: "resource.k8s.io",
+        kind: "DeviceClass",
+        generation: Generation::Content,
+        validate_update: |new, _| meta::validate_create(&new["metadata"], false, Naming::Subdomain),
+        ..PLAIN
+    },
     Rules {
         group: "resource.k8s.io",
         kind: "ResourceClaim",
@@ -133,7 +143,16 @@ fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
         let key: Vec<_> =
             ["key", "operator", "value", "effect"].iter().map(|field| toleration.get(field).text()).collect();
         if seen.contains(&key) {
-            errs.push(FieldError::duplicate(&toleration.path, toleration.json()));
+            let field = |name: &str| json!(toleration.get(name).text());
+            let shown = format!(
+                "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
+                field("key"),
+                field("operator"),
+                field("value"),
+                field("effect"),
+                toleration.get("tolerationSeconds").json()
+            );
+            errs.push(go_duplicate(&toleration.path, shown));
         }
         seen.push(key);
     }
@@ -218,7 +237,6 @@ fn not_a_request(encoded: &str) -> Option<&'static str> {
     if pem.label != "CERTIFICATE REQUEST" {
         return Some("PEM block type must be CERTIFICATE REQUEST");
     }
-    use x509_parser::prelude::FromDer;
     match x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents) {
         Ok(_) => None,
         Err(_) => Some("asn1: structure error: malformed certificate request"),
@@ -442,8 +460,10 @@ fn validate_devices(devices: &At) -> Vec<FieldError> {
 }
 
 fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
-    check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
+    let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+    if new["spec"] != old["spec"] {
+        errs.push(FieldError::invalid(&Path::new("spec"), go_names(&new["spec"]), check::IMMUTABLE));
+    }
     errs
 }
 

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::check::{self, At};
-use super::read::{empty, int, text};
+use super::read::{empty, go_names, int, text};
 use super::{Naming, PLAIN, Rules};
 use crate::field::{FieldError, Path};
 
@@ -15,6 +15,7 @@ pub const RULES: &[Rules] = &[
         group: "",
         kind: "Event",
         naming: Naming::PathSegment,
+        any_finalizer: true,
         validate: |event| validate_common(event, "reportingComponent"),
         validate_update: |new, _| validate_common(new, "reportingComponent"),
         ..PLAIN
@@ -163,7 +164,7 @@ fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
         ("reportingInstance", "reportingInstance"),
     ] {
         if new[field] != old[field] {
-            errs.push(FieldError::invalid(&Path::new(shown), new[field].clone(), check::IMMUTABLE));
+            errs.push(FieldError::invalid(&Path::new(shown), go_names(&new[field]), check::IMMUTABLE));
         }
     }
     errs

@@ -1,9 +1,9 @@
-//! FlowSchema and PriorityLevelConfiguration: stored as they are, without effect.
+//! `FlowSchema` and `PriorityLevelConfiguration`: stored as they are, without effect.
 
 use serde_json::{Value, json};
 
 use super::check::{self, At};
-use super::read::{fill, int, members};
+use super::read::{fill, go_names, int, members};
 use super::{Generation, PLAIN, Rules};
 use crate::field::FieldError;
 
@@ -74,7 +74,11 @@ fn validate_schema(schema: &Value) -> Vec<FieldError> {
     errs.extend(words.map(|words| FieldError::invalid(&precedence.path, precedence.int(), words)));
     let method = spec.get("distinguisherMethod");
     if method.exists() {
-        check::one_of(&method.get("type"), &["ByNamespace", "ByUser"], &mut errs);
+        let kind = method.get("type");
+        let supported = ["ByNamespace", "ByUser"];
+        if !supported.contains(&kind.text()) {
+            errs.push(FieldError::unsupported(&kind.path, go_names(&method.json()), &supported));
+        }
     }
     let level = spec.down("priorityLevelConfiguration.name");
     if level.is_empty() {

@@ -22,7 +22,12 @@ pub fn validate_create(meta: &Value, namespaced: bool, naming: Naming) -> Vec<Fi
     errs
 }
 
-/// As [`validate_create`], for custom resources, whose finalizers may lack a domain.
+/// As [`validate_create`], for kinds whose finalizers may lack a domain.
+pub fn validate_lenient_create(meta: &Value, namespaced: bool, naming: Naming) -> Vec<FieldError> {
+    create_checks(meta, namespaced, naming)
+}
+
+/// As [`validate_create`], for custom resources.
 pub fn validate_custom_create(meta: &Value, namespaced: bool) -> Vec<FieldError> {
     create_checks(meta, namespaced, Naming::Subdomain)
 }
@@ -34,7 +39,7 @@ pub fn validate_update(new: &Value, old: &Value, namespaced: bool) -> Vec<FieldE
     errs
 }
 
-/// As [`validate_update`], for custom resources.
+/// As [`validate_update`], for custom resources, whose finalizers may lack a domain.
 pub fn validate_custom_update(new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errs = create_checks(new, namespaced, Naming::PathSegment);
     // Once for all kinds, once for the kind itself.
@@ -94,8 +99,7 @@ impl Naming {
     /// What is wrong with the beginning of a name, to which letters will be added.
     fn judge_prefix(self, prefix: &str) -> Vec<String> {
         match (self, prefix) {
-            (_, "") => Vec::new(),
-            (Self::PathSegment, "." | "..") => Vec::new(),
+            (_, "") | (Self::PathSegment, "." | "..") => Vec::new(),
             (Self::PathSegment, _) => self.judge(prefix),
             (_, _) => match prefix.strip_suffix('-') {
                 // A dash at the end will not stay there.

@@ -1,7 +1,7 @@
 //! What the kinds demand beyond their shape: defaults, strategy and validation, one [`Rules`] per kind.
 //!
 //! Everything here is pure: no store, no clock, no randomness. What needs those (addresses of Services,
-//! the default StorageClass, quota) is admission. Kinds without a row follow [`PLAIN`].
+//! the default `StorageClass`, quota) is admission. Kinds without a row follow [`PLAIN`].
 
 pub mod check;
 pub mod conduct;
@@ -31,6 +31,10 @@ pub enum Generation {
     Content,
     /// Also when the annotations change (Deployment).
     ContentAndAnnotations,
+    /// Also when the labels change (EndpointSlice).
+    ContentAndLabels,
+    /// It is there and never moves (PriorityClass).
+    Fixed,
 }
 
 /// Which names a kind's objects may have.
@@ -53,6 +57,8 @@ pub struct Rules {
     pub generation: Generation,
     /// Objects keep the status they are created with, although there is a status subresource (Node).
     pub status_on_create: bool,
+    /// Finalizers need no domain.
+    pub any_finalizer: bool,
     /// Fills in what is absent; runs on every write, and on what is decoded before a patch.
     pub default: fn(&mut Value),
     /// Prepares an object that is about to be created (initial status, derived fields). The generic part,
@@ -77,6 +83,7 @@ pub const PLAIN: Rules = Rules {
     naming: Naming::Subdomain,
     generation: Generation::Absent,
     status_on_create: false,
+    any_finalizer: false,
     default: |_| {},
     create: |_| {},
     update: |_, _| {},
@@ -106,6 +113,29 @@ const ALL: &[&[Rules]] = &[
 
 /// Custom resources: every one counts its generations.
 pub const CUSTOM: Rules = Rules { generation: Generation::Content, ..PLAIN };
+
+/// All complaints about an object of a built-in kind that is to be created, metadata included.
+pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> Vec<FieldError> {
+    let meta = &object["metadata"];
+    let mut errs = if rules.any_finalizer {
+        meta::validate_lenient_create(meta, namespaced, rules.naming)
+    } else {
+        meta::validate_create(meta, namespaced, rules.naming)
+    };
+    errs.extend((rules.validate)(object));
+    errs
+}
+
+/// All complaints about a change of the main resource of a built-in kind, metadata included.
+pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
+    let mut errs = if rules.any_finalizer {
+        meta::validate_custom_update(&new["metadata"], &old["metadata"], namespaced)
+    } else {
+        meta::validate_update(&new["metadata"], &old["metadata"], namespaced)
+    };
+    errs.extend((rules.validate_update)(new, old));
+    errs
+}
 
 /// The rules of a built-in kind.
 pub fn of(group: &str, kind: &str) -> &'static Rules {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::{self, At};
-use super::read::{fill_text, maps_mut, members};
+use super::read::{fill_text, go_names, maps_mut, members};
 use super::{Naming, PLAIN, Rules, meta};
 use crate::field::{FieldError, Path};
 
@@ -142,7 +142,7 @@ fn binding_change(new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError>
     if new["roleRef"] != old["roleRef"] {
         errs.push(FieldError::invalid(
             &Path::new("roleRef"),
-            new["roleRef"].clone(),
+            go_names(&new["roleRef"]),
             "cannot change roleRef",
         ));
     }

@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::field::{Complaint, FieldError, Path};
+
 /// The text, or `""`.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -88,5 +90,65 @@ pub fn fill(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
 pub fn fill_text(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     if map.get(name).is_none_or(empty) {
         map.insert(name.to_owned(), value.into());
+    }
+}
+
+/// A structure as Go prints one that has no JSON names of its own: with capital letters.
+///
+/// Kubernetes quotes such structures in some messages; clients see them, so we show the same names.
+pub fn go_names(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (go_name(k), go_names(v))).collect()),
+        Value::Array(list) => Value::Array(list.iter().map(go_names).collect()),
+        other => other.clone(),
+    }
+}
+
+/// `path: Duplicate value: <text>`, for a structure whose members Go shows in an order of its own.
+pub fn go_duplicate(path: &Path, shown: String) -> FieldError {
+    FieldError { path: path.clone(), complaint: Complaint::Duplicate, value: None, detail: shown }
+}
+
+fn go_name(name: &str) -> String {
+    match name {
+        "apiGroup" => return "APIGroup".to_owned(),
+        "apiVersion" => return "APIVersion".to_owned(),
+        "uid" => return "UID".to_owned(),
+        "cidrs" => return "CIDRs".to_owned(),
+        _ => {}
+    }
+    let mut chars = name.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_things_read_as_empty() {
+        let object = json!({"a": {"b": "x"}, "n": 3, "e": ""});
+        assert_eq!((text(&object["a"]["b"]), text(&object["q"]["z"]), int(&object["n"])), ("x", "", 3));
+        assert!(empty(&object["e"]) && empty(&object["none"]) && !empty(&object["n"]));
+        assert_eq!(filled(&object["e"]), None);
+    }
+
+    #[test]
+    fn defaults_fill_what_is_absent_only() {
+        let mut object = json!({"spec": {"a": "x", "b": null, "c": ""}});
+        let spec = members(&mut object, "spec");
+        for field in ["a", "b", "c", "d"] {
+            fill(spec, field, 1);
+        }
+        fill_text(spec, "c", "y");
+        assert_eq!(object["spec"], json!({"a": "x", "b": 1, "c": "y", "d": 1}));
+    }
+
+    #[test]
+    fn go_writes_capitals() {
+        let role = json!({"apiGroup": "g", "kind": "k"});
+        assert_eq!(go_names(&role).to_string(), "{\"APIGroup\":\"g\",\"Kind\":\"k\"}");
     }
 }

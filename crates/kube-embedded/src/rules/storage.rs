@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::check::{self, At, quantity};
 use super::core::volume::driver_name;
-use super::read::{empty, fill, items, members, text};
+use super::read::{empty, fill, go_names, items, members, text};
 use super::{Generation, Naming, PLAIN, Rules, meta};
 use crate::field::{FieldError, Path};
 
@@ -22,7 +22,8 @@ pub const RULES: &[Rules] = &[
         },
         validate: validate_class,
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            errs.extend(validate_class(new));
             let (now, was) = (At::root(new), At::root(old));
             for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
                 check::immutable(&now.get(field), &was.get(field), &mut errs);
@@ -85,7 +86,9 @@ pub const RULES: &[Rules] = &[
         validate: validate_attachment,
         validate_update: |new, old| {
             let mut errs = validate_attachment(new);
-            check::immutable(&At::root(new).get("spec"), &At::root(old).get("spec"), &mut errs);
+            if new["spec"] != old["spec"] {
+                errs.push(FieldError::invalid(&Path::new("spec"), go_names(&new["spec"]), check::IMMUTABLE));
+            }
             errs
         },
         ..PLAIN
@@ -105,7 +108,7 @@ pub const RULES: &[Rules] = &[
             errs
         },
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
             for field in ["nodeTopology", "storageClassName"] {
                 check::immutable(&At::root(new).get(field), &At::root(old).get(field), &mut errs);
             }
@@ -285,7 +288,7 @@ fn node_change(new: &Value, old: &Value) -> Vec<FieldError> {
     for was in items(&old["spec"]["drivers"]).iter().map(fixed) {
         for now in items(&new["spec"]["drivers"]).iter().map(fixed) {
             if text(&now["name"]) == text(&was["name"]) && now != was {
-                errs.push(FieldError::invalid(&Path::new("spec.drivers"), now, check::IMMUTABLE));
+                errs.push(FieldError::invalid(&Path::new("spec.drivers"), go_names(&now), check::IMMUTABLE));
             }
         }
     }

@@ -19,6 +19,7 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: GROUP,
         kind: "ValidatingAdmissionPolicy",
+        any_finalizer: true,
         generation: Generation::Content,
         default: |policy| {
             let spec = members(policy, "spec");
@@ -34,6 +35,7 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: GROUP,
         kind: "ValidatingAdmissionPolicyBinding",
+        any_finalizer: true,
         generation: Generation::Content,
         default: |binding| {
             if let Some(Value::Object(matching)) = members(binding, "spec").get_mut("matchResources") {
@@ -48,6 +50,7 @@ pub const RULES: &[Rules] = &[
 
 const WEBHOOKS: Rules = Rules {
     group: GROUP,
+    any_finalizer: true,
     generation: Generation::Content,
     validate: validate_webhooks,
     validate_update: |new, _| validate_webhooks(new),
@@ -302,9 +305,9 @@ fn service(at: &At, errs: &mut Vec<FieldError>) {
         if step.is_empty() {
             refuse(format!("segment[{at}] may not be empty"));
         } else {
-            check::dns_subdomain(step)
-                .into_iter()
-                .for_each(|words| refuse(format!("segment[{at}]: {words}")));
+            for words in check::dns_subdomain(step) {
+                refuse(format!("segment[{at}]: {words}"));
+            }
         }
     }
 }
@@ -510,7 +513,7 @@ fn param_ref(at: &At, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::forbidden(&selector.path, ONE));
         }
         (true, false) => {
-            errs.push(FieldError::required(&at.path, "one of name or selector must be specified"))
+            errs.push(FieldError::required(&at.path, "one of name or selector must be specified"));
         }
         _ => {}
     }

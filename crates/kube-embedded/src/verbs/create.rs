@@ -76,14 +76,15 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     if call.resource.subresource("status").is_some() && !rules.status_on_create {
         object.as_object_mut().expect("objects are objects").remove("status");
     }
-    (rules.create)(&mut object);
     let reserved = admission::reserve(&call.cluster, &request, &mut object)?;
+    (rules.create)(&mut object);
     body::complete(&call.resource, &mut object);
     let errors = complaints(call, &object);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &name, &errors));
     }
     (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
+    admission::establish(&call.cluster, &request, &mut object);
     let also = admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;
     Ok(Prepared { value: object, also, _reserved: reserved })
 }
@@ -98,11 +99,7 @@ fn complaints(call: &Call, object: &Value) -> Vec<FieldError> {
             errors.extend(custom.validate(object, None));
             errors
         }
-        None => {
-            let mut errors = rules::meta::validate_create(metadata, namespaced, rules.naming);
-            errors.extend((rules.validate)(object));
-            errors
-        }
+        None => rules::validate_create(rules, object, namespaced),
     }
 }
 

@@ -103,10 +103,13 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
 pub fn bump_generation(rule: Generation, new: &mut Value, old: &Value) {
     let Some(generation) = old["metadata"]["generation"].as_i64() else { return };
     let changed = match rule {
-        Generation::Absent => false,
+        Generation::Absent | Generation::Fixed => false,
         Generation::Content => content_differs(new, old),
         Generation::ContentAndAnnotations => {
             content_differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
+        }
+        Generation::ContentAndLabels => {
+            content_differs(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"]
         }
     };
     if changed {

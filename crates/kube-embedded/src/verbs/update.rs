@@ -11,6 +11,7 @@ use super::{Answer, Call, create, managed, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::rules::workloads::subresource;
 use crate::rules::{self, Generation, conduct};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
@@ -156,6 +157,18 @@ pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
                     whole["metadata"].as_object_mut().expect("stored objects have metadata").remove(*key);
                 }
             }
+            // A kubelet that says nothing about it does not change a pod's class.
+            let class = &old["status"]["qosClass"];
+            if call.resource.kind.as_ref() == "Pod" && whole["status"]["qosClass"].is_null() && !class.is_null() {
+                whole["status"]["qosClass"] = class.clone();
+            }
+            *object = whole;
+        }
+        "ephemeralcontainers" => subresource::keep_ephemeral(object, old),
+        "resize" => subresource::keep_resize(object, old),
+        "finalize" => {
+            let mut whole = old.clone();
+            whole["spec"]["finalizers"] = object["spec"]["finalizers"].take();
             *object = whole;
         }
         _ => {}
@@ -182,6 +195,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     admission::mutate(&call.cluster, &request, object)?;
     meta::place(call, object)?;
     meta::keep_system_fields(object, old);
+    let reserved = admission::reserve(&call.cluster, &request, object)?;
     if call.subresource.is_empty() {
         (rules.update)(object, old);
         body::complete(&call.resource, object);
@@ -189,7 +203,6 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     } else {
         body::complete(&call.resource, object);
     }
-    let reserved = admission::reserve(&call.cluster, &request, object)?;
     let errors = complaints(call, object, old);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &errors));
@@ -197,6 +210,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     if call.subresource.is_empty() {
         (rules.warnings)(object, Some(old)).into_iter().for_each(|warning| call.warn(warning));
     }
+    admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
     Ok(Prepared { also, _reserved: reserved })
 }
@@ -210,16 +224,26 @@ fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
     let rules = rules_of(&call.resource);
     let namespaced = call.resource.namespaced;
     let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
-    let mut errors = match call.resource.is_custom() {
-        true => rules::meta::validate_custom_update(new_meta, old_meta, namespaced),
-        false => rules::meta::validate_update(new_meta, old_meta, namespaced),
-    };
-    match (&call.resource.custom, call.subresource.as_str()) {
-        (Some(custom), "status") => errors.extend(custom.validate_status(object, old)),
-        (Some(custom), _) => errors.extend(custom.validate(object, Some(old))),
-        (None, "status") => errors.extend((rules.validate_status)(object, old)),
-        (None, "") => errors.extend((rules.validate_update)(object, old)),
-        (None, _) => {}
+    if let Some(custom) = &call.resource.custom {
+        let mut errors = rules::meta::validate_custom_update(new_meta, old_meta, namespaced);
+        let verdict = match call.subresource.as_str() {
+            "status" => custom.review_status(object, old),
+            _ => custom.review(object, Some(old)),
+        };
+        verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
+        errors.extend(verdict.errors);
+        return errors;
     }
+    if call.subresource.is_empty() {
+        return rules::validate_update(rules, object, old, namespaced);
+    }
+    let mut errors = rules::meta::validate_update(new_meta, old_meta, namespaced);
+    errors.extend(match call.subresource.as_str() {
+        "status" => (rules.validate_status)(object, old),
+        "finalize" => rules::core::cluster::validate_namespace_finalizers(object, true),
+        "ephemeralcontainers" => subresource::validate_ephemeral(object, old),
+        "resize" => subresource::validate_resize(object, old),
+        _ => Vec::new(),
+    });
     errors
 }

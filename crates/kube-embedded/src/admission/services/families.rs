@@ -26,26 +26,26 @@ pub fn complete(service: &mut Value, old: Option<&Value>) -> Result<()> {
             before.unwrap_or(if headless && no_selector { "RequireDualStack" } else { "SingleStack" });
         members(service, "spec").insert("ipFamilyPolicy".to_owned(), policy.into());
     }
-    refuse(service, addresses::validate(service, old))?;
+    refuse(service, &addresses::validate(service, old))?;
     let mut errs = contradictions(service, old);
     infer(service, &mut errs);
-    refuse(service, errs)?;
+    refuse(service, &errs)?;
     if headless && no_selector {
         both_for_headless(service);
         return Ok(());
     }
-    refuse(service, unavailable(service))?;
+    refuse(service, &unavailable(service))?;
     if empty(&service["spec"]["ipFamilies"]) {
         members(service, "spec").insert("ipFamilies".to_owned(), json!([OURS]));
     }
     Ok(())
 }
 
-fn refuse(service: &Value, errs: Vec<FieldError>) -> Result<()> {
+fn refuse(service: &Value, errs: &[FieldError]) -> Result<()> {
     if errs.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid("", "Service", text(&service["metadata"]["name"]), &errs))
+    Err(ApiError::invalid("", "Service", text(&service["metadata"]["name"]), errs))
 }
 
 /// An unchanged preference is not looked at again.
@@ -75,7 +75,9 @@ fn contradictions(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
         if let Some(old) = old {
             let was = items(&old["spec"][*field]);
             if single && items(&service["spec"][*field]) == was && length > 1 {
-                list_mut(&mut service["spec"], field).into_iter().for_each(|list| list.truncate(1));
+                if let Some(list) = list_mut(&mut service["spec"], field) {
+                    list.truncate(1);
+                }
             } else if !single && length != 0 && length < was.len() {
                 let words = format!("must be 'SingleStack' to release the secondary {one}");
                 errs.push(FieldError::invalid(&path, policy.clone(), words));

@@ -8,6 +8,7 @@ async fn put(store: &Store, name: &str, service: Value) {
     store.commit(vec![Change { key, expect: Expect::Absent, op: Op::Put(service) }]).await.unwrap();
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a literal reads better without a reference")]
 fn service(spec: Value) -> Value {
     let mut service = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": spec});
     if service["spec"]["type"].is_null() {

@@ -1,95 +1,157 @@
-//! The CEL rules of a schema: they must parse, fit its types, and give a bool.
+//! The CEL rules of a schema: they must parse, fit its types, give a bool, and not cost too much.
 
 use serde_json::Value;
 
-use super::super::cel::Expression;
 use super::super::cel::check::{Ty, check as check_types};
+use super::super::cel::{Expression, cost};
 use super::super::schema::{Additional, ListType, Rule, Schema};
 use crate::field::{FieldError, Path};
 
 /// Complaints about the rules of a schema that is otherwise sound.
 pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
     let schema = Schema::read(document);
-    let mut errors = Vec::new();
-    walk(&schema, document, true, None, path, &mut errors);
-    errors
+    let mut walk = Walk { errors: Vec::new(), costs: Vec::new() };
+    let place = Place { resource: true, loose: None, times: Some(1) };
+    walk.node(&schema, document, place, path);
+    walk.total(path);
+    walk.errors
 }
 
-/// `loose` is the first list above whose elements cannot be told apart between two states of an object.
-fn walk(
-    schema: &Schema,
-    document: &Value,
+/// What one rule, and all rules together, may cost by estimate.
+const MAX_COST: u64 = 10_000_000;
+const MAX_TOTAL: u64 = 100_000_000;
+
+#[derive(Clone, Copy)]
+struct Place<'p> {
     resource: bool,
-    loose: Option<&Path>,
-    path: &Path,
-    errors: &mut Vec<FieldError>,
-) {
-    for (at, rule) in schema.rules.iter().enumerate() {
-        let path = path.field("x-kubernetes-validations").index(at);
-        let written = &document["x-kubernetes-validations"][at];
-        self::rule(rule, written, schema, resource, loose, &path, errors);
+    /// The first list above whose elements cannot be told apart between two states of an object.
+    loose: Option<&'p Path>,
+    /// How often a value can stand here; `None` where nothing limits it.
+    times: Option<u64>,
+}
+
+struct Walk {
+    errors: Vec<FieldError>,
+    costs: Vec<(Path, u64)>,
+}
+
+impl Walk {
+    fn node(&mut self, schema: &Schema, document: &Value, place: Place<'_>, path: &Path) {
+        for (at, rule) in schema.rules.iter().enumerate() {
+            let path = path.field("x-kubernetes-validations").index(at);
+            self.rule(rule, &document["x-kubernetes-validations"][at], schema, place, &path);
+        }
+        let more = |most: Option<i64>| {
+            let most = most.map(|most| u64::try_from(most).unwrap_or_default());
+            Some(place.times?.saturating_mul(most?))
+        };
+        for (name, child) in &schema.properties {
+            let document = &document["properties"][name.as_ref()];
+            let place = Place { resource: child.embedded, ..place };
+            self.node(child, document, place, &path.field("properties").key(name));
+        }
+        if let Additional::Schema(child) = &schema.additional {
+            let times = more(schema.checks.max_properties);
+            let place = Place { resource: child.embedded, times, ..place };
+            self.node(child, &document["additionalProperties"], place, &path.field("additionalProperties"));
+        }
+        if let Some(child) = &schema.items {
+            let keyed = matches!(schema.list, ListType::Map(_));
+            let loose = if keyed { place.loose } else { place.loose.or(Some(path)) };
+            let place = Place { resource: child.embedded, loose, times: more(schema.checks.max_items) };
+            self.node(child, &document["items"], place, &path.field("items"));
+        }
     }
-    for (name, child) in &schema.properties {
-        let path = path.field("properties").key(name);
-        let document = &document["properties"][name.as_ref()];
-        walk(child, document, child.embedded, loose, &path, errors);
+
+    fn rule(&mut self, rule: &Rule, written: &Value, schema: &Schema, place: Place<'_>, path: &Path) {
+        let mut complain = |key: &str, detail: String| {
+            self.errors.push(FieldError::invalid(&path.field(key), written.clone(), detail));
+        };
+        let Some(this) = Ty::of(schema, place.resource) else {
+            complain("rule", "compilation failed: the schema says too little for an expression".to_owned());
+            return;
+        };
+        let old = match rule.optional_old_self {
+            Some(true) => Ty::Optional(Box::new(this.clone())),
+            _ => this.clone(),
+        };
+        let typed = |source: &str| -> Result<(Expression, Ty<'_>), String> {
+            let expression = Expression::parse(source)?;
+            let ty = check_types(&expression, [("self", this.clone()), ("oldSelf", old.clone())])?;
+            Ok((expression, ty))
+        };
+        let expression = match typed(&rule.rule) {
+            Ok((expression, Ty::Bool | Ty::Dyn)) => expression,
+            Ok(_) => return complain("rule", "cel expression must evaluate to a bool".to_owned()),
+            Err(why) => return complain("rule", format!("compilation failed: {why}")),
+        };
+        let mut message = None;
+        if !rule.message_expression.is_empty() {
+            match typed(&rule.message_expression) {
+                Ok((expression, Ty::String | Ty::Dyn)) => message = Some(expression),
+                Ok(_) => {
+                    complain("messageExpression", "messageExpression must evaluate to a string".to_owned());
+                }
+                Err(why) => {
+                    complain("messageExpression", format!("messageExpression compilation failed: {why}"));
+                }
+            }
+        }
+        let times = place.times.unwrap_or_else(|| cost::most_occurrences(schema));
+        self.cost("rule", cost::estimate(&expression, schema).saturating_mul(times), path);
+        if let Some(message) = message {
+            self.cost("messageExpression", cost::estimate(&message, schema), path);
+        }
+        if expression.uses("oldSelf") {
+            if let Some(loose) = place.loose {
+                let detail = format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {loose}"
+                );
+                self.errors.push(FieldError::invalid(&path.field("rule"), rule.rule.as_str(), detail));
+            }
+        } else if let Some(flag) = rule.optional_old_self {
+            let detail = "may not be set if oldSelf is not used in rule";
+            self.errors.push(FieldError::invalid(&path.field("optionalOldSelf"), flag, detail));
+        }
     }
-    if let Additional::Schema(child) = &schema.additional {
-        let path = path.field("additionalProperties");
-        walk(child, &document["additionalProperties"], child.embedded, loose, &path, errors);
+
+    fn cost(&mut self, key: &str, cost: u64, path: &Path) {
+        let path = path.field(key);
+        if cost > MAX_COST {
+            let what = format!("estimated {key} cost");
+            self.errors.push(FieldError::forbidden(&path, too_expensive(&what, cost, MAX_COST)));
+        }
+        self.costs.push((path, cost));
     }
-    if let Some(child) = &schema.items {
-        let keyed = matches!(schema.list, ListType::Map(_));
-        let loose = if keyed { loose } else { loose.or(Some(path)) };
-        walk(child, &document["items"], child.embedded, loose, &path.field("items"), errors);
+
+    /// The rules together, of which the most expensive ones are named.
+    fn total(&mut self, path: &Path) {
+        let total = self.costs.iter().fold(0u64, |sum, (_, cost)| sum.saturating_add(*cost));
+        if total <= MAX_TOTAL {
+            return;
+        }
+        self.costs.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+        let dear = self.costs.iter().filter(|(_, cost)| *cost >= MAX_TOTAL / 100).take(4);
+        let words =
+            "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        self.errors.extend(dear.map(|(path, _)| FieldError::forbidden(path, words)));
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        self.errors.push(FieldError::forbidden(path, too_expensive(what, total, MAX_TOTAL)));
     }
 }
 
-fn rule(
-    rule: &Rule,
-    written: &Value,
-    schema: &Schema,
-    resource: bool,
-    loose: Option<&Path>,
-    path: &Path,
-    errors: &mut Vec<FieldError>,
-) {
-    let mut complain = |key: &str, detail: String| {
-        errors.push(FieldError::invalid(&path.field(key), written.clone(), detail));
+fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "printed with one or six digits")]
+    let times = cost as f64 / limit as f64;
+    let factor = if times > 100.0 {
+        "more than 100x".to_owned()
+    } else if times < 1.5 {
+        format!("{times:.6}x")
+    } else {
+        format!("{times:.1}x")
     };
-    let Some(this) = Ty::of(schema, resource) else {
-        complain("rule", "compilation failed: the schema says too little for an expression".to_owned());
-        return;
-    };
-    let old = match rule.optional_old_self {
-        Some(true) => Ty::Optional(Box::new(this.clone())),
-        _ => this.clone(),
-    };
-    let typed = |source: &str| -> Result<(Expression, Ty<'_>), String> {
-        let expression = Expression::parse(source)?;
-        let ty = check_types(&expression, [("self", this.clone()), ("oldSelf", old.clone())])?;
-        Ok((expression, ty))
-    };
-    let expression = match typed(&rule.rule) {
-        Ok((expression, Ty::Bool | Ty::Dyn)) => expression,
-        Ok(_) => return complain("rule", "cel expression must evaluate to a bool".to_owned()),
-        Err(why) => return complain("rule", format!("compilation failed: {why}")),
-    };
-    if !rule.message_expression.is_empty() {
-        match typed(&rule.message_expression) {
-            Ok((_, Ty::String | Ty::Dyn)) => {}
-            Ok(_) => complain("messageExpression", "messageExpression must evaluate to a string".to_owned()),
-            Err(why) => complain("messageExpression", format!("messageExpression compilation failed: {why}")),
-        }
-    }
-    if expression.uses("oldSelf") {
-        if let Some(loose) = loose {
-            let detail =
-                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {loose}");
-            errors.push(FieldError::invalid(&path.field("rule"), rule.rule.as_str(), detail));
-        }
-    } else if let Some(flag) = rule.optional_old_self {
-        let detail = "may not be set if oldSelf is not used in rule";
-        errors.push(FieldError::invalid(&path.field("optionalOldSelf"), flag, detail));
-    }
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, \
+         maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
 }

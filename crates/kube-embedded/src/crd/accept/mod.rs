@@ -1,4 +1,4 @@
-//! Which CustomResourceDefinitions are accepted, and what is filled in.
+//! Which `CustomResourceDefinitions` are accepted, and what is filled in.
 //!
 //! Kubernetes validates its internal form, in which everything that all versions share stands at the top:
 //! complaints therefore say `spec.validation...` when all versions have one schema, and
@@ -21,7 +21,7 @@ use super::status::{approval_message, is_established, remember_stored_version};
 use crate::field::{FieldError, Path};
 use crate::rules::{Generation, Naming, PLAIN, Rules};
 
-/// The row of CustomResourceDefinition.
+/// The row of `CustomResourceDefinition`.
 pub const RULES: &[Rules] = &[Rules {
     group: "apiextensions.k8s.io",
     kind: "CustomResourceDefinition",
@@ -283,6 +283,8 @@ fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
         .filter(|format| !before.contains(format))
         .map(|format| format!("unrecognized format {format:?}"))
         .collect();
+    warnings.sort();
+    warnings.dedup();
     if crd["spec"]["conversion"]["strategy"] == "Webhook" {
         warnings.push(
             "kube-embedded does not call conversion webhooks: versions differ in apiVersion only".into(),

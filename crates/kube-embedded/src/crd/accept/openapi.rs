@@ -220,20 +220,17 @@ impl Walk {
                 self.invalid(&below.field("type"), text(items, "type"), words);
             } else {
                 for (at, key) in keys.iter().enumerate() {
-                    match items["properties"].get(key.as_str().unwrap_or_default()) {
-                        Some(property) => {
-                            if matches!(text(property, "type"), "array" | "object") {
-                                let words =
-                                    "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                                let name = key.as_str().unwrap_or_default();
-                                let path = below.field("properties").key(name).field("type");
-                                self.invalid(&path, text(items, "type"), words);
-                            }
+                    if let Some(property) = items["properties"].get(key.as_str().unwrap_or_default()) {
+                        if matches!(text(property, "type"), "array" | "object") {
+                            let words =
+                                "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                            let name = key.as_str().unwrap_or_default();
+                            let path = below.field("properties").key(name).field("type");
+                            self.invalid(&path, text(items, "type"), words);
                         }
-                        None => {
-                            let words = "entries must all be names of item properties";
-                            self.invalid(&keys_path, keys.to_vec(), words);
-                        }
+                    } else {
+                        let words = "entries must all be names of item properties";
+                        self.invalid(&keys_path, keys.to_vec(), words);
                     }
                     if keys[..at].contains(key) {
                         self.invalid(&keys_path, keys.to_vec(), "must not contain duplicate entries");

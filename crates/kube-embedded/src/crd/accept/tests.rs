@@ -37,7 +37,7 @@ fn defaults_are_filled_in() {
 fn mistakes_are_named() {
     let schema = |schema: Value| {
         complaints(move |crd| {
-            crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = schema
+            crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = schema;
         })
     };
     let at = "spec.validation.openAPIV3Schema.properties[spec]";
@@ -83,6 +83,28 @@ fn mistakes_are_named() {
     for (found, wanted) in table {
         assert_eq!(found, [wanted]);
     }
+}
+
+#[test]
+fn rules_that_may_cost_too_much_are_refused() {
+    let rule = "self.all(x, self.exists_one(y, y == x))";
+    let list = |most: Option<u64>| {
+        let mut list = json!({"type": "array", "items": {"type": "string", "maxLength": 9},
+                              "x-kubernetes-validations": [{"rule": rule}]});
+        if let Some(most) = most {
+            list["maxItems"] = most.into();
+        }
+        complaints(move |crd| {
+            crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = list;
+        })
+    };
+    assert_eq!(list(Some(100)), [""; 0]);
+    let found = list(None);
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(
+        found[0]
+            .contains("rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x (try")
+    );
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub fn check(crd: &Value) -> Vec<FieldError> {
         errors.extend(selectable(part.part, schema, &path));
     }
     let mut names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
-    names.sort_by_key(|name| name.to_string());
+    names.sort_by_key(std::string::ToString::to_string);
     if names.windows(2).any(|pair| pair[0] == pair[1]) {
         errors.push(FieldError::invalid(&all, versions.to_vec(), "must contain unique version names"));
     }
@@ -84,9 +84,7 @@ fn has_status(crd: &Value, version: Option<usize>) -> bool {
 fn deprecation(version: &Value, path: &Path) -> Vec<FieldError> {
     let Some(text) = version["deprecationWarning"].as_str() else { return Vec::new() };
     let mut details = Vec::new();
-    if version["deprecated"] != true {
-        details.push("can only be set for deprecated versions".to_owned());
-    } else {
+    if version["deprecated"] == true {
         if text.len() > 256 {
             details.push("must be <= 256 characters long".to_owned());
         }
@@ -98,6 +96,8 @@ fn deprecation(version: &Value, path: &Path) -> Vec<FieldError> {
                 "must only contain printable UTF-8 characters; non-printable character found at index {at}"
             ));
         }
+    } else {
+        details.push("can only be set for deprecated versions".to_owned());
     }
     details.into_iter().map(|detail| FieldError::invalid(path, text, detail)).collect()
 }

@@ -64,7 +64,8 @@ impl<'s> Ty<'s> {
         })
     }
 
-    fn name(&self) -> String {
+    /// As complaints print it.
+    pub fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
             Self::Bool => "bool".to_owned(),
@@ -122,9 +123,8 @@ impl<'s> Ty<'s> {
                         _ => {}
                     }
                 }
-                let named =
-                    |(property, _): &(&Box<str>, &Schema)| values::escape(property).as_deref() == Some(name);
-                let found = schema.properties.iter().find(named);
+                let mut properties = schema.properties.iter();
+                let found = properties.find(|property| values::escape(property.0).as_deref() == Some(name));
                 match found.and_then(|(_, child)| Self::of(child, child.embedded)) {
                     Some(ty) => Found::Is(ty),
                     None => Found::Undefined,
@@ -449,10 +449,9 @@ fn binary<'s>(operator: &str, a: &Ty<'s>, b: &Ty<'s>) -> Option<Ty<'s>> {
             _ => return None,
         },
         operators::INDEX => match (a, b) {
-            (Dyn, _) => Dyn,
+            (Dyn | Ty::Optional(_), _) => Dyn,
             (List(item), Int | Dyn) => (**item).clone(),
             (Map(value), String | Dyn) => (**value).clone(),
-            (Ty::Optional(_), _) => Dyn,
             _ => return None,
         },
         _ if !known => Dyn,

@@ -7,6 +7,7 @@
 //! Always true: evaluating an [`Expression`] ends, because its cost is bounded before it starts.
 
 pub mod check;
+pub mod cost;
 mod rewrite;
 pub mod rules;
 pub mod values;
@@ -23,7 +24,12 @@ use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 /// Brackets and conditionals nested deeper than this are refused before they are parsed: the parser
 /// recurses.
 const MAX_NESTING: usize = 40;
-const MAX_LENGTH: usize = 100_000;
+const MAX_LENGTH: usize = 20_000;
+/// Trees deeper than this are refused: everything that walks them recurses.
+const MAX_DEPTH: usize = 150;
+/// Longer expressions are parsed on a stack of their own, as they may be deep chains.
+const SHORT: usize = 200;
+const DEEP_STACK: usize = 512 << 20;
 /// Steps that one evaluation may take.
 const MAX_STEPS: u64 = 20_000_000;
 
@@ -60,6 +66,7 @@ fn pairs(container: Cel) -> Result<Cel, ExecutionError> {
     Ok(Cel::List(Arc::new(all)))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the interpreter hands over what it made")]
 fn sort_by(list: Arc<Vec<Cel>>, keys: Arc<Vec<Cel>>) -> Result<Cel, ExecutionError> {
     let mut both: Vec<(&Cel, &Cel)> = keys.iter().zip(list.iter()).collect();
     let comparable = both.windows(2).all(|two| two[0].0.partial_cmp(two[1].0).is_some());
@@ -81,12 +88,25 @@ impl Expression {
     /// Parses; the error is what Kubernetes prints after `compilation failed: `.
     pub fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING {
-            return Err(complaint(source, 0, "expression recursion limit exceeded: 250"));
+            return Err(too_deep(source));
         }
+        if source.len() <= SHORT {
+            return Self::parse_here(source);
+        }
+        std::thread::scope(|threads| {
+            let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
+            let parsing = builder.spawn_scoped(threads, || Self::parse_here(source));
+            let parsed = parsing.ok().and_then(|parsing| parsing.join().ok());
+            parsed.unwrap_or_else(|| Err(unreadable(source)))
+        })
+    }
+
+    fn parse_here(source: &str) -> Result<Self, String> {
         // The parser is generated code of another project: should it panic, the expression is refused.
         let parsed =
             catch_unwind(AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(source)));
         match parsed {
+            Ok(Ok(root)) if depth(&root) > MAX_DEPTH => Err(too_deep(source)),
             Ok(Ok(root)) => Ok(Self { source: source.into(), root: rewrite::rewrite(root) }),
             Ok(Err(errors)) => {
                 let texts = errors.errors.iter().map(|error| {
@@ -97,7 +117,7 @@ impl Expression {
                 });
                 Err(texts.collect::<Vec<_>>().join("\n"))
             }
-            Err(_) => Err(complaint(source, 0, "Syntax error: the expression cannot be parsed")),
+            Err(_) => Err(unreadable(source)),
         }
     }
 
@@ -157,6 +177,39 @@ fn words(error: &ExecutionError) -> String {
     }
 }
 
+fn too_deep(source: &str) -> String {
+    complaint(source, 0, "expression recursion limit exceeded: 250")
+}
+
+fn unreadable(source: &str) -> String {
+    complaint(source, 0, "Syntax error: the expression cannot be parsed")
+}
+
+/// How deep a tree is.
+fn depth(node: &IdedExpr) -> usize {
+    1 + children(node).into_iter().map(depth).max().unwrap_or_default()
+}
+
+fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
+    match &node.expr {
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => map
+            .entries
+            .iter()
+            .flat_map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+                EntryExpr::StructField(field) => vec![&field.value],
+            })
+            .collect(),
+        Expr::Comprehension(loops) => {
+            vec![&loops.iter_range, &loops.accu_init, &loops.loop_cond, &loops.loop_step, &loops.result]
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// How deep brackets and conditionals nest, at most.
 fn nesting(source: &str) -> usize {
     let (mut depth, mut deepest, mut conditionals) = (0usize, 0usize, 0usize);
@@ -174,28 +227,16 @@ fn nesting(source: &str) -> usize {
 
 /// An upper bound of the steps of an evaluation in which no range is longer than `largest`.
 fn steps(node: &IdedExpr, largest: u64) -> u64 {
-    let sum = |nodes: &mut dyn Iterator<Item = &IdedExpr>| -> u64 {
-        nodes.fold(1u64, |total, node| total.saturating_add(steps(node, largest)))
+    let sum = |nodes: &[&IdedExpr]| -> u64 {
+        nodes.iter().fold(1u64, |total, node| total.saturating_add(steps(node, largest)))
     };
-    match &node.expr {
-        Expr::Call(call) => sum(&mut call.target.as_deref().into_iter().chain(&call.args)),
-        Expr::Select(select) => sum(&mut std::iter::once(select.operand.as_ref())),
-        Expr::List(list) => sum(&mut list.elements.iter()),
-        Expr::Map(map) => sum(&mut map.entries.iter().flat_map(|entry| match &entry.expr {
-            EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-            EntryExpr::StructField(field) => vec![&field.value],
-        })),
-        Expr::Comprehension(loops) => {
-            let once = sum(&mut [&loops.loop_cond, &loops.loop_step].into_iter());
-            let rounds = match &loops.iter_range.expr {
-                Expr::List(list) => u64::try_from(list.elements.len()).unwrap_or(u64::MAX),
-                _ => largest,
-            };
-            sum(&mut [&loops.iter_range, &loops.accu_init, &loops.result].into_iter())
-                .saturating_add(once.saturating_mul(rounds))
-        }
-        _ => 1,
-    }
+    let Expr::Comprehension(loops) = &node.expr else { return sum(&children(node)) };
+    let once = sum(&[&loops.loop_cond, &loops.loop_step]);
+    let rounds = match &loops.iter_range.expr {
+        Expr::List(list) => u64::try_from(list.elements.len()).unwrap_or(u64::MAX),
+        _ => largest,
+    };
+    sum(&[&loops.iter_range, &loops.accu_init, &loops.result]).saturating_add(once.saturating_mul(rounds))
 }
 
 /// `ERROR: <input>:1:5: ...` with the line and a caret, for a byte offset.
@@ -262,6 +303,22 @@ mod tests {
         assert!(error.ends_with("\n | 1 +\n | ...^"), "{error}");
         let deep = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
         assert!(Expression::parse(&deep).is_err());
+        for hostile in [
+            format!("self{}", ".a".repeat(9_000)),
+            format!("{}true", "!".repeat(19_000)),
+            format!("{}1", "1+".repeat(9_000)),
+            format!("{}1", "-".repeat(19_001)),
+            format!("{}true", "true&&".repeat(3_000)),
+            format!("a{}", "[0]".repeat(6_000)),
+            format!("a{}", ".f()".repeat(4_900)),
+            "\u{0}\u{ffff}'".to_owned(),
+            "9223372036854775808 == 1".to_owned(),
+            "'\\uD800' == ''".to_owned(),
+        ] {
+            if let Ok(expression) = Expression::parse(&hostile) {
+                let _ = expression.evaluate(&scope(), 1);
+            }
+        }
         let product = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))";
         let expression = Expression::parse(product).unwrap();
         assert_eq!(expression.evaluate(&scope(), 1000), Err(Failure::TooExpensive));

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At, quantity};
 use crate::rules::network::ip;
-use crate::rules::read::{fill_text, items, list_mut, maps_mut, members, text, texts};
+use crate::rules::read::{
+    fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text, texts,
+};
 use crate::rules::{Naming, PLAIN, Rules, meta};
 
 const ENDPOINTS_DEPRECATED: &str =
@@ -193,7 +195,7 @@ fn taints(taints: &At, errs: &mut Vec<FieldError>) {
         check::required_one_of(&effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"], errs);
         let pair = (key.text(), effect.text());
         if seen.contains(&pair) {
-            let mut twice = FieldError::duplicate(&taint.path, taint.json());
+            let mut twice = FieldError::duplicate(&taint.path, go_names(&taint.json()));
             "taints must be unique by key and effect pair".clone_into(&mut twice.detail);
             errs.push(twice);
         }
@@ -225,7 +227,9 @@ fn validate_node_change(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut seen = Vec::new();
     for address in root.down("status.addresses").items() {
         if seen.contains(&address.value) {
-            errs.push(FieldError::duplicate(&address.path, address.json()));
+            let (kind, place) = (json!(address.get("type").text()), json!(address.get("address").text()));
+            let shown = format!("{{\"Type\":{kind},\"Address\":{place}}}");
+            errs.push(go_duplicate(&address.path, shown));
         }
         seen.push(address.value);
     }
@@ -344,7 +348,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "metadata.taints[1]: Duplicate value: {\"effect\":\"NoSchedule\",\"key\":\"a\"}: taints must be unique by key and effect pair",
+                "metadata.taints[1]: Duplicate value: {\"Effect\":\"NoSchedule\",\"Key\":\"a\"}: taints must be unique by key and effect pair",
                 "metadata.taints[2].effect: Unsupported value: \"x\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"",
             ]
         );

@@ -8,7 +8,7 @@ use super::service_addresses::{self as addresses, headless};
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At};
 use crate::rules::network::ip;
-use crate::rules::read::{empty, fill, fill_text, int, items, maps_mut, members, text, texts};
+use crate::rules::read::{empty, fill, fill_text, go_duplicate, int, items, maps_mut, members, text, texts};
 use crate::rules::{Naming, PLAIN, Rules};
 
 pub const RULES: &[Rules] = &[Rules {
@@ -300,8 +300,12 @@ fn port_clashes(spec: &At, errs: &mut Vec<FieldError>) {
         }
         let key = (port.get("protocol").text(), port.get("port").int());
         if numbers.contains(&key) {
-            let shown = json!({"port": key.1, "protocol": key.0, "targetPort": 0});
-            errs.push(FieldError::duplicate(&port.path, shown));
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
+                json!(key.0),
+                key.1
+            );
+            errs.push(go_duplicate(&port.path, shown));
         }
         numbers.push(key);
     }
@@ -531,7 +535,7 @@ mod tests {
             (
                 json!({"type": "ClusterIP", "ports": [{"port": 1, "protocol": "TCP", "targetPort": 1},
                                                        {"port": 1, "protocol": "TCP", "targetPort": 1}]}),
-                "spec.ports[0].name: Required value\nspec.ports[1].name: Required value\nspec.ports[1]: Duplicate value: {\"port\":1,\"protocol\":\"TCP\",\"targetPort\":0}",
+                "spec.ports[0].name: Required value\nspec.ports[1].name: Required value\nspec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":1,\"TargetPort\":0,\"NodePort\":0}",
             ),
         ];
         for (mut spec, expected) in table {

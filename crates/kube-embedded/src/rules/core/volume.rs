@@ -1,10 +1,10 @@
-//! PersistentVolume and PersistentVolumeClaim.
+//! `PersistentVolume` and `PersistentVolumeClaim`.
 
 use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At, quantity};
-use crate::rules::read::{empty, fill, fill_text, list_mut, members, text};
+use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
 use crate::rules::{Naming, PLAIN, Rules, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -318,7 +318,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
     let (now, was) = (&new["spec"]["nodeAffinity"], &old["spec"]["nodeAffinity"]);
     if !was.is_null() && now != was {
         let path = Path::new("nodeAffinity");
-        errs.push(FieldError::invalid(&path, now.clone(), check::IMMUTABLE));
+        errs.push(FieldError::invalid(&path, go_names(now), check::IMMUTABLE));
     }
     errs
 }
@@ -330,7 +330,7 @@ fn unchanged_mode(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
     }
 }
 
-/// The spec of a claim; those of StatefulSets and ephemeral volumes are checked with it, too.
+/// The spec of a claim; those of `StatefulSet`s and ephemeral volumes are checked with it, too.
 pub fn validate_claim(spec: &At) -> Vec<FieldError> {
     let mut errs = Vec::new();
     let modes = spec.get("accessModes");
@@ -358,10 +358,10 @@ pub fn validate_claim(spec: &At) -> Vec<FieldError> {
     if source.exists() && reference.exists() {
         let same =
             ["apiGroup", "kind", "name"].iter().all(|f| source.get(f).text() == reference.get(f).text());
-        let words = if !reference.get("namespace").is_empty() {
-            Some("may not be specified when dataSourceRef.namespace is specified")
-        } else {
+        let words = if reference.get("namespace").is_empty() {
             (!same).then_some("must match dataSourceRef")
+        } else {
+            Some("may not be specified when dataSourceRef.namespace is specified")
         };
         errs.extend(words.map(|words| FieldError::invalid(&spec.path, source.path.as_str(), words)));
     }

@@ -1,4 +1,4 @@
-//! Traffic: Ingress, NetworkPolicy, EndpointSlice, and addresses in general.
+//! Traffic: Ingress, `NetworkPolicy`, `EndpointSlice`, and addresses in general.
 
 pub mod ingress;
 pub mod ip;

@@ -1,11 +1,11 @@
-//! NetworkPolicy, EndpointSlice, IPAddress and ServiceCIDR.
+//! `NetworkPolicy`, `EndpointSlice`, `IPAddress` and `ServiceCIDR`.
 
 use serde_json::{Value, json};
 
 use super::ip;
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At};
-use crate::rules::read::{empty, fill, items, list_mut, maps_mut, members, text, texts};
+use crate::rules::read::{empty, fill, go_names, items, list_mut, maps_mut, members, text, texts};
 use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
 
 pub const RULES: &[Rules] = &[
@@ -57,7 +57,11 @@ pub const RULES: &[Rules] = &[
             let mut errs = meta::validate_create(&new["metadata"], false, Naming::PathSegment);
             errs.extend(validate_address(new));
             let (now, was) = (At::root(new), At::root(old));
-            check::immutable(&now.down("spec.parentRef"), &was.down("spec.parentRef"), &mut errs);
+            let parent = now.down("spec.parentRef");
+            if parent.json() != was.down("spec.parentRef").json() {
+                let shown = go_names(&parent.json());
+                errs.push(FieldError::invalid(&parent.path, shown, check::IMMUTABLE));
+            }
             errs
         },
         ..PLAIN
@@ -378,7 +382,7 @@ fn service_ranges(ranges: &At) -> Vec<FieldError> {
         return errs;
     }
     if ranges.len() > 2 {
-        let shown = json!({"cidrs": ranges.json()});
+        let shown = json!({"CIDRs": ranges.json()});
         errs.push(FieldError::invalid(&ranges.path, shown, "may only hold up to 2 values"));
         return errs;
     }

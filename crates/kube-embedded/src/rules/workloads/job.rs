@@ -183,6 +183,8 @@ pub fn validate_spec(spec: &At, errs: &mut Vec<FieldError>) {
     }
     match mode.text() {
         "Indexed" => indexed(spec, errs),
+        // An empty mode is unsupported, and nothing more is said of it.
+        "" if mode.exists() => {}
         "NonIndexed" | "" => {
             for at in [&per_index, &max_failed].into_iter().filter(|at| at.exists()) {
                 errs.push(FieldError::invalid(&at.path, at.int(), "requires indexed completion mode"));

@@ -62,3 +62,17 @@ pub const RULES: &[Rules] = &[
     limits::LIMIT_RANGE,
     limits::QUOTA,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+
+    #[test]
+    fn every_kind_has_one_row() {
+        let mut kinds: Vec<_> = RULES.iter().map(|rules| (rules.group, rules.kind)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), 15);
+        assert_eq!(kinds.len(), RULES.len());
+    }
+}

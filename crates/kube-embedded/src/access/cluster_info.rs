@@ -1,0 +1,102 @@
+//! `kube-public/cluster-info`: what a joining node reads before it knows anybody.
+//!
+//! The ConfigMap holds address and certificate of the cluster, open to all, and one signature for each
+//! bootstrap token: who knows a token's secret can tell that the certificate is the cluster's own. The start
+//! of the server and the controller of bootstrap tokens write what [`cluster_info`] says.
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::text;
+
+/// The ConfigMap for a cluster at `url`, signed with each of the `secrets` that is a bootstrap token for signing.
+pub fn cluster_info(url: &str, ca_pem: &str, secrets: &[Value], now: Timestamp) -> Value {
+    let kubeconfig = kubeconfig(url, ca_pem);
+    let mut data = Map::new();
+    for (id, secret) in secrets.iter().filter_map(|secret| signing_token(secret, now)) {
+        data.insert(format!("jws-kubeconfig-{id}"), signature(&kubeconfig, &id, &secret).into());
+    }
+    data.insert("kubeconfig".to_owned(), kubeconfig.into());
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "cluster-info", "namespace": "kube-public" },
+        "data": data,
+    })
+}
+
+/// Without a user: whoever reads it brings their own credentials.
+fn kubeconfig(url: &str, ca_pem: &str) -> String {
+    let (ca, url) = (STANDARD.encode(ca_pem), Value::from(url));
+    format!(
+        "apiVersion: v1\n\
+         kind: Config\n\
+         clusters:\n\
+         - name: \"\"\n\
+         \x20 cluster: {{server: {url}, certificate-authority-data: {ca}}}\n"
+    )
+}
+
+/// Id and secret of a bootstrap token that may sign and has not expired.
+fn signing_token(secret: &Value, now: Timestamp) -> Option<(String, String)> {
+    let entry =
+        |key: &str| STANDARD.decode(text(&secret["data"], key)).ok().and_then(|b| String::from_utf8(b).ok());
+    let (id, value) = (entry("token-id")?, entry("token-secret")?);
+    let expiration = entry("expiration").unwrap_or_default();
+    let lasting = expiration.is_empty() || expiration.parse::<Timestamp>().is_ok_and(|end| now < end);
+    let usable = secret["type"] == "bootstrap.kubernetes.io/token"
+        && entry("usage-bootstrap-signing").as_deref() == Some("true")
+        && text(&secret["metadata"], "name") == format!("bootstrap-token-{id}")
+        && !value.is_empty();
+    (usable && lasting).then_some((id, value))
+}
+
+/// A JWS whose payload is left out, `header..signature`: the reader has the payload.
+fn signature(content: &str, id: &str, secret: &str) -> String {
+    let header = URL_SAFE_NO_PAD.encode(json!({ "alg": "HS256", "kid": id }).to_string());
+    let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(content));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+    format!("{header}..{}", URL_SAFE_NO_PAD.encode(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_is_the_one_that_kubeadm_computes() {
+        // From the test of `k8s.io/cluster-bootstrap/token/jws`.
+        assert_eq!(
+            signature(
+                "Hello from the other side. I must have called a thousand times.",
+                "joshua",
+                "my voice is my passcode"
+            ),
+            "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"
+        );
+    }
+
+    #[test]
+    fn each_living_token_signs() {
+        let encode = |text: &str| STANDARD.encode(text);
+        let secret = |id: &str, signing: &str, expiration: &str| {
+            json!({"metadata": {"name": format!("bootstrap-token-{id}")}, "type": "bootstrap.kubernetes.io/token",
+                "data": {"token-id": encode(id), "token-secret": encode("0123456789abcdef"),
+                    "usage-bootstrap-signing": encode(signing), "expiration": encode(expiration)}})
+        };
+        let secrets = [
+            secret("aaaaaa", "true", ""),
+            secret("bbbbbb", "false", ""),
+            secret("cccccc", "true", "2026-01-01T00:00:00Z"),
+            secret("dddddd", "true", "2027-01-01T00:00:00Z"),
+        ];
+        let now = "2026-06-01T00:00:00Z".parse().unwrap();
+        let info = cluster_info("https://10.0.0.1:6443", "CA", &secrets, now);
+        let keys: Vec<&str> = info["data"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["jws-kubeconfig-aaaaaa", "jws-kubeconfig-dddddd", "kubeconfig"]);
+        let config: Value = serde_norway::from_str(text(&info["data"], "kubeconfig")).unwrap();
+        assert_eq!(config["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");
+    }
+}
