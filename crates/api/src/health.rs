@@ -23,7 +23,11 @@ pub struct Readiness {
 
 impl Readiness {
     /// Adds a check; it must answer at once and say what is wrong.
-    pub fn require(&self, name: &'static str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn require(
+        &self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::new(check));
     }
 

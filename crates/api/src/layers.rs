@@ -19,7 +19,7 @@ use crate::Api;
 
 /// Doors that take more say so themselves.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -35,7 +35,9 @@ pub fn around(routes: Router, api: &Api) -> Router {
 
 /// Gives every request an id, taken from the client where it sends a sensible one, and sends it back.
 async fn identify(mut request: Request, next: Next) -> Response<Body> {
-    let sensible = |id: &&HeaderValue| id.len() <= 64 && id.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
+    let sensible = |id: &&HeaderValue| {
+        id.len() <= 64 && id.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+    };
     let id = match request.headers().get(&REQUEST_ID).filter(sensible) {
         Some(id) => id.clone(),
         None => HeaderValue::from_str(&Uuid::new_v4().to_string()).expect("a UUID is a header value"),
@@ -55,7 +57,10 @@ async fn count_and_log(state: axum::extract::State<Api>, request: Request, next:
     state.metrics.observe(&method, code, took);
     let id = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
     // Probes would drown everything else.
-    if matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics") && code.is_success() && method == Method::GET {
+    if matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics")
+        && code.is_success()
+        && method == Method::GET
+    {
         tracing::trace!(http.method = %method, http.path = path, http.status = code.as_u16(), request.id = id, ?took);
     } else {
         tracing::info!(http.method = %method, http.path = path, http.status = code.as_u16(), request.id = id, ?took);
@@ -64,6 +69,7 @@ async fn count_and_log(state: axum::extract::State<Api>, request: Request, next:
 }
 
 /// A panic is a defect of one request and stops nothing else. Its text stays in the log.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
 fn after_panic(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");
@@ -105,7 +111,10 @@ mod tests {
         async fn broken() -> &'static str {
             panic!("broken on purpose")
         }
-        let routes = around(Router::new().route("/broken", get(broken)).route("/fine", get(|| async { "fine" })), &api());
+        let routes = around(
+            Router::new().route("/broken", get(broken)).route("/fine", get(|| async { "fine" })),
+            &api(),
+        );
         assert_eq!(status_of(routes.clone(), "/broken").await, (StatusCode::INTERNAL_SERVER_ERROR, true));
         assert_eq!(status_of(routes, "/fine").await, (StatusCode::OK, true));
     }
@@ -114,7 +123,7 @@ mod tests {
     async fn readiness_is_503_until_every_part_is_up() {
         let api = api();
         api.readiness.require("store", || Err("not yet".to_owned()));
-        let routes = crate::router(api.clone());
+        let routes = crate::router(&api);
         assert_eq!(status_of(routes.clone(), "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(status_of(routes.clone(), "/healthz").await.0, StatusCode::OK);
         api.readiness.require("store", || Ok(()));

@@ -59,8 +59,10 @@ pub async fn show(State(api): State<Api>) -> impl IntoResponse {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
         }
-        Err(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], format!("cannot encode: {error}"))
-        }
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(CONTENT_TYPE, "text/plain")],
+            format!("cannot encode: {error}"),
+        ),
     }
 }

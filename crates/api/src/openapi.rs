@@ -1,5 +1,7 @@
 //! The API's own description: `/openapi.json`, and `/docs` for people.
 
+use std::fmt::Write;
+
 use axum::Json;
 use axum::response::Html;
 use serde_json::{Value, json};
@@ -24,7 +26,8 @@ fn describe() -> Value {
     for (method, path, summary, media) in ROUTES {
         let mut content = json!({});
         content[*media] = json!({});
-        paths[*path][*method] = json!({"summary": summary, "responses": {"200": {"description": summary, "content": content}}});
+        paths[*path][*method] =
+            json!({"summary": summary, "responses": {"200": {"description": summary, "content": content}}});
     }
     json!({
         "openapi": "3.1.0",
@@ -38,7 +41,8 @@ pub async fn page() -> Html<String> {
     let mut rows = String::new();
     for (method, path, summary, _) in ROUTES {
         let method = method.to_uppercase();
-        rows.push_str(&format!("<tr><td>{method}</td><td><a href=\"{path}\">{path}</a></td><td>{summary}</td></tr>\n"));
+        writeln!(rows, "<tr><td>{method}</td><td><a href=\"{path}\">{path}</a></td><td>{summary}</td></tr>")
+            .expect("writing to a String cannot fail");
     }
     Html(format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Longshore API</title>\n\
@@ -60,8 +64,12 @@ mod tests {
     async fn every_described_route_answers() {
         let api = Api { readiness: Readiness::default(), metrics: Metrics::new("test", |_| {}) };
         for (method, path, ..) in ROUTES {
-            let request = Request::builder().method(method.to_uppercase().as_str()).uri(*path).body(Body::empty()).unwrap();
-            let response = crate::router(api.clone()).oneshot(request).await.unwrap();
+            let request = Request::builder()
+                .method(method.to_uppercase().as_str())
+                .uri(*path)
+                .body(Body::empty())
+                .unwrap();
+            let response = crate::router(&api).oneshot(request).await.unwrap();
             assert_eq!(response.status(), StatusCode::OK, "{path}");
         }
     }

@@ -47,7 +47,9 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
     }
     objects.push(("services", kubernetes_service()));
     objects.push(("configmaps", cluster_info(pki)));
-    objects.extend(API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))));
+    objects.extend(
+        API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))),
+    );
     objects.extend(roles::missing_objects(store));
     let now = rfc3339(clock.now());
     let changes: Vec<Change> = objects
@@ -80,7 +82,8 @@ fn namespace(name: &str) -> Value {
 }
 
 fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u32), now: &str) -> Value {
-    let mut spec = json!({"version": version, "groupPriorityMinimum": group_priority, "versionPriority": priority});
+    let mut spec =
+        json!({"version": version, "groupPriorityMinimum": group_priority, "versionPriority": priority});
     if !group.is_empty() {
         spec["group"] = group.into();
     }

@@ -24,9 +24,10 @@ use crate::error::{ApiError, Result};
 use crate::http::routes::custom_schema;
 use crate::http::serve;
 use crate::http::service::ApiService;
+use crate::policy::Policies;
 use crate::registry::Registry;
-use crate::verbs::ControllerManager;
 use crate::store::{Change, CommitError, Object, Options, Store};
+use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
 /// Requests under way at once, watches not counted.
@@ -87,6 +88,7 @@ struct Inner {
     authorizer: Authorizer,
     impersonation: Impersonation,
     services: Arc<Allocator>,
+    policies: Policies,
     control: Mutex<Option<Control>>,
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
@@ -115,6 +117,7 @@ impl Cluster {
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
+                policies: Policies::default(),
                 control: Mutex::default(),
                 documents: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
@@ -173,6 +176,10 @@ impl Cluster {
 
     pub fn services(&self) -> &Arc<Allocator> {
         &self.inner.services
+    }
+
+    pub fn policies(&self) -> &Policies {
+        &self.inner.policies
     }
 
     /// Stores `change` and what belongs to it, all or nothing; answers the changed object.
@@ -272,7 +279,9 @@ fn kinds(cluster: WeakCluster) -> control::Kinds {
 
 /// Keeps the registry what the stored CRDs say, also where a controller changed them.
 async fn follow_crds(cluster: WeakCluster) {
-    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else { return };
+    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else {
+        return;
+    };
     loop {
         let changed = changes.next().await;
         let Some(cluster) = cluster.upgrade() else { return };

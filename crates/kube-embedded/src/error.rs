@@ -187,7 +187,12 @@ impl ApiError {
 
     /// The store cannot be written right now; nothing happened.
     pub fn unavailable(why: &str) -> Self {
-        Self::new(503, "ServiceUnavailable", format!("the store cannot be written, nothing was changed: {why}")).retry_after(1)
+        Self::new(
+            503,
+            "ServiceUnavailable",
+            format!("the store cannot be written, nothing was changed: {why}"),
+        )
+        .retry_after(1)
     }
 
     /// Without a reason, as errors that Kubernetes' own code did not classify.

@@ -46,7 +46,8 @@ impl Registry {
         let mut custom: Vec<_> = compiled.values().flatten().cloned().collect();
         custom.sort_by(|a, b| (&a.group, &a.name, &a.version).cmp(&(&b.group, &b.name, &b.version)));
         resources.extend(custom);
-        let by_plural = resources.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone()));
+        let by_plural =
+            resources.iter().map(|r| ((r.group.clone(), r.version.clone(), r.name.clone()), r.clone()));
         Self { by_plural: by_plural.collect(), resources, compiled }
     }
 

@@ -64,19 +64,19 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
 
 /// Reads files only: works whether or not the server runs.
 fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
-    let data = match args.data {
-        Some(data) => data,
-        None => {
-            let environment = std::env::vars().collect();
-            server::config::default_data(&environment).context("no data folder is known: give --data")?
-        }
+    let data = if let Some(data) = args.data {
+        data
+    } else {
+        let environment = std::env::vars().collect();
+        server::config::default_data(&environment).context("no data folder is known: give --data")?
     };
     let url = Endpoints::read(&data)
         .with_context(|| format!("cannot read the addresses in `{}`", data.display()))?
         .and_then(|endpoints| endpoints.kube)
         .unwrap_or_else(|| "https://127.0.0.1:6443".to_owned());
     let pki = PathBuf::from(&data).join("pki");
-    let text = server::cluster::kubeconfig(&pki, &url)
-        .with_context(|| format!("there is no cluster in `{}` yet: start `longshore serve` once", data.display()))?;
+    let text = server::cluster::kubeconfig(&pki, &url).with_context(|| {
+        format!("there is no cluster in `{}` yet: start `longshore serve` once", data.display())
+    })?;
     Ok(cli::print(&text)?)
 }

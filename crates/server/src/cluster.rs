@@ -14,13 +14,29 @@ use tokio::net::TcpListener;
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("cannot open the embedded cluster in `{}`", data.display())]
-    Open { data: PathBuf, #[source] source: embedded::OpenError },
+    Open {
+        data: PathBuf,
+        #[source]
+        source: embedded::OpenError,
+    },
     #[error("cannot listen on {address} for the Kubernetes API")]
-    Listen { address: SocketAddr, #[source] source: std::io::Error },
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("cannot use the kubeconfig `{}`", file.display())]
-    Kubeconfig { file: PathBuf, #[source] source: Box<dyn std::error::Error + Send + Sync> },
+    Kubeconfig {
+        file: PathBuf,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("the cluster at {url} does not answer")]
-    Unreachable { url: String, #[source] source: Box<kube::Error> },
+    Unreachable {
+        url: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
 }
 
 /// The embedded cluster, listening.
@@ -31,15 +47,20 @@ pub struct Embedded {
 }
 
 /// Opens the data folder and the Kubernetes port.
-pub async fn open_embedded(data: &Path, listen: SocketAddr, external_url: Option<&str>) -> Result<Embedded, ClusterError> {
+pub async fn open_embedded(
+    data: &Path,
+    listen: SocketAddr,
+    external_url: Option<&str>,
+) -> Result<Embedded, ClusterError> {
     let host = external_url.and_then(|url| url.strip_prefix("https://")).map(host_of);
     let mut names: Vec<String> = host.into_iter().map(str::to_owned).collect();
     if !listen.ip().is_unspecified() {
         names.push(listen.ip().to_string());
     }
     let config = embedded::Config { data: Some(data.to_owned()), names, ..embedded::Config::default() };
-    let cluster =
-        embedded::Cluster::open(config).await.map_err(|source| ClusterError::Open { data: data.to_owned(), source })?;
+    let cluster = embedded::Cluster::open(config)
+        .await
+        .map_err(|source| ClusterError::Open { data: data.to_owned(), source })?;
     let listener =
         TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { address: listen, source })?;
     let address = listener.local_addr().map_err(|source| ClusterError::Listen { address: listen, source })?;
@@ -69,10 +90,15 @@ pub struct Real {
 
 /// Reaches the cluster that a kubeconfig names; nothing but that file is read.
 pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterError> {
-    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ClusterError::Kubeconfig { file: file.to_owned(), source };
+    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ClusterError::Kubeconfig {
+        file: file.to_owned(),
+        source,
+    };
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| wrong(error.into()))?;
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| wrong(error.into()))?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|error| wrong(error.into()))?;
     let url = config.cluster_url.to_string();
     let client = kube::Client::try_from(config).map_err(|error| wrong(error.into()))?;
     let version = client

@@ -56,16 +56,26 @@ pub enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration file `{}`", file.display())]
-    Read { file: PathBuf, #[source] source: std::io::Error },
+    Read {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("the configuration file `{}` is not valid TOML: {}", file.display(), source.message())]
-    Parse { file: PathBuf, #[source] source: Box<toml::de::Error> },
+    Parse {
+        file: PathBuf,
+        #[source]
+        source: Box<toml::de::Error>,
+    },
     #[error("unknown key `{key}` in the configuration file `{}`", file.display())]
     UnknownKey { key: String, file: PathBuf },
     #[error("`{key}` must be {expected}, not `{value}`")]
     Invalid { key: String, value: String, expected: &'static str },
     #[error("`{key}` makes no sense here: {why}")]
     Contradiction { key: &'static str, why: &'static str },
-    #[error("`server.listen` is {0}, which others can reach, and plain HTTP is for this machine only: set [tls] cert and key, or trusted_proxy = true behind a proxy that speaks TLS")]
+    #[error(
+        "`server.listen` is {0}, which others can reach, and plain HTTP is for this machine only: set [tls] cert and key, or trusted_proxy = true behind a proxy that speaks TLS"
+    )]
     PlainHttp(SocketAddr),
     #[error("no data folder is known: set `data.dir`, or XDG_DATA_HOME, or HOME")]
     NoDataFolder,
@@ -91,7 +101,10 @@ type Values = BTreeMap<String, String>;
 
 impl Config {
     /// Reads all sources; `environment` is usually [`env::vars`].
-    pub fn read(flags: &Flags, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+    pub fn read(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
         let environment: BTreeMap<String, String> = environment.into_iter().collect();
         let mut values = Values::new();
         if let Some(file) = &flags.config {
@@ -121,7 +134,10 @@ impl Config {
 
     /// [`Config::read`] with this process' environment.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
-        Self::read(flags, env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))))
+        Self::read(
+            flags,
+            env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))),
+        )
     }
 
     fn check(values: &Values, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
@@ -150,8 +166,13 @@ impl Config {
                 return Err(contradiction("kube.context", "there is no kube.kubeconfig to choose it from"));
             }
             None => Kube::Embedded {
-                listen: address("kube.listen", given("kube.listen").map_or("127.0.0.1:6443", String::as_str))?,
-                external_url: given("kube.external_url").map(|url| https("kube.external_url", url)).transpose()?,
+                listen: address(
+                    "kube.listen",
+                    given("kube.listen").map_or("127.0.0.1:6443", String::as_str),
+                )?,
+                external_url: given("kube.external_url")
+                    .map(|url| https("kube.external_url", url))
+                    .transpose()?,
             },
         };
         let logs = match given("logs.format").map_or("text", String::as_str) {
@@ -160,8 +181,14 @@ impl Config {
             other => return Err(invalid("logs.format", other, "text or json")),
         };
         let config = Self {
-            listen: address("server.listen", given("server.listen").map_or("127.0.0.1:8080", String::as_str))?,
-            trusted_proxy: truth("server.trusted_proxy", given("server.trusted_proxy").map_or("false", String::as_str))?,
+            listen: address(
+                "server.listen",
+                given("server.listen").map_or("127.0.0.1:8080", String::as_str),
+            )?,
+            trusted_proxy: truth(
+                "server.trusted_proxy",
+                given("server.trusted_proxy").map_or("false", String::as_str),
+            )?,
             data,
             tls,
             kube,
@@ -177,9 +204,14 @@ impl Config {
     pub fn print(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let path = |path: &Path| quoted(&path.to_string_lossy());
-        let mut out = format!("[server]\nlisten = {}\ntrusted_proxy = {}\n", quoted(&self.listen.to_string()), self.trusted_proxy);
+        let mut out = format!(
+            "[server]\nlisten = {}\ntrusted_proxy = {}\n",
+            quoted(&self.listen.to_string()),
+            self.trusted_proxy
+        );
         let mut section = |name: &str, lines: &[(&str, Option<String>)]| {
-            let given: Vec<_> = lines.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
+            let given: Vec<_> =
+                lines.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
             if !given.is_empty() {
                 write!(out, "\n[{name}]\n").expect("writing to a String cannot fail");
                 for (key, value) in given {
@@ -193,10 +225,16 @@ impl Config {
         match &self.kube {
             Kube::Embedded { listen, external_url } => {
                 let listen = quoted(&listen.to_string());
-                section("kube", &[("listen", Some(listen)), ("external_url", external_url.as_deref().map(quoted))]);
+                section(
+                    "kube",
+                    &[("listen", Some(listen)), ("external_url", external_url.as_deref().map(quoted))],
+                );
             }
             Kube::Real { kubeconfig, context } => {
-                section("kube", &[("kubeconfig", Some(path(kubeconfig))), ("context", context.as_deref().map(quoted))]);
+                section(
+                    "kube",
+                    &[("kubeconfig", Some(path(kubeconfig))), ("context", context.as_deref().map(quoted))],
+                );
             }
         }
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
@@ -213,7 +251,8 @@ pub fn default_data(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
 }
 
 fn read_file(file: &Path, values: &mut Values) -> Result<(), ConfigError> {
-    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+    let text =
+        std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
     let table: toml::Table =
         text.parse().map_err(|source| ConfigError::Parse { file: file.into(), source: Box::new(source) })?;
     for (section, body) in table {
@@ -272,7 +311,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("longshore.toml");
         std::fs::write(&path, file).unwrap();
-        let mut environment: Vec<_> = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut environment: Vec<_> =
+            environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         environment.push(("HOME".to_owned(), "/home/me".to_owned()));
         Config::read(&Flags { config: Some(path), ..flags }, environment)
             .map_err(|error| error.to_string().replace(&*folder.path().to_string_lossy(), ""))
@@ -280,13 +320,21 @@ mod tests {
 
     #[test]
     fn flags_win_over_environment_over_file_over_defaults() {
-        let file = "[server]\nlisten = \"127.0.0.1:1\"\n[kube]\nlisten = \"127.0.0.1:2\"\n[data]\ndir = \"/file\"\n";
-        let environment = [("LONGSHORE_KUBE_LISTEN", "127.0.0.1:3"), ("LONGSHORE_DATA_DIR", "/env"), ("LONGSHORE_TARGET", "x")];
+        let file =
+            "[server]\nlisten = \"127.0.0.1:1\"\n[kube]\nlisten = \"127.0.0.1:2\"\n[data]\ndir = \"/file\"\n";
+        let environment = [
+            ("LONGSHORE_KUBE_LISTEN", "127.0.0.1:3"),
+            ("LONGSHORE_DATA_DIR", "/env"),
+            ("LONGSHORE_TARGET", "x"),
+        ];
         let flags = Flags { data: Some("/flag".into()), ..Flags::default() };
         let config = read(file, &environment, flags).unwrap();
         assert_eq!(config.listen.port(), 1);
         assert_eq!(config.data, Path::new("/flag"));
-        assert_eq!(config.kube, Kube::Embedded { listen: "127.0.0.1:3".parse().unwrap(), external_url: None });
+        assert_eq!(
+            config.kube,
+            Kube::Embedded { listen: "127.0.0.1:3".parse().unwrap(), external_url: None }
+        );
         let defaults = read("", &[], Flags::default()).unwrap();
         assert_eq!(defaults.data, Path::new("/home/me/.local/share/longshore"));
         assert_eq!(defaults.listen.to_string(), "127.0.0.1:8080");
@@ -296,13 +344,25 @@ mod tests {
     fn what_cannot_be_is_refused_by_name() {
         let table = [
             ("[server]\nlisten = 8080\n", "`server.listen` must be a text or a boolean, not `8080`"),
-            ("[server]\nlisten = \"here\"\n", "`server.listen` must be an address with a port, such as 127.0.0.1:8080, not `here`"),
-            ("[server]\nport = \"1\"\n", "unknown key `server.port` in the configuration file `/longshore.toml`"),
+            (
+                "[server]\nlisten = \"here\"\n",
+                "`server.listen` must be an address with a port, such as 127.0.0.1:8080, not `here`",
+            ),
+            (
+                "[server]\nport = \"1\"\n",
+                "unknown key `server.port` in the configuration file `/longshore.toml`",
+            ),
             ("oops = 1\n", "unknown key `oops` in the configuration file `/longshore.toml`"),
             ("[tls]\ncert = \"a\"\n", "`tls.cert` makes no sense here: tls.key is missing"),
-            ("[kube]\ncontext = \"a\"\n", "`kube.context` makes no sense here: there is no kube.kubeconfig to choose it from"),
+            (
+                "[kube]\ncontext = \"a\"\n",
+                "`kube.context` makes no sense here: there is no kube.kubeconfig to choose it from",
+            ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
-            ("[kube]\nexternal_url = \"http://a\"\n", "`kube.external_url` must be an address that begins with https://, not `http://a`"),
+            (
+                "[kube]\nexternal_url = \"http://a\"\n",
+                "`kube.external_url` must be an address that begins with https://, not `http://a`",
+            ),
         ];
         for (file, message) in table {
             assert_eq!(read(file, &[], Flags::default()).unwrap_err(), message);

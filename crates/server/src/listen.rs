@@ -40,7 +40,12 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BoxError> {
 }
 
 /// Serves until `stop` resolves, then lets open requests finish.
-pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, api: Api, stop: impl Future<Output = ()>) {
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    api: &Api,
+    stop: impl Future<Output = ()>,
+) {
     let routes = api::router(api);
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);
@@ -85,6 +90,7 @@ where
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder.http2().timer(TokioTimer::new());
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(routes));
+    let connection =
+        builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(routes));
     watcher.watch(connection.into_owned()).await
 }

@@ -21,7 +21,11 @@ pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error("cannot listen on {address}")]
-    Listen { address: SocketAddr, #[source] source: std::io::Error },
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("cannot use the certificate in [tls]")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("cannot write the file with the addresses into the data folder")]
@@ -29,7 +33,11 @@ pub enum RunError {
 }
 
 /// Serves until `stop` resolves. `ready` hears the one line of standard output.
-pub async fn run(config: Config, ready: impl FnOnce(&str), stop: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(
+    config: Config,
+    ready: impl FnOnce(&str),
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     let tls = config.tls.as_ref().map(listen::acceptor).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -67,7 +75,8 @@ pub async fn run(config: Config, ready: impl FnOnce(&str), stop: impl Future<Out
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
     };
-    let platform = tokio::spawn(listen::serve(listener, tls, api, stopped(stopping.subscribe())));
+    let stop_platform = stopped(stopping.subscribe());
+    let platform = tokio::spawn(async move { listen::serve(listener, tls, &api, stop_platform).await });
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))
@@ -79,7 +88,7 @@ pub async fn run(config: Config, ready: impl FnOnce(&str), stop: impl Future<Out
     stop.await;
     tracing::info!("stopping");
     stopping.send_replace(true);
-    let drained = async {
+    let ended = async {
         if let Some((cluster, task)) = kubernetes {
             cluster.stop();
             let _ = task.await; // a panic in it has been logged
@@ -87,7 +96,7 @@ pub async fn run(config: Config, ready: impl FnOnce(&str), stop: impl Future<Out
         }
         let _ = platform.await;
     };
-    if tokio::time::timeout(STOP_WITHIN, drained).await.is_err() {
+    if tokio::time::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::warn!("stopped with requests still open");
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::access::{User, csr, escalation};
 use crate::cluster::Cluster;
 use crate::crd;
 use crate::error::Result;
-use crate::policy;
+use crate::policy::ParamSource;
 use crate::schema::resources::Resource;
 use crate::store::Change;
 
@@ -112,8 +112,11 @@ pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> 
 pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
     if request.is("apiextensions.k8s.io", "CustomResourceDefinition") {
         let stored = cluster.store().list(CRDS, None).objects;
-        let others: Vec<Value> =
-            stored.iter().filter(|other| other.name.as_ref() != request.name).map(|other| other.value()).collect();
+        let others: Vec<Value> = stored
+            .iter()
+            .filter(|other| other.name.as_ref() != request.name)
+            .map(|other| other.value())
+            .collect();
         crd::status::establish(object, &others, cluster.clock().now());
     }
 }
@@ -132,8 +135,10 @@ pub fn validate(
             escalation::check(cluster.authorizer(), store, request, object)?;
         }
         limits::validate(store, request, object)?;
-        pod_security::validate(store, request, object, warn)?;
-        if request.operation == Operation::Create && request.is("certificates.k8s.io", "CertificateSigningRequest") {
+        pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);
+        if request.operation == Operation::Create
+            && request.is("certificates.k8s.io", "CertificateSigningRequest")
+        {
             csr::check_create(object)?;
         }
         if request.is("scheduling.k8s.io", "PriorityClass") {
@@ -143,6 +148,13 @@ pub fn validate(
             defaults::resize(store, object, old)?;
         }
     }
+    let kinds = |api_version: &str, kind: &str| {
+        let registry = cluster.registry();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = registry.of_kind(group, version, kind)?;
+        Some(ParamSource { storage: found.storage.clone(), namespaced: found.namespaced })
+    };
+    cluster.policies().evaluate(store, request, object, &kinds)?.into_iter().for_each(&mut *warn);
     match object {
         Some(object) => quota::charge(store, request, Some(object), cluster.clock().now()),
         None => Ok(Vec::new()),

@@ -14,7 +14,10 @@ pub fn check(store: &Store, request: &Request<'_>) -> Result<()> {
     if is_namespace && request.operation == Operation::Delete && PROTECTED.contains(&request.name) {
         return Err(ApiError::forbidden("", "namespaces", request.name, "this namespace may not be deleted"));
     }
-    if request.namespace.is_empty() || request.operation != Operation::Create || !request.subresource.is_empty() {
+    if request.namespace.is_empty()
+        || request.operation != Operation::Create
+        || !request.subresource.is_empty()
+    {
         return Ok(());
     }
     let Some(namespace) = store.get("namespaces", "", request.namespace) else {
@@ -24,8 +27,11 @@ pub fn check(store: &Store, request: &Request<'_>) -> Result<()> {
         let name = request.namespace;
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let cause = format!("namespace {name} is being terminated");
-        return Err(ApiError::forbidden(&resource.group, &resource.name, request.name, why)
-            .with_cause("NamespaceTerminating", &cause, "metadata.namespace"));
+        return Err(ApiError::forbidden(&resource.group, &resource.name, request.name, why).with_cause(
+            "NamespaceTerminating",
+            &cause,
+            "metadata.namespace",
+        ));
     }
     Ok(())
 }

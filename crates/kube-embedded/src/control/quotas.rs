@@ -28,7 +28,9 @@ impl Controller for Quotas {
     }
 
     async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(QUOTAS, &key.namespace, &key.name) else { return Ok(Next::Rest) };
+        let Some(object) = context.store.get(QUOTAS, &key.namespace, &key.name) else {
+            return Ok(Next::Rest);
+        };
         let mut value = object.value();
         // Writes keep `used` right as long as it is about the same limits.
         if value["status"]["hard"] != value["spec"]["hard"] || value["status"]["used"].is_null() {

@@ -113,12 +113,19 @@ mod tests {
 
     #[test]
     fn the_first_acceptable_offer_wins() {
-        let ask = |accept: &str| choose(Some(accept), object_views).map(|r| (r.format, r.view)).map_err(|e| e.code);
+        let ask =
+            |accept: &str| choose(Some(accept), object_views).map(|r| (r.format, r.view)).map_err(|e| e.code);
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(ask(table), Ok((Format::Json, View::Table("v1"))));
-        assert_eq!(ask("application/json;as=Table;v=v9;g=meta.k8s.io,application/json"), Ok((Format::Json, View::Whole)));
+        assert_eq!(
+            ask("application/json;as=Table;v=v9;g=meta.k8s.io,application/json"),
+            Ok((Format::Json, View::Whole))
+        );
         assert_eq!(ask("application/json;as=Nothing;v=v1;g=meta.k8s.io"), Err(406));
-        assert_eq!(ask("application/vnd.kubernetes.protobuf,application/json"), Ok((Format::Json, View::Whole)));
+        assert_eq!(
+            ask("application/vnd.kubernetes.protobuf,application/json"),
+            Ok((Format::Json, View::Whole))
+        );
         assert_eq!(ask("application/yaml"), Ok((Format::Yaml, View::Whole)));
         assert_eq!(ask("text/html"), Err(406));
         assert_eq!(ask(""), Ok((Format::Json, View::Whole)));

@@ -126,7 +126,9 @@ fn truth(value: &str) -> bool {
 
 fn number(key: &str, value: &str) -> Result<i64> {
     value.parse().map_err(|_| {
-        let problem = if value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit()) && !value.is_empty() {
+        let problem = if value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit())
+            && !value.is_empty()
+        {
             "value out of range"
         } else {
             "invalid syntax"

@@ -59,7 +59,8 @@ pub fn document(code: u16, value: &Value, format: Format) -> Response<Body> {
 
 pub fn refusal(error: &ApiError) -> Response<Body> {
     let mut response = json(error.code, &error.status());
-    let seconds = error.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
+    let seconds =
+        error.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
     if let Some(seconds) = seconds.filter(|&seconds| seconds > 0) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -141,7 +142,8 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
             print::table(&call.resource, &values(call, &page), &metadata, form, now)
         }
         (View::MetadataList(version), _) => {
-            let items: Vec<_> = values(call, &page).iter().map(|value| print::partial(value, version)).collect();
+            let items: Vec<_> =
+                values(call, &page).iter().map(|value| print::partial(value, version)).collect();
             json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata, "items": items})
         }
     };

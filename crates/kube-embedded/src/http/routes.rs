@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+};
 use http::request::Parts;
 use http::{Method, Response};
 use serde_json::{Value, json};
@@ -47,8 +49,14 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
             Ok(cached(parts, "application/json", &openapi::index(registry.resources(), &custom_schema)))
         }
         "/openapi/v2" => Ok(openapi_v2(accept)),
-        "/.well-known/openid-configuration" => Ok(respond::json(200, &tokens::discovery("https://kubernetes.default.svc"))),
-        "/openid/v1/jwks" => Ok(response(200, "application/jwk-set+json", full(cluster.pki().signing_key().key_set().to_string()))),
+        "/.well-known/openid-configuration" => {
+            Ok(respond::json(200, &tokens::discovery("https://kubernetes.default.svc")))
+        }
+        "/openid/v1/jwks" => Ok(response(
+            200,
+            "application/jwk-set+json",
+            full(cluster.pki().signing_key().key_set().to_string()),
+        )),
         _ => match path.strip_prefix("/openapi/v3/") {
             Some(group_version) => Ok(openapi_v3(cluster, parts, query, group_version)),
             None => group(cluster, path),
@@ -58,7 +66,9 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
 
 fn paths(cluster: &Cluster) -> Vec<String> {
     let mut paths: Vec<String> =
-        ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi/v2", "/openapi/v3"].map(str::to_owned).to_vec();
+        ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi/v2", "/openapi/v3"]
+            .map(str::to_owned)
+            .to_vec();
     for resource in cluster.registry().resources() {
         let prefix = if resource.group.is_empty() { "/api/" } else { "/apis/" };
         paths.push(format!("{prefix}{}", resource.api_version()));
@@ -99,7 +109,8 @@ fn cached(parts: &Parts, content_type: &'static str, document: &Value) -> Respon
     let body = serde_json::to_vec(document).expect("a JSON value serialises");
     let tag = format!("\"{}\"", hash(&body));
     let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
-    let mut answer = if known { response(304, content_type, full("")) } else { response(200, content_type, full(body)) };
+    let mut answer =
+        if known { response(304, content_type, full("")) } else { response(200, content_type, full(body)) };
     let headers = answer.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&tag).expect("a quoted hash is a header value"));
     headers.insert(VARY, HeaderValue::from_static("Accept"));
@@ -113,16 +124,26 @@ pub fn hash(bytes: &[u8]) -> String {
     digest.as_ref()[..32].iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-fn discovery_root(cluster: &Cluster, parts: &Parts, accept: Option<&str>, core: bool) -> Result<Response<Body>> {
+fn discovery_root(
+    cluster: &Cluster,
+    parts: &Parts,
+    accept: Option<&str>,
+    core: bool,
+) -> Result<Response<Body>> {
     let representation = negotiate::choose(accept, negotiate::discovery_views)?;
     let registry = cluster.registry();
     if let View::Discovery(_) = representation.view {
         let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let served = registry.resources();
-        let document = if core { discovery::aggregated_core(served) } else { discovery::aggregated_groups(served) };
+        let document =
+            if core { discovery::aggregated_core(served) } else { discovery::aggregated_groups(served) };
         return Ok(cached(parts, kind, &document));
     }
-    let document = if core { discovery::core_versions("127.0.0.1:6443") } else { discovery::group_list(registry.resources()) };
+    let document = if core {
+        discovery::core_versions("127.0.0.1:6443")
+    } else {
+        discovery::group_list(registry.resources())
+    };
     Ok(respond::document(200, &document, representation.format))
 }
 
@@ -174,13 +195,19 @@ fn openapi_v3(cluster: &Cluster, parts: &Parts, query: &Query, group_version: &s
         let headers = answer.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         headers.insert(EXPIRES, HeaderValue::from_static("Thu, 31 Dec 2037 23:55:55 GMT"));
-        headers.insert(ETAG, HeaderValue::from_str(&format!("\"{hash}\"")).expect("a quoted hash is a header value"));
+        headers.insert(
+            ETAG,
+            HeaderValue::from_str(&format!("\"{hash}\"")).expect("a quoted hash is a header value"),
+        );
         return answer;
     }
     let tag = format!("\"{hash}\"");
     let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
-    let mut answer =
-        if known { response(304, "application/json", full("")) } else { response(200, "application/json", full(document)) };
+    let mut answer = if known {
+        response(304, "application/json", full(""))
+    } else {
+        response(200, "application/json", full(document))
+    };
     answer.headers_mut().insert(ETAG, HeaderValue::from_str(&tag).expect("a quoted hash is a header value"));
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer

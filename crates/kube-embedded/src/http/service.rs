@@ -26,6 +26,7 @@ use crate::access::rbac::name_in_field_selector;
 use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
+use crate::rules;
 use crate::verbs::{self, Call};
 
 /// Kubernetes' own limit.
@@ -135,7 +136,11 @@ where
     }
     if resource.namespaced && found.namespace.is_empty() && !matches!(verb, "list" | "watch") {
         // `/api/v1/pods/x`: namespaced objects are reached through their namespace only.
-        return Err(if found.name.is_empty() { ApiError::method_not_allowed() } else { ApiError::no_such_resource() });
+        return Err(if found.name.is_empty() {
+            ApiError::method_not_allowed()
+        } else {
+            ApiError::no_such_resource()
+        });
     }
     if !resource.namespaced && !found.namespace.is_empty() {
         return Err(ApiError::no_such_resource());
@@ -161,6 +166,11 @@ where
         body,
         warnings: Mutex::default(),
     };
+    let resource = &call.resource;
+    let own = resource.custom.as_ref().and_then(|custom| custom.deprecation());
+    if let Some(warning) = own.or_else(|| rules::deprecation(&resource.group, &resource.kind)) {
+        call.warn(warning);
+    }
     let answer = verbs::answer(&call).await;
     let mut response = match answer.and_then(|answer| respond::answer(&call, answer)) {
         Ok(response) => response,
@@ -191,8 +201,12 @@ where
     let body = std::pin::pin!(Limited::new(body, BODY_LIMIT));
     match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(ApiError::too_large(BODY_LIMIT)),
-        Ok(Err(error)) => Err(ApiError::bad_request(format!("the request's body could not be read: {error}"))),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::too_large(BODY_LIMIT))
+        }
+        Ok(Err(error)) => {
+            Err(ApiError::bad_request(format!("the request's body could not be read: {error}")))
+        }
         Err(_) => Err(ApiError::new(408, "Timeout", "the request's body did not arrive in time")),
     }
 }

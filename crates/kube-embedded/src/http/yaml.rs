@@ -131,21 +131,49 @@ fn literal_possible(string: &str) -> bool {
 /// Would be read as a number, a boolean, a time or nothing.
 fn ambiguous(string: &str) -> bool {
     let lower = string.to_ascii_lowercase();
-    if matches!(lower.as_str(), "" | "~" | "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n" | ".nan" | ".inf" | "-.inf" | "+.inf" | "<<" | "=") {
+    if matches!(
+        lower.as_str(),
+        "" | "~"
+            | "null"
+            | "true"
+            | "false"
+            | "yes"
+            | "no"
+            | "on"
+            | "off"
+            | "y"
+            | "n"
+            | ".nan"
+            | ".inf"
+            | "-.inf"
+            | "+.inf"
+            | "<<"
+            | "="
+    ) {
         return true;
     }
     let body = lower.trim_start_matches(['-', '+']);
     let number = body.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-        && (body.replace('_', "").parse::<f64>().is_ok() || body.starts_with("0x") || body.starts_with("0o") || body.starts_with("0b"));
-    let time = string.len() >= 8 && string.as_bytes().first().is_some_and(u8::is_ascii_digit)
-        && string.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b':' | b'T' | b't' | b'Z' | b'z' | b'.' | b'+' | b' '))
+        && (body.replace('_', "").parse::<f64>().is_ok()
+            || body.starts_with("0x")
+            || body.starts_with("0o")
+            || body.starts_with("0b"));
+    let time = string.len() >= 8
+        && string.as_bytes().first().is_some_and(u8::is_ascii_digit)
+        && string.bytes().all(|b| {
+            b.is_ascii_digit() || matches!(b, b'-' | b':' | b'T' | b't' | b'Z' | b'z' | b'.' | b'+' | b' ')
+        })
         && (string.matches('-').count() >= 2 || string.contains(':'));
     number || time
 }
 
 fn needs_quotes(string: &str) -> bool {
     ambiguous(string)
-        || string.starts_with(|c: char| "!&*-?|>@`\"'%#,[]{}: ".contains(c)) && !(string.starts_with('-') && string.len() > 1 && !string.starts_with("- ") && !string.starts_with("---"))
+        || string.starts_with(|c: char| "!&*-?|>@`\"'%#,[]{}: ".contains(c))
+            && !(string.starts_with('-')
+                && string.len() > 1
+                && !string.starts_with("- ")
+                && !string.starts_with("---"))
         || string.ends_with([' ', ':'])
         || string.contains(": ")
         || string.contains(" #")
@@ -159,16 +187,34 @@ mod tests {
 
     #[test]
     fn a_config_map_looks_as_kubectl_shows_it() {
-        let value = json!({"kind": "ConfigMap", "data": {"n": "1", "t": "true", "s": "a: b", "l": "x\ny\n", "e": ""},
+        let value = json!({"kind": "ConfigMap", "data": {"k": "1", "t": "true", "s": "a: b", "l": "x\ny\n", "e": ""},
             "list": [{"a": 1, "b": [true, null]}, "z"], "when": "2026-01-02T03:04:05Z", "empty": {}, "none": []});
-        let expected = "data:\n  e: \"\"\n  l: |\n    x\n    y\n  n: \"1\"\n  s: 'a: b'\n  t: \"true\"\nempty: {}\nkind: ConfigMap\n\
+        let expected = "data:\n  e: \"\"\n  k: \"1\"\n  l: |\n    x\n    y\n  s: 'a: b'\n  t: \"true\"\nempty: {}\nkind: ConfigMap\n\
             list:\n- a: 1\n  b:\n  - true\n  - null\n- z\nnone: []\nwhen: \"2026-01-02T03:04:05Z\"\n";
         assert_eq!(print(&value), expected);
     }
 
     #[test]
     fn what_is_printed_is_read_back() {
-        for text in ["- a", "-a", "a\nb", " lead", "tab\there", "#c", "a #b", "0x1f", "1e3", "null", "é", "a:", "'q'", "\"d\"", "|", "a\n\n", "12:30"] {
+        for text in [
+            "- a",
+            "-a",
+            "a\nb",
+            " lead",
+            "tab\there",
+            "#c",
+            "a #b",
+            "0x1f",
+            "1e3",
+            "null",
+            "é",
+            "a:",
+            "'q'",
+            "\"d\"",
+            "|",
+            "a\n\n",
+            "12:30",
+        ] {
             let value = json!({"k": text});
             let read: Value = serde_norway::from_str(&print(&value)).unwrap();
             assert_eq!(read, value, "{}", print(&value));

@@ -30,7 +30,11 @@ pub fn creates_on_update(resource: &Resource) -> bool {
         || is(resource, "events.k8s.io", &["events"])
         || is(resource, "coordination.k8s.io", &["leases"])
         || is(resource, "node.k8s.io", &["runtimeclasses"])
-        || is(resource, "rbac.authorization.k8s.io", &["roles", "rolebindings", "clusterroles", "clusterrolebindings"])
+        || is(
+            resource,
+            "rbac.authorization.k8s.io",
+            &["roles", "rolebindings", "clusterroles", "clusterrolebindings"],
+        )
 }
 
 /// A PUT must say which version it replaces.
@@ -38,7 +42,11 @@ pub fn is_conditional(resource: &Resource) -> bool {
     resource.is_custom()
         || is(resource, "node.k8s.io", &["runtimeclasses"])
         || is(resource, "policy", &["poddisruptionbudgets"])
-        || is(resource, "storage.k8s.io", &["csidrivers", "csistoragecapacities", "volumeattachments", "csinodes"])
+        || is(
+            resource,
+            "storage.k8s.io",
+            &["csidrivers", "csistoragecapacities", "volumeattachments", "csinodes"],
+        )
         || is(resource, "coordination.k8s.io", &["leases"])
         || is(resource, "apiextensions.k8s.io", &["customresourcedefinitions"])
         || is(resource, "apiregistration.k8s.io", &["apiservices"])
@@ -54,13 +62,14 @@ pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
     if is(resource, "", &["pods"]) {
         return &["labels", "annotations", "finalizers", "managedFields"];
     }
-    let restricted = is(resource, "flowcontrol.apiserver.k8s.io", &["flowschemas", "prioritylevelconfigurations"])
-        || is(resource, "networking.k8s.io", &["servicecidrs"])
-        || is(resource, "resource.k8s.io", &["resourceclaims"])
-        || is(resource, "storage.k8s.io", &["volumeattachments"])
-        || is(resource, "admissionregistration.k8s.io", &["validatingadmissionpolicies"])
-        || is(resource, "apiextensions.k8s.io", &["customresourcedefinitions"])
-        || is(resource, "apiregistration.k8s.io", &["apiservices"]);
+    let restricted =
+        is(resource, "flowcontrol.apiserver.k8s.io", &["flowschemas", "prioritylevelconfigurations"])
+            || is(resource, "networking.k8s.io", &["servicecidrs"])
+            || is(resource, "resource.k8s.io", &["resourceclaims"])
+            || is(resource, "storage.k8s.io", &["volumeattachments"])
+            || is(resource, "admissionregistration.k8s.io", &["validatingadmissionpolicies"])
+            || is(resource, "apiextensions.k8s.io", &["customresourcedefinitions"])
+            || is(resource, "apiregistration.k8s.io", &["apiservices"]);
     if restricted || resource.is_custom() { &["managedFields"] } else { MOST }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod conduct;
+pub mod diff;
 pub mod meta;
 pub mod read;
 
@@ -140,4 +141,54 @@ pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool
 /// The rules of a built-in kind.
 pub fn of(group: &str, kind: &str) -> &'static Rules {
     ALL.iter().copied().flatten().find(|rules| rules.group == group && rules.kind == kind).unwrap_or(&PLAIN)
+}
+
+/// The warning that comes with every request about a kind that is on its way out, reads and failures
+/// included.
+pub fn deprecation(group: &str, kind: &str) -> Option<&'static str> {
+    match (group, kind) {
+        ("", "Endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_kind_has_two_rows() {
+        let mut kinds: Vec<_> =
+            ALL.iter().copied().flatten().map(|rules| (rules.group, rules.kind)).collect();
+        let all = kinds.len();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), all);
+        assert_eq!(of("", "Service").naming, Naming::Label);
+        assert_eq!(of("no", "Such").kind, "");
+    }
+
+    #[test]
+    fn no_rule_panics_on_an_odd_object() {
+        use serde_json::json;
+        let odd = [
+            json!({}),
+            json!({"metadata": {}, "spec": {}, "status": {}}),
+            json!({"metadata": {"name": 3}, "spec": {"ports": {}, "rules": [null, 1]}, "data": [], "webhooks": [[]]}),
+        ];
+        for rules in ALL.iter().copied().flatten() {
+            for object in &odd {
+                let (mut new, old) = (object.clone(), object.clone());
+                (rules.default)(&mut new);
+                (rules.create)(&mut new);
+                (rules.update)(&mut new, &old);
+                let _ = validate_create(rules, &new, true);
+                let _ = validate_update(rules, &new, &old, false);
+                let _ = (rules.validate_status)(&new, &old);
+                let _ = (rules.warnings)(&new, Some(&old));
+            }
+        }
+    }
 }

@@ -109,7 +109,8 @@ pub fn go_duplicate(path: &Path, shown: String) -> FieldError {
     FieldError { path: path.clone(), complaint: Complaint::Duplicate, value: None, detail: shown }
 }
 
-fn go_name(name: &str) -> String {
+/// The name of one member of such a structure.
+pub fn go_name(name: &str) -> String {
     match name {
         "apiGroup" => return "APIGroup".to_owned(),
         "apiVersion" => return "APIVersion".to_owned(),

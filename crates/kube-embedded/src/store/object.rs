@@ -168,7 +168,9 @@ impl Draft {
 
         let mut text = Vec::with_capacity(1024);
         let mut typed = 0;
-        if let (Some(Value::String(kind)), Some(Value::String(api_version))) = (root.get("kind"), root.get("apiVersion")) {
+        if let (Some(Value::String(kind)), Some(Value::String(api_version))) =
+            (root.get("kind"), root.get("apiVersion"))
+        {
             text.extend(head(kind, api_version));
             typed = text.len();
             root.remove("kind");

@@ -24,7 +24,13 @@ impl ControllerManager {
     }
 }
 
-fn call(cluster: &Cluster, verb: &'static str, resource: &std::sync::Arc<Resource>, namespace: &str, name: &str) -> Call {
+fn call(
+    cluster: &Cluster,
+    verb: &'static str,
+    resource: &std::sync::Arc<Resource>,
+    namespace: &str,
+    name: &str,
+) -> Call {
     Call {
         cluster: cluster.clone(),
         verb,

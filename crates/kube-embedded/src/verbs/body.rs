@@ -67,6 +67,9 @@ pub fn accept(
 fn conform(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
     match &resource.custom {
         Some(custom) => {
+            if let Some(error) = custom.malformed(value) {
+                return Err(error.to_string());
+            }
             let mut unknown = conform_metadata(value)?;
             unknown.extend(custom.prune(value));
             Ok(unknown)
@@ -78,7 +81,9 @@ fn conform(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String
 /// A custom resource's metadata has the type that all metadata has.
 fn conform_metadata(value: &mut Value) -> Result<Vec<String>, String> {
     let Some(ty) = builtin::types().named(OBJECT_META) else { return Ok(Vec::new()) };
-    let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else { return Ok(Vec::new()) };
+    let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else {
+        return Ok(Vec::new());
+    };
     let findings = decode::conform::conform(ty, metadata)?;
     decode::normalise::normalise(ty, metadata);
     Ok(findings.unknown.iter().map(|path| format!("metadata.{path}")).collect())
@@ -122,7 +127,9 @@ fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
             kind = resource.kind,
             version = resource.version,
         )),
-        Origin::Patch(patch) => ApiError::invalid("", "", "", &[FieldError::invalid(&Path::new("patch"), patch, why)]),
+        Origin::Patch(patch) => {
+            ApiError::invalid("", "", "", &[FieldError::invalid(&Path::new("patch"), patch, why)])
+        }
     }
 }
 
@@ -143,11 +150,17 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<()> {
             let group = if api_version.is_empty() { resource.group.as_ref() } else { group };
             let known = builtin::type_of(group, shown_version, shown_kind).is_some();
             let why = if known {
-                let package = |group: &str| group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core").to_owned();
+                let package = |group: &str| {
+                    group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core").to_owned()
+                };
                 let (own, other) = (package(&resource.group), package(group));
-                let go_package = if group.is_empty() { shown_version.to_owned() } else { shown_version.to_owned() };
+                let go_package =
+                    if group.is_empty() { shown_version.to_owned() } else { shown_version.to_owned() };
                 let _ = other;
-                format!("converting ({go_package}.{shown_kind}) to ({own}.{}): unknown conversion", resource.kind)
+                format!(
+                    "converting ({go_package}.{shown_kind}) to ({own}.{}): unknown conversion",
+                    resource.kind
+                )
             } else {
                 let shown = if api_version.is_empty() { &expected } else { &api_version };
                 format!(
@@ -172,7 +185,8 @@ fn check_custom_kind(resource: &Resource, api_version: &str, kind: &str) -> Resu
     let expected = resource.api_version();
     if kind.is_empty() {
         return Err(ApiError::bad_request(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing".replace("{}", &resource.kind),
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing"
+                .replace("{}", &resource.kind),
         ));
     }
     if !api_version.is_empty() && api_version != expected {

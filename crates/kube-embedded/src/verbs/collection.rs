@@ -19,5 +19,10 @@ pub async fn delete(call: &Call) -> Result<Answer> {
         }
         call.warnings.lock().append(&mut one.warnings.lock());
     }
-    Ok(Answer::List(Page { version: snapshot.version, objects: chosen, continue_token: String::new(), remaining: None }))
+    Ok(Answer::List(Page {
+        version: snapshot.version,
+        objects: chosen,
+        continue_token: String::new(),
+        remaining: None,
+    }))
 }

@@ -39,7 +39,9 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
         let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(value) };
         match call.cluster.commit(change, prepared.also).await {
             Ok(stored) => return Ok(Answer::Stored(201, stored)),
-            Err(CommitError::Exists(key)) if key.name.as_ref() == name && key.storage == call.resource.storage => {
+            Err(CommitError::Exists(key))
+                if key.name.as_ref() == name && key.storage == call.resource.storage =>
+            {
                 let generated = given["metadata"]["name"].as_str().unwrap_or_default().is_empty();
                 if !generated || attempt == NAME_TRIES {
                     return Err(exists(call, &name));
@@ -85,7 +87,8 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     }
     (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
     admission::establish(&call.cluster, &request, &mut object);
-    let also = admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;
+    let also =
+        admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;
     Ok(Prepared { value: object, also, _reserved: reserved })
 }
 

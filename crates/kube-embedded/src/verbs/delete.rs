@@ -139,7 +139,10 @@ fn removed(call: &Call, live: &Object, last: Value) -> Answer {
     if !resource.group.is_empty() {
         details["group"] = resource.group.as_ref().into();
     }
-    Answer::Other(200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
+    Answer::Other(
+        200,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
+    )
 }
 
 fn check_preconditions(call: &Call, live: &Object, options: &Deletion) -> Result<()> {
@@ -183,7 +186,8 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     let grace = if is_core("pods") { pod_grace(old, options) } else { 0 };
     let mut finalizers = finalizers(call, metadata, options);
     let is_crd = resource.storage.as_ref() == "customresourcedefinitions.apiextensions.k8s.io";
-    let held = !finalizers.is_empty() || is_crd || (is_core("namespaces") && has_items(&old["spec"]["finalizers"]));
+    let held =
+        !finalizers.is_empty() || is_crd || (is_core("namespaces") && has_items(&old["spec"]["finalizers"]));
     if !held && grace == 0 && !is_core("pods") {
         return Step::Remove(old.clone());
     }

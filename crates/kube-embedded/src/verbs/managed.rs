@@ -95,7 +95,13 @@ fn with_scale_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<
 
 /// After a change of a Scale: the parent's entries, given the live parent's and both Scales. `path` leads to the
 /// parent's replicas.
-pub fn update_scale(call: &Call, parent: &Value, path: &[&str], live: Value, mut new: Value) -> Result<Value> {
+pub fn update_scale(
+    call: &Call,
+    parent: &Value,
+    path: &[&str],
+    live: Value,
+    mut new: Value,
+) -> Result<Value> {
     let version = call.resource.api_version();
     let paths = [(version.as_str(), path)];
     let entries = scale::to_scale(&parent["metadata"]["managedFields"], &paths);
@@ -107,13 +113,20 @@ pub fn update_scale(call: &Call, parent: &Value, path: &[&str], live: Value, mut
 }
 
 /// Server-side apply of a Scale: the merged Scale, and the parent's entries.
-pub fn apply_scale(call: &Call, parent: &Value, path: &[&str], live: Value, body: &Value) -> Result<(Value, Value)> {
+pub fn apply_scale(
+    call: &Call,
+    parent: &Value,
+    path: &[&str],
+    live: Value,
+    body: &Value,
+) -> Result<(Value, Value)> {
     let version = call.resource.api_version();
     let paths = [(version.as_str(), path)];
     let live = scale::with_entries(live, scale::to_scale(&parent["metadata"]["managedFields"], &paths));
     let force = call.query.force.unwrap_or(false);
     let manager = call.query.field_manager.as_str();
-    let merged = with_scale_context(call, manager, |context| apply::apply(context, Some(&live), body, force))??;
+    let merged =
+        with_scale_context(call, manager, |context| apply::apply(context, Some(&live), body, force))??;
     let (before, after) = (&parent["metadata"]["managedFields"], &merged["metadata"]["managedFields"]);
     let entries = scale::to_parent(before, after, &version, &paths);
     Ok((merged, entries))

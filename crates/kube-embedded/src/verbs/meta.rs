@@ -8,6 +8,7 @@ use super::body::rules_of;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::rules::Generation;
+use crate::schema::resources::Resource;
 
 /// The alphabet of generated suffixes: no vowels, nothing that looks like another sign.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -18,7 +19,9 @@ pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
     let generation = rules_of(&call.resource).generation;
     let now = rfc3339(call.cluster.clock().now());
     let metadata = object["metadata"].as_object_mut().expect("placed objects have metadata");
-    for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
+    for key in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"]
+    {
         metadata.remove(key);
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
@@ -77,7 +80,8 @@ pub fn generated_name(prefix: &str) -> String {
     let random = Uuid::new_v4().into_bytes();
     let sign = |byte: u8| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]);
     // Bytes 6 and 8 of a v4 UUID are not random throughout.
-    let suffix: String = [random[0], random[1], random[2], random[3], random[4]].into_iter().map(sign).collect();
+    let suffix: String =
+        [random[0], random[1], random[2], random[3], random[4]].into_iter().map(sign).collect();
     format!("{}{suffix}", &prefix[..end])
 }
 
@@ -100,16 +104,21 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
 }
 
 /// Moves the generation on when the kind says that this change counts.
-pub fn bump_generation(rule: Generation, new: &mut Value, old: &Value) {
+pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
     let Some(generation) = old["metadata"]["generation"].as_i64() else { return };
-    let changed = match rule {
+    // Without a status subresource the status is content like any other.
+    let differs = |new: &Value, old: &Value| {
+        content_differs(new, old)
+            || (resource.subresource("status").is_none() && new["status"] != old["status"])
+    };
+    let changed = match rules_of(resource).generation {
         Generation::Absent | Generation::Fixed => false,
-        Generation::Content => content_differs(new, old),
+        Generation::Content => differs(new, old),
         Generation::ContentAndAnnotations => {
-            content_differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
+            differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
         Generation::ContentAndLabels => {
-            content_differs(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"]
+            differs(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"]
         }
     };
     if changed {

@@ -142,7 +142,12 @@ impl Call {
         Self { subresource: String::new(), door, ..self.about(&self.namespace, &self.name) }
     }
 
-    fn admission<'a>(&'a self, operation: Operation, name: &'a str, old: Option<&'a Value>) -> admission::Request<'a> {
+    fn admission<'a>(
+        &'a self,
+        operation: Operation,
+        name: &'a str,
+        old: Option<&'a Value>,
+    ) -> admission::Request<'a> {
         admission::Request {
             operation,
             resource: &self.resource,

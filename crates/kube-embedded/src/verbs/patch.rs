@@ -6,7 +6,10 @@ use super::body::{Origin, accept};
 use super::convert::from_storage;
 use super::update::{Changed, modify, take_part};
 use super::{Answer, Call, create, managed, meta};
-use crate::decode::{self, body::{Decoded, PatchKind}};
+use crate::decode::{
+    self,
+    body::{Decoded, PatchKind},
+};
 use crate::error::{ApiError, Result};
 use crate::schema::types::TypeRef;
 use crate::write::{go, json_patch, strategic};
@@ -58,7 +61,8 @@ struct Parsed<'a> {
 
 impl<'a> Parsed<'a> {
     fn read(call: &'a Call, kind: PatchKind) -> Result<Self> {
-        let text = std::str::from_utf8(&call.body).map_err(|_| ApiError::bad_request("the patch is not valid UTF-8"))?;
+        let text = std::str::from_utf8(&call.body)
+            .map_err(|_| ApiError::bad_request("the patch is not valid UTF-8"))?;
         Ok(Self { kind, text, decoded: decode::body::patch(kind, &call.body)? })
     }
 
@@ -118,7 +122,8 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
 async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
     if body["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
         let path = crate::field::Path::new("metadata.uid");
-        let error = crate::field::FieldError::invalid(&path, body["metadata"]["uid"].clone(), "field is immutable");
+        let error =
+            crate::field::FieldError::invalid(&path, body["metadata"]["uid"].clone(), "field is immutable");
         return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
     }
     let merged = managed::apply(call, None, body)?;
@@ -147,4 +152,3 @@ fn check_applied_type(call: &Call, body: &Value) -> Result<()> {
     }
     Ok(())
 }
-

@@ -20,15 +20,24 @@ pub fn not_simulated(call: &Call) -> ApiError {
         _ => "reach",
     };
     ApiError::not_implemented(match call.resource.name.as_ref() {
-        "pods" => format!("kube-embedded simulates pods: there is no process in container \"{container}\" to {verb}"),
-        other => format!("kube-embedded simulates {other}: there is nothing to {verb} through \"{}\"", call.name),
+        "pods" => format!(
+            "kube-embedded simulates pods: there is no process in container \"{container}\" to {verb}"
+        ),
+        other => {
+            format!("kube-embedded simulates {other}: there is nothing to {verb} through \"{}\"", call.name)
+        }
     })
 }
 
 /// What a container would have printed: that it is simulated.
 pub fn log(call: &Call) -> Result<Answer> {
     let pod = call.live()?.value();
-    let names: Vec<&str> = pod["spec"]["containers"].as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).collect();
+    let names: Vec<&str> = pod["spec"]["containers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|c| c["name"].as_str())
+        .collect();
     let container = match call.query.get("container").filter(|name| !name.is_empty()) {
         Some(name) => name,
         None => match names.as_slice() {
@@ -43,9 +52,15 @@ pub fn log(call: &Call) -> Result<Answer> {
         },
     };
     let all = ["containers", "initContainers", "ephemeralContainers"];
-    let exists = all.iter().flat_map(|key| pod["spec"][*key].as_array().into_iter().flatten()).any(|c| c["name"] == container);
+    let exists = all
+        .iter()
+        .flat_map(|key| pod["spec"][*key].as_array().into_iter().flatten())
+        .any(|c| c["name"] == container);
     if !exists {
-        return Err(ApiError::bad_request(format!("container {container} is not valid for pod {}", call.name)));
+        return Err(ApiError::bad_request(format!(
+            "container {container} is not valid for pod {}",
+            call.name
+        )));
     }
     if pod["status"]["phase"] == "Pending" {
         return Err(ApiError::bad_request(format!(
@@ -65,8 +80,13 @@ pub async fn bind(call: &Call) -> Result<Answer> {
         let error = crate::field::FieldError::required(&path, "");
         return Err(ApiError::invalid("", "Binding", &call.name, &[error]));
     }
-    let name = if call.name.is_empty() { binding["metadata"]["name"].as_str().unwrap_or_default() } else { &call.name };
-    let pods = call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(ApiError::no_such_resource)?;
+    let name = if call.name.is_empty() {
+        binding["metadata"]["name"].as_str().unwrap_or_default()
+    } else {
+        &call.name
+    };
+    let pods =
+        call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(ApiError::no_such_resource)?;
     let mut pod = call.about(&call.namespace, name);
     pod.resource = pods;
     pod.subresource = "binding".to_owned();
@@ -97,7 +117,10 @@ pub async fn bind(call: &Call) -> Result<Answer> {
         Ok(Changed { object })
     })
     .await?;
-    Ok(Answer::Other(201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})))
+    Ok(Answer::Other(
+        201,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+    ))
 }
 
 /// Deletes a pod if the disruption budgets allow it.
@@ -112,7 +135,8 @@ pub async fn evict(call: &Call) -> Result<Answer> {
         version: eviction["deleteOptions"]["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
         grace_seconds: eviction["deleteOptions"]["gracePeriodSeconds"].as_i64(),
         propagation: None,
-        dry_run: call.query.is_dry_run() || eviction["deleteOptions"]["dryRun"].as_array().is_some_and(|d| !d.is_empty()),
+        dry_run: call.query.is_dry_run()
+            || eviction["deleteOptions"]["dryRun"].as_array().is_some_and(|d| !d.is_empty()),
     };
     let pod = call.live()?;
     if !is_exempt(&pod.value()) {
@@ -120,7 +144,10 @@ pub async fn evict(call: &Call) -> Result<Answer> {
     }
     let main = call.main("");
     delete::remove(&main, &options).await?;
-    Ok(Answer::Other(201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})))
+    Ok(Answer::Other(
+        201,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+    ))
 }
 
 /// Finished, pending and already deleted pods disrupt nobody.
@@ -136,7 +163,8 @@ async fn spend_budget(call: &Call, pod: &Object, dry_run: bool) -> Result<()> {
         let budgets = call.cluster.store().list(BUDGETS, Some(&call.namespace)).objects;
         let covers = |budget: &&std::sync::Arc<Object>| {
             let selector = &budget.value()["spec"]["selector"];
-            !selector.is_null() && Labels::from_object(selector).is_ok_and(|s| s.matches(|key| pod.label(key)))
+            !selector.is_null()
+                && Labels::from_object(selector).is_ok_and(|s| s.matches(|key| pod.label(key)))
         };
         let covering: Vec<_> = budgets.iter().filter(covers).collect();
         let budget = match covering.as_slice() {
@@ -152,7 +180,8 @@ async fn spend_budget(call: &Call, pod: &Object, dry_run: bool) -> Result<()> {
         let refused = "Cannot evict pod as it would violate the pod's disruption budget.";
         let observed = value["status"]["observedGeneration"].as_i64().unwrap_or(0);
         if observed < value["metadata"]["generation"].as_i64().unwrap_or(0) {
-            let cause = format!("The disruption budget {} is still being processed by the server.", budget.name);
+            let cause =
+                format!("The disruption budget {} is still being processed by the server.", budget.name);
             return Err(ApiError::too_many_requests(refused, 10).with_cause("DisruptionBudget", &cause, ""));
         }
         let allowed = value["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
@@ -175,7 +204,8 @@ async fn spend_budget(call: &Call, pod: &Object, dry_run: bool) -> Result<()> {
             value["status"]["disruptedPods"] = json!({});
         }
         value["status"]["disruptedPods"][pod.name.as_ref()] = now.into();
-        let key = Key { storage: BUDGETS.into(), namespace: budget.namespace.clone(), name: budget.name.clone() };
+        let key =
+            Key { storage: BUDGETS.into(), namespace: budget.namespace.clone(), name: budget.name.clone() };
         let change = Change { key, expect: Expect::Version(budget.version), op: Op::Put(value) };
         match call.cluster.commit(change, Vec::new()).await {
             Ok(_) => return Ok(()),

@@ -33,7 +33,9 @@ fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let mut begun: Option<ContinueToken> = None;
     let snapshot = if !query.continue_token.is_empty() {
         if asked.is_some_and(|version| version != 0) {
-            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let all = call.resource.namespaced && namespace.is_none();
         let token = ContinueToken::decode(&query.continue_token, all)
@@ -64,12 +66,7 @@ fn page(call: &Call, selection: &Selection) -> Result<Page> {
 }
 
 /// The part of a snapshot that comes after the last page, at most `limit` objects of it.
-fn cut(
-    snapshot: Snapshot,
-    selection: &Selection,
-    begun: Option<&ContinueToken>,
-    query: &Query,
-) -> Page {
+fn cut(snapshot: Snapshot, selection: &Selection, begun: Option<&ContinueToken>, query: &Query) -> Page {
     let behind = |object: &Arc<Object>| {
         // Within one namespace a token's key is the name alone.
         let namespace = if selection.namespace.is_some() { "" } else { object.namespace.as_ref() };
@@ -146,7 +143,10 @@ fn not_from_the_future(store: &Store, version: u64) -> Result<()> {
 fn check_list_options(query: &Query) -> Result<()> {
     let mut errors = check_version_match(query);
     if query.send_initial_events.is_some() {
-        errors.push(FieldError::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
+        errors.push(FieldError::forbidden(
+            &Path::new("sendInitialEvents"),
+            "sendInitialEvents is forbidden for list",
+        ));
     }
     refuse("ListOptions", &errors)
 }
@@ -163,7 +163,10 @@ fn check_version_match(query: &Query) -> Vec<FieldError> {
         errors.push(FieldError::forbidden(&path, why));
     }
     if !query.continue_token.is_empty() {
-        errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+        errors.push(FieldError::forbidden(
+            &path,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
     }
     if !matches!(asked, "Exact" | "NotOlderThan") {
         errors.push(FieldError::unsupported(&path, asked, &["Exact", "NotOlderThan", ""]));

@@ -27,9 +27,11 @@ fn paths(call: &Call) -> Paths {
             status_replicas: scale.status_replicas.to_string(),
             selector: Some(scale.selector.as_deref().unwrap_or_default().to_owned()),
         },
-        None => {
-            Paths { replicas: ".spec.replicas".to_owned(), status_replicas: ".status.replicas".to_owned(), selector: None }
-        }
+        None => Paths {
+            replicas: ".spec.replicas".to_owned(),
+            status_replicas: ".status.replicas".to_owned(),
+            selector: None,
+        },
     }
 }
 
@@ -50,7 +52,8 @@ pub async fn answer(call: &Call) -> Result<Answer> {
             let answer = modify(&parent, |live| match kind {
                 PatchKind::Apply => applied(&parent, live),
                 _ => {
-                    let ty = builtin::type_of("autoscaling", "v1", "Scale").ok_or_else(ApiError::no_such_resource)?;
+                    let ty = builtin::type_of("autoscaling", "v1", "Scale")
+                        .ok_or_else(ApiError::no_such_resource)?;
                     let patched = patch::patched(&parent, kind, ty, &scale_of(&parent, live)?)?;
                     changed(&parent, live, patched)
                 }
@@ -103,13 +106,16 @@ fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
     let replicas = match &scale["spec"]["replicas"] {
         Value::Null => 0,
         number => number.as_i64().filter(|&n| i32::try_from(n).is_ok()).ok_or_else(|| {
-            let why = format!("json: cannot unmarshal {number} into Go struct field ScaleSpec.spec.replicas of type int32");
+            let why = format!(
+                "json: cannot unmarshal {number} into Go struct field ScaleSpec.spec.replicas of type int32"
+            );
             body::unhandled("Scale", "v1", "Scale", &why)
         })?,
     };
     // What a custom resource may have is a matter of its own validation.
     if replicas < 0 && !call.resource.is_custom() {
-        let error = FieldError::invalid(&Path::new("spec.replicas"), replicas, "must be greater than or equal to 0");
+        let error =
+            FieldError::invalid(&Path::new("spec.replicas"), replicas, "must be greater than or equal to 0");
         return Err(ApiError::invalid("autoscaling", "Scale", &call.name, &[error]));
     }
     Ok(replicas)
@@ -153,7 +159,9 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
         status["selector"] = selector.into();
     }
     let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
-    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+    Ok(
+        json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
+    )
 }
 
 fn segments(path: &str) -> impl Iterator<Item = &str> {

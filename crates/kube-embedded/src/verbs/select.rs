@@ -28,7 +28,8 @@ impl Selection {
             Some(fields) => Selected::Custom { namespaced: resource.namespaced, fields },
             None => Selected::Builtin { group: &resource.group, kind: &resource.kind },
         };
-        let fields = FieldSelector::parse(&call.query.field_selector, selected).map_err(ApiError::bad_request)?;
+        let fields =
+            FieldSelector::parse(&call.query.field_selector, selected).map_err(ApiError::bad_request)?;
         let namespace = (!call.namespace.is_empty()).then(|| call.namespace.clone());
         let name = (!call.name.is_empty()).then(|| call.name.clone());
         Ok(Self { labels, fields, namespace, name, resource })
@@ -52,16 +53,24 @@ impl Selection {
         match custom_paths(&self.resource) {
             // What a CRD makes selectable may change, so it is not kept with the object.
             Some(paths) => {
-                let fields: Fields = if paths.is_empty() { Fields::default() } else { custom_fields_of(&paths, &object.value()) };
+                let fields: Fields = if paths.is_empty() {
+                    Fields::default()
+                } else {
+                    custom_fields_of(&paths, &object.value())
+                };
                 self.fields.matches(|field| match field {
                     "metadata.name" => &object.name,
                     "metadata.namespace" => &object.namespace,
-                    other => fields.iter().find(|(known, _)| known.as_ref() == other).map_or("", |(_, value)| value),
+                    other => fields
+                        .iter()
+                        .find(|(known, _)| known.as_ref() == other)
+                        .map_or("", |(_, value)| value),
                 })
             }
             // Both kinds of Events are kept as the core one.
             None => self.fields.matches_object(object, |value| {
-                let group = if self.resource.name.as_ref() == "events" { "" } else { self.resource.group.as_ref() };
+                let group =
+                    if self.resource.name.as_ref() == "events" { "" } else { self.resource.group.as_ref() };
                 fields_of(group, &self.resource.kind, value)
             }),
         }

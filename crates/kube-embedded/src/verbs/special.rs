@@ -45,7 +45,9 @@ pub fn review(call: &Call) -> Result<Answer> {
     let (authorizer, caller) = (call.cluster.authorizer(), &call.user);
     let answer = match call.resource.kind.as_ref() {
         "SubjectAccessReview" => reviews::access(authorizer, caller, Scope::Any, object),
-        "LocalSubjectAccessReview" => reviews::access(authorizer, caller, Scope::Local(&call.namespace), object),
+        "LocalSubjectAccessReview" => {
+            reviews::access(authorizer, caller, Scope::Local(&call.namespace), object)
+        }
         "SelfSubjectAccessReview" => reviews::access(authorizer, caller, Scope::Own, object),
         "SelfSubjectRulesReview" => reviews::rules(authorizer, caller, &object),
         "SelfSubjectReview" => Ok(reviews::whoami(caller, call.cluster.clock())),
@@ -66,5 +68,9 @@ fn token(call: &Call) -> Result<Answer> {
 /// An approval is a change of the conditions; an approved request is signed in the same write.
 async fn approve(call: &Call) -> Result<Answer> {
     let sign = |object: &mut Value| csr::approve(&call.cluster, &call.user, object);
-    if call.verb == "update" { update::replace_then(call, sign).await } else { patch::patch_then(call, sign).await }
+    if call.verb == "update" {
+        update::replace_then(call, sign).await
+    } else {
+        patch::patch_then(call, sign).await
+    }
 }

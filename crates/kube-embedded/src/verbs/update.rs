@@ -12,7 +12,7 @@ use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::rules::workloads::subresource;
-use crate::rules::{self, Generation, conduct};
+use crate::rules::{self, conduct};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
 
@@ -79,7 +79,10 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
         let expect = Expect::Version(live.version);
         let key = call.key(&call.name);
         let committed = if is_finished(&call.resource, &object) {
-            let also = admission::on_delete(&call.cluster, &call.admission(Operation::Delete, &call.name, Some(&old)));
+            let also = admission::on_delete(
+                &call.cluster,
+                &call.admission(Operation::Delete, &call.name, Some(&old)),
+            );
             let result = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
             result.map(|_| {
                 from_storage(&call.resource, &mut object);
@@ -87,7 +90,8 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
             })
         } else {
             create::to_storage_late(call, &mut object);
-            let result = call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
+            let result =
+                call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
             result.map(|stored| Answer::Stored(200, stored))
         };
         match committed {
@@ -108,7 +112,8 @@ fn stale(call: &Call) -> ApiError {
 fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<bool> {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != live.uid.as_ref() {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
         return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
     }
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -121,7 +126,11 @@ fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<boo
         Ok(_) => Err(stale(call)),
         Err(_) => {
             let path = Path::new("metadata.resourceVersion");
-            let error = FieldError::invalid(&path, version, "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax");
+            let error = FieldError::invalid(
+                &path,
+                version,
+                "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax",
+            );
             Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]))
         }
     }
@@ -159,7 +168,10 @@ pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
             }
             // A kubelet that says nothing about it does not change a pod's class.
             let class = &old["status"]["qosClass"];
-            if call.resource.kind.as_ref() == "Pod" && whole["status"]["qosClass"].is_null() && !class.is_null() {
+            if call.resource.kind.as_ref() == "Pod"
+                && whole["status"]["qosClass"].is_null()
+                && !class.is_null()
+            {
                 whole["status"]["qosClass"] = class.clone();
             }
             *object = whole;
@@ -199,7 +211,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     if call.subresource.is_empty() {
         (rules.update)(object, old);
         body::complete(&call.resource, object);
-        meta::bump_generation(generation_rule(call), object, old);
+        meta::bump_generation(&call.resource, object, old);
     } else {
         body::complete(&call.resource, object);
     }
@@ -213,11 +225,6 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
     Ok(Prepared { also, _reserved: reserved })
-}
-
-/// A custom resource without a status subresource counts its status as content.
-fn generation_rule(call: &Call) -> Generation {
-    rules_of(&call.resource).generation
 }
 
 fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {

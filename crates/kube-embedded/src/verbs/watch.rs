@@ -12,10 +12,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::Call;
 use super::convert::{Shown, show};
 use super::read::parse_version;
 use super::select::Selection;
-use super::Call;
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -155,7 +155,10 @@ impl WatchStream {
                 let form = print::Form { include: self.include, version, headers: !self.columns_sent };
                 self.columns_sent = true;
                 let value = super::convert::shown(&self.resource, object);
-                frame(kind, &Shown::Value(print::table_of(&self.resource, &value, form, self.cluster.clock().now())))
+                frame(
+                    kind,
+                    &Shown::Value(print::table_of(&self.resource, &value, form, self.cluster.clock().now())),
+                )
             }
             View::Metadata(version) | View::MetadataList(version) => {
                 let value = print::partial(&super::convert::shown(&self.resource, object), version);
@@ -171,8 +174,7 @@ impl WatchStream {
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }
-        let mut object =
-            json!({"kind": &*self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
+        let mut object = json!({"kind": &*self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
         if let View::Metadata(version) | View::MetadataList(version) = self.representation.view {
             object["kind"] = "PartialObjectMetadata".into();
             object["apiVersion"] = format!("meta.k8s.io/{version}").into();
@@ -219,7 +221,10 @@ fn check_watch_options(query: &Query) -> Result<()> {
             errors.push(FieldError::unsupported(&path, asked, &["NotOlderThan"]));
         }
         if !query.continue_token.is_empty() {
-            errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
         }
     }
     refuse("ListOptions", &errors)

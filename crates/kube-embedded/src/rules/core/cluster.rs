@@ -10,9 +10,6 @@ use crate::rules::read::{
 };
 use crate::rules::{Naming, PLAIN, Rules, meta};
 
-const ENDPOINTS_DEPRECATED: &str =
-    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-
 pub const RULES: &[Rules] = &[
     Rules {
         group: "",
@@ -311,7 +308,7 @@ fn validate_subsets(subsets: &At) -> Vec<FieldError> {
 
 fn endpoints_warnings(endpoints: &Value) -> Vec<String> {
     let root = At::root(endpoints);
-    let mut told = vec![ENDPOINTS_DEPRECATED.to_owned()];
+    let mut told = Vec::new();
     if root.down("metadata.labels").key("endpoints.kubernetes.io/managed-by").text() == "endpoint-controller"
     {
         return told;

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At, quantity};
-use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
-use crate::rules::{Naming, PLAIN, Rules, meta};
+use crate::rules::read::{empty, fill, fill_text, go_name, go_names, list_mut, members, text};
+use crate::rules::{Naming, PLAIN, Rules, diff, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -421,12 +421,74 @@ fn validate_claim_change(new: &Value, old: &Value) -> Vec<FieldError> {
     without_nulls(&mut now);
     without_nulls(&mut was);
     if now != was {
-        let words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let words = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{}",
+            diff::unified(&go_claim(&was), &go_claim(&now))
+        );
         errs.push(FieldError::forbidden(&Path::new("spec"), words));
     }
     shrunk(new, old, &mut errs);
     unchanged_mode(new, old, &mut errs);
     errs
+}
+
+/// The spec of a claim as Go shows it: every field, in the order of its declaration.
+fn go_claim(spec: &Value) -> String {
+    let or_null = |value: &Value| if empty(value) { Value::Null } else { value.clone() };
+    let source = |field: &str, members: &[&str]| -> Option<Vec<(String, Value)>> {
+        let given = spec[field].as_object()?;
+        Some(
+            members
+                .iter()
+                .map(|name| (go_name(name), given.get(*name).cloned().unwrap_or_default()))
+                .collect(),
+        )
+    };
+    let mut shown_members = Vec::new();
+    let mut put = |name: &str, value: &Value| {
+        shown_members.push(format!(" \"{name}\": {}", indented(value, 1)));
+    };
+    put("AccessModes", &or_null(&spec["accessModes"]));
+    put("Selector", &or_null(&spec["selector"]));
+    put(
+        "Resources",
+        &json!({
+            "Limits": or_null(&spec["resources"]["limits"]), "Requests": or_null(&spec["resources"]["requests"]),
+        }),
+    );
+    put("VolumeName", &text(&spec["volumeName"]).into());
+    put("StorageClassName", &spec["storageClassName"]);
+    put("VolumeMode", &spec["volumeMode"]);
+    for (name, field, members) in [
+        ("DataSource", "dataSource", &["apiGroup", "kind", "name"][..]),
+        ("DataSourceRef", "dataSourceRef", &["apiGroup", "kind", "name", "namespace"][..]),
+    ] {
+        // The members happen to be in alphabetical order, in which our maps are, too.
+        let shown =
+            source(field, members).map_or(Value::Null, |given| Value::Object(given.into_iter().collect()));
+        put(name, &shown);
+    }
+    put("VolumeAttributesClassName", &spec["volumeAttributesClassName"]);
+    format!("{{\n{}\n}}", shown_members.join(",\n"))
+}
+
+/// JSON with one space for each level, as it stands at a level.
+fn indented(value: &Value, level: usize) -> String {
+    let (inner, outer) = (" ".repeat(level + 1), " ".repeat(level));
+    let join = |parts: Vec<String>, open: char, close: char| {
+        if parts.is_empty() {
+            return format!("{open}{close}");
+        }
+        format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
+    };
+    match value {
+        Value::Array(list) => join(list.iter().map(|v| indented(v, level + 1)).collect(), '[', ']'),
+        Value::Object(map) => {
+            let member = |(key, v): (&String, &Value)| format!("{}: {}", json!(key), indented(v, level + 1));
+            join(map.iter().map(member).collect(), '{', '}')
+        }
+        other => other.to_string(),
+    }
 }
 
 fn without_nulls(spec: &mut Value) {

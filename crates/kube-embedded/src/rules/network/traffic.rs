@@ -30,7 +30,7 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "discovery.k8s.io",
         kind: "EndpointSlice",
-        generation: Generation::Content,
+        generation: Generation::ContentAndLabels,
         default: |slice| {
             for port in maps_mut(slice, "ports") {
                 fill(port, "name", "");

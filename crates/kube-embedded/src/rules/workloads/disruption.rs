@@ -29,7 +29,7 @@ pub const BUDGET: Rules = Rules {
 pub const PRIORITY_CLASS: Rules = Rules {
     group: "scheduling.k8s.io",
     kind: "PriorityClass",
-    generation: Generation::Content,
+    generation: Generation::Fixed,
     default: |class| missing(class, "preemptionPolicy", "PreemptLowerPriority"),
     validate: validate_class,
     validate_update: |new, old| {

@@ -84,10 +84,10 @@ fn workload() -> Value {
             "selector?": {"!atomic": true, "matchLabels?": ["dict", "string"]},
             "strategy": {"type?": "string", "maxSurge?": "intstr"},
             "containers": ["map:name", {
-                "name": "string", "image?": "string", "args?": ["atomic", "string"],
+                "name?": "string", "image?": "string", "args?": ["atomic", "string"],
                 "resources": {"requests?": ["dict", "quantity"]},
                 "ports?": ["map:containerPort,protocol", {"containerPort": "int", "protocol?=TCP": "string", "name?": "string"}],
-                "env?": ["map:name", {"name": "string", "value?": "string"}],
+                "env?": ["map:name", {"name?": "string", "value?": "string"}],
             }],
             "extra?": "any",
         },
