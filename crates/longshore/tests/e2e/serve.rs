@@ -157,3 +157,15 @@ fn the_addresses_are_there_while_it_runs() {
     server.stop();
     assert!(!file.exists());
 }
+
+#[test]
+fn every_setting_is_documented() {
+    let page = include_str!("../../../../docs/configuration.md");
+    for (key, default, what) in server::config::KEYS {
+        let (section, name) = key.split_once('.').unwrap();
+        let key = format!("`[{section}] {name}`");
+        let row = page.lines().find(|line| line.starts_with('|') && line.contains(&key));
+        let row = row.unwrap_or_else(|| panic!("{key} ({what}) is not in docs/configuration.md"));
+        assert!(row.contains(default), "{key} defaults to {default}: {row}");
+    }
+}
