@@ -24,6 +24,7 @@ use crate::error::{ApiError, Result};
 use crate::http::routes::custom_schema;
 use crate::http::serve;
 use crate::http::service::ApiService;
+use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::registry::Registry;
 use crate::store::{Change, CommitError, Object, Options, Store};
@@ -89,6 +90,7 @@ struct Inner {
     impersonation: Impersonation,
     services: Arc<Allocator>,
     policies: Policies,
+    metrics: Metrics,
     control: Mutex<Option<Control>>,
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
@@ -118,6 +120,7 @@ impl Cluster {
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 policies: Policies::default(),
+                metrics: Metrics::default(),
                 control: Mutex::default(),
                 documents: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
@@ -176,6 +179,10 @@ impl Cluster {
 
     pub fn services(&self) -> &Arc<Allocator> {
         &self.inner.services
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     pub fn policies(&self) -> &Policies {

@@ -1,6 +1,6 @@
 //! A Kubernetes API server in process, over one crash-safe file.
 //!
-//! Modules in reading order: the whole ([`cluster`]), what is asked ([`http`], [`discovery`], [`openapi`]),
+//! Modules in reading order: the whole ([`cluster`]), what is asked ([`http`], [`discovery`], [`openapi`], [`metrics`]),
 //! what it means ([`verbs`]), how a body is read ([`decode`], [`selector`], [`quantity`]), what the kinds are
 //! ([`registry`], [`schema`], [`rules`], [`crd`], [`print`]), who may ([`access`], [`admission`], [`policy`]),
 //! how a change is computed ([`write`]), where it is kept ([`store`]), and what follows from it by itself
@@ -42,6 +42,7 @@ pub mod cluster;
 
 pub mod discovery;
 pub mod http;
+pub mod metrics;
 pub mod openapi;
 
 pub mod verbs;

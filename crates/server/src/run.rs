@@ -71,7 +71,12 @@ pub async fn run(
     if embedded.is_some() {
         endpoints.write(&config.data).map_err(RunError::Endpoints)?;
     }
-    let api = Api { readiness, metrics: Metrics::new(env!("CARGO_PKG_VERSION"), |_| {}) };
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
+        if let Some(embedded) = &embedded {
+            embedded.cluster.metrics().register(registry);
+        }
+    });
+    let api = Api { readiness, metrics };
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
     };
