@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::{Api, Metrics, Readiness};
+use kube_embedded::http::accept::accept;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cluster::{self, ClusterError};
 use crate::config::{Config, Kube};
 use crate::endpoints::Endpoints;
-use crate::listen;
+use crate::tls;
 
 /// From the request to stop to the end, whatever is still open.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ pub async fn run(
     ready: impl FnOnce(&str),
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let tls = config.tls.as_ref().map(listen::acceptor).transpose().map_err(RunError::Tls)?;
+    let tls = config.tls.as_ref().map(tls::tls).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -80,8 +81,9 @@ pub async fn run(
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
     };
+    let routes = api::router(&api);
     let stop_platform = stopped(stopping.subscribe());
-    let platform = tokio::spawn(async move { listen::serve(listener, tls, &api, stop_platform).await });
+    let platform = tokio::spawn(accept(listener, tls, move |_| routes.clone(), stop_platform));
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))

@@ -53,7 +53,7 @@ impl ApiService {
         Self { cluster, identity: Some(Arc::new(user)), peer: None }
     }
 
-    pub(super) fn with_peer(mut self, peer: PeerCertificate) -> Self {
+    pub(crate) fn with_peer(mut self, peer: PeerCertificate) -> Self {
         self.peer = Some(peer);
         self
     }
