@@ -1,8 +1,8 @@
 //! A controller like any other, written with kube-rs: it cannot tell the embedded cluster from a real one, nor
 //! the client in process from the one over TLS.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -55,9 +55,9 @@ async fn a_thousand_objects(client: Client) {
     };
     futures::stream::iter((0..OBJECTS).map(create)).buffer_unordered(16).try_collect::<()>().await.unwrap();
 
-    let cleared = Arc::new(AtomicUsize::new(0));
+    let cleared = Arc::default();
     let (stop, stopped) = oneshot::channel::<()>();
-    let context = Arc::new(Context { client: client.clone(), cleared: cleared.clone() });
+    let context = Arc::new(Context { client: client.clone(), cleared: Arc::clone(&cleared) });
     let running = tokio::spawn(
         Controller::new_with(ships.clone(), watcher::Config::default(), kind())
             .owns(Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE), watcher::Config::default())
@@ -94,14 +94,15 @@ async fn a_thousand_objects(client: Client) {
             && berths.list(&labelled).await.unwrap().items.is_empty()
     })
     .await;
-    assert_eq!(cleared.load(Ordering::SeqCst), OBJECTS);
+    assert_eq!(cleared.lock().unwrap().len(), OBJECTS);
     stop.send(()).unwrap();
     timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
 }
 
 struct Context {
     client: Client,
-    cleared: Arc<AtomicUsize>,
+    /// Ships whose berth was cleared. By name: a clearing whose last write lost a race is repeated.
+    cleared: Arc<Mutex<BTreeSet<String>>>,
 }
 
 async fn reconcile(
@@ -112,8 +113,8 @@ async fn reconcile(
     finalizer(&ships, FINALIZER, ship, |event| async {
         match event {
             Event::Apply(ship) => moor(&ship, &context.client).await?,
-            Event::Cleanup(_) => {
-                context.cleared.fetch_add(1, Ordering::SeqCst);
+            Event::Cleanup(ship) => {
+                context.cleared.lock().unwrap().insert(ship.name_any());
             }
         }
         Ok(Action::await_change())
