@@ -83,7 +83,7 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     body::complete(&call.resource, &mut object);
     let errors = complaints(call, &object);
     if !errors.is_empty() {
-        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &name, &errors));
+        return Err(call.invalid(&name, &errors));
     }
     (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
     admission::establish(&call.cluster, &request, &mut object);

@@ -102,6 +102,13 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
+    /// The refusal of an object. Events are core ones, whichever group was asked.
+    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> ApiError {
+        let is_event = !self.resource.is_custom() && self.resource.kind.as_ref() == "Event";
+        let group = if is_event { "" } else { self.resource.group.as_ref() };
+        ApiError::invalid(group, &self.resource.kind, name, errors)
+    }
+
     /// What the rows of a Table carry besides their cells.
     pub fn include(&self) -> Result<print::Include> {
         print::Include::parse(&self.query.include_object).ok_or_else(|| {

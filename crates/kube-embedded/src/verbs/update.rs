@@ -217,7 +217,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     }
     let errors = complaints(call, object, old);
     if !errors.is_empty() {
-        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &errors));
+        return Err(call.invalid(&call.name, &errors));
     }
     if call.subresource.is_empty() {
         (rules.warnings)(object, Some(old)).into_iter().for_each(|warning| call.warn(warning));
