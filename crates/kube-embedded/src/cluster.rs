@@ -134,7 +134,7 @@ impl Cluster {
             store: cluster.inner.store.clone(),
             actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
             clock: cluster.inner.clock.clone(),
-            ca_pem: cluster.inner.pki.ca_pem().to_owned(),
+            pki: cluster.inner.pki.clone(),
             kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
         });
         *cluster.inner.control.lock() = Some(control);

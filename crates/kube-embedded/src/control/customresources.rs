@@ -3,6 +3,8 @@
 //! A definition carries [`FINALIZER`] from its creation (`crate::crd`). When it is deleted its instances
 //! go first, the condition `Terminating` says how far that is, and then the finalizer goes.
 //!
+//! Its names are free then, and other definitions that wanted them get them.
+//!
 //! Always true: a definition is removed only after a look that found no instance of it.
 
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use super::{
     Context, Failure, Preconditions, Propagation, drop_from, has_finalizer, replace, set_condition, settled,
 };
 use crate::clock::rfc3339;
+use crate::crd::status;
 use crate::error::ApiError;
-use crate::store::{Event, Key};
+use crate::store::{Event, EventKind, Key};
 
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -88,6 +91,12 @@ impl Controller for CustomResources {
             if event.object.deleting {
                 keys.push(Key::new(storage, "", &event.object.name));
             }
+            if event.kind == EventKind::Deleted {
+                // Others may have waited for its names.
+                let all = context.store.list(DEFINITIONS, None).objects;
+                let waiting = all.iter().filter(|other| !status::has_names(&other.value()));
+                keys.extend(waiting.map(|other| Key::new(storage, "", &other.name)));
+            }
         } else if storage.contains('.')
             // A definition has the name of the storage of its instances.
             && context.store.get(DEFINITIONS, "", storage).is_some_and(|definition| definition.deleting)
@@ -101,7 +110,15 @@ impl Controller for CustomResources {
         let mut value = definition.value();
         let now = rfc3339(context.clock.now());
         match decide(&value, context.store.count(&key.name, None)) {
-            Step::Rest => {}
+            Step::Rest => {
+                let others = context.store.list(DEFINITIONS, None).objects;
+                let others: Vec<Value> = others.iter().map(|other| other.value()).collect();
+                let before = value.clone();
+                status::establish(&mut value, &others, context.clock.now());
+                if value != before {
+                    replace(context, key, &definition, value).await?;
+                }
+            }
             Step::Announce => {
                 describe(&mut value, &Terminating::in_progress(), &now);
                 replace(context, key, &definition, value).await?;

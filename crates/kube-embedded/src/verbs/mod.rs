@@ -102,6 +102,14 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
+    /// The refusal of an object with these faults; a custom resource is named by what it calls itself.
+    fn invalid(&self, object: &Value, errors: &[FieldError]) -> ApiError {
+        let kind = object["kind"].as_str().filter(|_| self.resource.is_custom());
+        let name = if self.name.is_empty() { &object["metadata"]["name"] } else { &Value::Null };
+        let name = name.as_str().unwrap_or(&self.name);
+        ApiError::invalid(&self.resource.group, kind.unwrap_or(&self.resource.kind), name, errors)
+    }
+
     /// What the rows of a Table carry besides their cells.
     pub fn include(&self) -> Result<print::Include> {
         print::Include::parse(&self.query.include_object).ok_or_else(|| {
@@ -176,7 +184,8 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     if !call.subresource.is_empty() {
         return special::answer(call).await;
     }
-    if !call.resource.has_verb(call.verb) {
+    // A CRD that goes names fewer verbs than it still takes.
+    if !call.resource.has_verb(call.verb) && !call.resource.is_custom() {
         return Err(ApiError::method_not_allowed());
     }
     match call.verb {
