@@ -81,6 +81,8 @@ struct Inner {
     registry: ArcSwap<Registry>,
     /// Held while a new registry is made, so that an older one never replaces a newer one.
     refreshing: Mutex<()>,
+    /// Told each time another registry is in place.
+    redefined: watch::Sender<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
     tls: Arc<rustls::ServerConfig>,
@@ -113,6 +115,7 @@ impl Cluster {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
                 refreshing: Mutex::default(),
+                redefined: watch::Sender::default(),
                 authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
@@ -205,7 +208,13 @@ impl Cluster {
                 self.inner.store.begin_storage(&resource.storage);
             }
             self.inner.registry.store(Arc::new(next));
+            self.inner.redefined.send_replace(());
         }
+    }
+
+    /// Changes each time another registry is in place.
+    pub fn redefinitions(&self) -> watch::Receiver<()> {
+        self.inner.redefined.subscribe()
     }
 
     /// The OpenAPI document of a group version (`apis/apps/v1`) and its hash; documents are kept by hash.

@@ -25,7 +25,8 @@ impl Controller for BootstrapTokens {
 
     fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let (namespace, name) = (event.object.namespace.as_ref(), event.object.name.as_ref());
-        let is_token = storage.as_ref() == "secrets" && namespace == SYSTEM && name.starts_with("bootstrap-token-");
+        let is_token =
+            storage.as_ref() == "secrets" && namespace == SYSTEM && name.starts_with("bootstrap-token-");
         let is_info = storage.as_ref() == "configmaps" && namespace == NAMESPACE && name == NAME;
         if is_token || is_info {
             keys.push(info());

@@ -66,10 +66,16 @@ fn decide(definition: &Value, instances: usize) -> Step {
     match (condition("Established"), instances) {
         // Instances of one that was never established cannot be; but if there are, they go.
         (false, 0) => Step::Finish(Terminating::never_established()),
-        _ if !condition("Terminating") => Step::Announce,
+        _ if !condition("Terminating") || is_pending(definition) => Step::Announce,
         (_, 0) => Step::Finish(Terminating::completed()),
         _ => Step::DeleteInstances,
     }
+}
+
+/// Whether the API has only marked it so far.
+fn is_pending(definition: &Value) -> bool {
+    let mut conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["reason"] == "InstanceDeletionPending")
 }
 
 /// Sets the condition `Terminating`; answers whether that changed anything.
@@ -124,7 +130,7 @@ impl Controller for CustomResources {
                 replace(context, key, &definition, value).await?;
             }
             Step::DeleteInstances => {
-                if let Err(error) = delete_instances(context, &key.name.as_ref().into()).await {
+                if let Err(error) = delete_instances(context, &key.name.as_ref().into(), &now).await {
                     if describe(&mut value, &Terminating::failed(&error.message), &now) {
                         replace(context, key, &definition, value).await?;
                     }
@@ -142,14 +148,27 @@ impl Controller for CustomResources {
     }
 }
 
-async fn delete_instances(context: &Context, storage: &Arc<str>) -> Result<(), ApiError> {
+async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> Result<(), ApiError> {
     let instances = context.store.list(storage, None).objects;
     let deletes = instances.iter().filter(|instance| !instance.deleting).map(|instance| async {
         let key = Key::new(storage, &instance.namespace, &instance.name);
         let preconditions = Preconditions { uid: &instance.uid, version: None };
-        settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
+        match context.actor.delete(&key, preconditions, Propagation::Background).await {
+            // No version is served, so that the API does not know them.
+            Err(error) if error.code == 404 => mark(context, &key, now).await,
+            other => settled(other),
+        }
     });
     join_all(deletes).await.into_iter().collect()
+}
+
+/// Deletes an instance without the API, if it is still there.
+async fn mark(context: &Context, key: &Key, now: &str) -> Result<(), ApiError> {
+    let Some(instance) = context.store.get(&key.storage, &key.namespace, &key.name) else { return Ok(()) };
+    let mut value = instance.value();
+    value["metadata"]["deletionTimestamp"] = now.into();
+    value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+    replace(context, key, &instance, value).await.map_err(|error| ApiError::unavailable(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ mod namespace;
 mod queue;
 mod quotas;
 mod roles;
-mod tokens;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::sync::Arc;
 

@@ -54,11 +54,15 @@ impl Controller for Tokens {
     }
 
     async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(secret) = context.store.get(SECRETS, &key.namespace, &key.name) else { return Ok(Next::Rest) };
+        let Some(secret) = context.store.get(SECRETS, &key.namespace, &key.name) else {
+            return Ok(Next::Rest);
+        };
         let value = secret.value();
-        let account = context.store.get(ACCOUNTS, &key.namespace, account_of(&value)).map(|found| found.value());
+        let account =
+            context.store.get(ACCOUNTS, &key.namespace, account_of(&value)).map(|found| found.value());
         let wanted = value["metadata"]["annotations"]["kubernetes.io/service-account.uid"].as_str();
-        let fits = |account: &&Value| wanted.is_none_or(|uid| uid.is_empty() || account["metadata"]["uid"] == uid);
+        let fits =
+            |account: &&Value| wanted.is_none_or(|uid| uid.is_empty() || account["metadata"]["uid"] == uid);
         match account.as_ref().filter(fits) {
             Some(account) => {
                 let pki = &context.pki;

@@ -46,6 +46,8 @@ pub struct CustomKind {
     storage_version: Box<str>,
     /// The store's version of the CRD: what was written later conforms to it.
     since: u64,
+    /// The CRD's uid and generation.
+    definition: (Box<str>, i64),
     rules: Option<Rules>,
     has_status: bool,
     scale: Option<ScalePaths>,
@@ -213,6 +215,11 @@ impl CustomKind {
     /// The `Warning` for every request to a deprecated version.
     pub fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
+    }
+
+    /// Whether `other` comes from the same CRD with the same `spec`.
+    pub fn is_defined_as(&self, other: &Self) -> bool {
+        self.definition == other.definition
     }
 
     fn has_defaults(&self) -> bool {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::cel::rules::Rules;
-use super::status::is_terminating;
 use super::schema::Schema;
+use super::status::is_terminating;
 use super::{CustomKind, ScalePaths, Schemas, types};
 use crate::schema::resources::{Column, Resource, Subresource};
 use crate::schema::types::Types;
@@ -49,6 +49,10 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
     });
     let schemas: Arc<Schemas> = Arc::new(schemas.collect());
     let since = crd["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+    let definition = (
+        text(&crd["metadata"]["uid"]).unwrap_or_default(),
+        crd["metadata"]["generation"].as_i64().unwrap_or(0),
+    );
     let verbs = if is_terminating(crd) { LAST_VERBS } else { VERBS };
     let mut rows = Vec::new();
     for version in versions.iter().filter(|version| version["served"] == true) {
@@ -67,6 +71,7 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
             versions: schemas.clone(),
             storage_version: storage_version.clone(),
             since: since.unwrap_or(u64::MAX),
+            definition: definition.clone(),
             has_status: version["subresources"]["status"].is_object(),
             scale: scale.is_object().then(|| ScalePaths {
                 spec_replicas: path(&scale["specReplicasPath"]).unwrap_or_default(),

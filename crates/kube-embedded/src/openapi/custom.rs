@@ -92,8 +92,10 @@ fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
 fn complete(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     let says = |key: &str| fields.get(key) == Some(&Value::Bool(true));
-    let (int_or_string, embedded) = (says("x-kubernetes-int-or-string"), says("x-kubernetes-embedded-resource"));
-    let open = fields.get("anyOf").is_none() && fields.get("allOf").is_none_or(|all| all[0]["anyOf"].is_null());
+    let (int_or_string, embedded) =
+        (says("x-kubernetes-int-or-string"), says("x-kubernetes-embedded-resource"));
+    let open =
+        fields.get("anyOf").is_none() && fields.get("allOf").is_none_or(|all| all[0]["anyOf"].is_null());
     if int_or_string && open {
         fields.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
@@ -113,15 +115,12 @@ fn complete(schema: &mut Value) {
 /// What a resource inside another has in any case.
 fn embed(fields: &mut Map<String, Value>) {
     if let Some(properties) = fields.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
-        let version = "apiVersion defines the versioned schema of this representation of an object. Servers \
-            should convert recognized schemas to the latest internal value, and may reject unrecognized values. \
-            More info: ";
-        let kind = "kind is a string value representing the type of this object. Servers may infer this from the \
-            endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: ";
+        let version = "apiVersion defines the versioned schema of this representation of an object.";
+        let kind = "kind is a string value representing the type of this object. In CamelCase.";
         properties.extend(common("object's metadata", OBJECT_META, "metadata"));
         let mut describe = |field: &str, text: String| properties[field]["description"] = text.into();
-        describe("apiVersion", format!("{version}{CONVENTIONS}#resources"));
-        describe("kind", format!("{kind}{CONVENTIONS}#types-kinds"));
+        describe("apiVersion", format!("{version} More info: {CONVENTIONS}#resources"));
+        describe("kind", format!("{kind} More info: {CONVENTIONS}#types-kinds"));
     }
     if let Some(required) = fields.entry("required").or_insert_with(|| json!([])).as_array_mut() {
         for name in ["kind", "apiVersion"] {

@@ -26,7 +26,11 @@ fn differs(resource: &Resource, object: &Object) -> bool {
 }
 
 pub fn show(resource: &Resource, object: &Object) -> Shown {
-    if differs(resource, object) { Shown::Value(shown(resource, object)) } else { Shown::Bytes(object.bytes.clone()) }
+    if differs(resource, object) {
+        Shown::Value(shown(resource, object))
+    } else {
+        Shown::Bytes(object.bytes.clone())
+    }
 }
 
 /// The parsed document, in the request's version.

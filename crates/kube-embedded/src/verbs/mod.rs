@@ -184,6 +184,9 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     if !call.subresource.is_empty() {
         return special::answer(call).await;
     }
+    if special::is_review(&call.resource) && !call.name.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
     // A CRD that goes names fewer verbs than it still takes.
     if !call.resource.has_verb(call.verb) && !call.resource.is_custom() {
         return Err(ApiError::method_not_allowed());

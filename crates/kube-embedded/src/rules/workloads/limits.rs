@@ -158,13 +158,14 @@ fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
     order(&min, &usual, "default", &min, ["min", "default"]);
     order(&usual, &max, "default", &max, ["default", "max"]);
     if let Some((amount, at)) = &ratio {
-        if *amount < Quantity::parse("1").unwrap_or_default() {
+        let one = Quantity::parse("1").unwrap_or_default();
+        if *amount < one {
             let words = format!("ratio {} is less than 1", at.text());
             errs.push(FieldError::invalid(&at.path, at.json(), words));
         }
         if let (Some((min, _)), Some((max, _))) = (&min, &max) {
             let most = max.as_f64() / min.as_f64();
-            if amount.as_f64() > most {
+            if amount.as_f64() / one.as_f64() > most {
                 let words = format!("ratio {} is greater than max/min = {most:.6}", at.text());
                 errs.push(FieldError::invalid(&at.path, at.json(), words));
             }
