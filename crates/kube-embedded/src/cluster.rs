@@ -83,6 +83,8 @@ struct Inner {
     registry: ArcSwap<Registry>,
     /// Held while a new registry is made, so that an older one never replaces a newer one.
     refreshing: Mutex<()>,
+    /// Told each time another registry is in place.
+    redefined: watch::Sender<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
     tls: Arc<rustls::ServerConfig>,
@@ -116,6 +118,7 @@ impl Cluster {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
                 refreshing: Mutex::default(),
+                redefined: watch::Sender::default(),
                 authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
@@ -138,7 +141,7 @@ impl Cluster {
             store: cluster.inner.store.clone(),
             actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
             clock: cluster.inner.clock.clone(),
-            ca_pem: cluster.inner.pki.ca_pem().to_owned(),
+            pki: cluster.inner.pki.clone(),
             kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
         });
         *cluster.inner.control.lock() = Some(control);
@@ -213,7 +216,13 @@ impl Cluster {
                 self.inner.store.begin_storage(&resource.storage);
             }
             self.inner.registry.store(Arc::new(next));
+            self.inner.redefined.send_replace(());
         }
+    }
+
+    /// Changes each time another registry is in place.
+    pub fn redefinitions(&self) -> watch::Receiver<()> {
+        self.inner.redefined.subscribe()
     }
 
     /// The OpenAPI document of a group version (`apis/apps/v1`) and its hash; documents are kept by hash.

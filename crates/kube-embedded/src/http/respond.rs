@@ -156,10 +156,11 @@ fn strip_type(value: &mut Value) {
     }
 }
 
-/// Lists of custom resources always say where they go on, if only that they do not.
+/// Lists of custom resources, as such, always say where they go on, if only that they do not.
 fn list_metadata(call: &Call, page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
-    if !page.continue_token.is_empty() || call.resource.is_custom() {
+    let as_such = call.resource.is_custom() && call.representation.view == View::Whole;
+    if !page.continue_token.is_empty() || as_such {
         metadata["continue"] = page.continue_token.as_str().into();
     }
     if let Some(remaining) = page.remaining {

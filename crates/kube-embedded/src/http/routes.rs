@@ -26,7 +26,7 @@ pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Arc<Resource>, Res
     if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
         return Ok(found.clone());
     }
-    if registry.is_builtin_group(&path.group) || registry.has_version(&path.group, &path.version) {
+    if registry.is_builtin_group(&path.group) {
         return Err(respond::refusal(&ApiError::no_such_resource()));
     }
     Err(text(404, "404 page not found\n"))
@@ -177,7 +177,7 @@ fn group(cluster: &Cluster, path: &str) -> Result<Response<Body>> {
 
 /// What a CRD says about its kind, for OpenAPI.
 pub fn custom_schema(resource: &Resource) -> Value {
-    resource.custom.as_ref().map(|custom| custom.openapi()).unwrap_or_default()
+    resource.custom.as_ref().map(|custom| custom.openapi().clone()).unwrap_or_default()
 }
 
 fn openapi_v2(accept: Option<&str>) -> Response<Body> {

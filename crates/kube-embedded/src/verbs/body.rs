@@ -28,7 +28,7 @@ pub fn read(call: &Call) -> Result<Value> {
     let resource = &call.resource;
     let mut decoded = decode_as(call, &resource.kind)?;
     let mut value = std::mem::take(&mut decoded.value);
-    check_kind(resource, &mut value)?;
+    check_kind(resource, &mut value, &call.body)?;
     accept(call, value, |unknown| decoded.complaints(unknown), Origin::Body)
 }
 
@@ -130,12 +130,12 @@ fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
 }
 
 /// The body's own idea of its kind: absent means the URL's.
-fn check_kind(resource: &Resource, value: &mut Value) -> Result<()> {
+fn check_kind(resource: &Resource, value: &mut Value, body: &[u8]) -> Result<()> {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let expected = resource.api_version();
     if resource.is_custom() {
-        check_custom_kind(resource, &api_version, &kind)?;
+        check_custom_kind(resource, &api_version, &kind, body)?;
     } else {
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let same_kind = kind.is_empty() || kind == resource.kind.as_ref();
@@ -177,15 +177,20 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<()> {
 }
 
 /// Another kind is a complaint of its validation.
-fn check_custom_kind(resource: &Resource, api_version: &str, kind: &str) -> Result<()> {
+fn check_custom_kind(resource: &Resource, api_version: &str, kind: &str, body: &[u8]) -> Result<()> {
     let expected = resource.api_version();
     if kind.is_empty() {
-        return Err(ApiError::bad_request(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing"
-                .replace("{}", &resource.kind),
-        ));
+        let body = String::from_utf8_lossy(body);
+        let mut start: String = body.chars().take(30).collect();
+        if start.len() < body.len() {
+            start.push_str(" ...");
+        }
+        return Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({start})",
+            resource.kind
+        )));
     }
-    if !api_version.is_empty() && api_version != expected {
+    if api_version != expected {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )));

@@ -211,7 +211,9 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
         fields.insert("finalizers".to_owned(), finalizers.into());
     }
     let marked_grace = metadata["deletionGracePeriodSeconds"].as_i64();
-    if metadata["deletionTimestamp"].is_null() {
+    if is_crd && metadata["deletionTimestamp"].is_null() {
+        fields.insert("deletionTimestamp".to_owned(), rfc3339(call.cluster.clock().now()).into());
+    } else if metadata["deletionTimestamp"].is_null() {
         let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
         fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
         fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
