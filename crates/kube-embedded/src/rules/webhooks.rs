@@ -22,8 +22,8 @@ pub const RULES: &[Rules] = &[
         any_finalizer: true,
         generation: Generation::Content,
         default: default_policy,
-        validate: validate_policy,
-        validate_update: |new, _| validate_policy(new),
+        validate: whole_policy,
+        validate_update: |new, _| whole_policy(new),
         ..PLAIN
     },
     Rules {
@@ -333,6 +333,13 @@ fn match_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
         }
         names.push(name.text());
     }
+}
+
+/// The shape of a policy, and its expressions.
+fn whole_policy(policy: &Value) -> Vec<FieldError> {
+    let mut errors = validate_policy(policy);
+    errors.extend(crate::policy::check_policy(policy));
+    errors
 }
 
 /// What policies of both sorts have: when they apply, and their variables.

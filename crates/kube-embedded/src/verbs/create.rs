@@ -17,7 +17,8 @@ const NAME_TRIES: usize = 8;
 pub async fn create(call: &Call) -> Result<Answer> {
     call.query.check_write("CreateOptions", None)?;
     let object = body::read(call)?;
-    if object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty()) {
+    let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
+    if versioned && !call.query.is_dry_run() {
         return Err(ApiError::internal("resourceVersion should not be set on objects to be created").bare());
     }
     insert(call, object, |call, object| managed::update(call, None, object)).await
@@ -84,7 +85,7 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     body::as_stored(&call.resource, &mut object);
     let errors = complaints(call, &object);
     if !errors.is_empty() {
-        return Err(call.invalid(&name, &errors));
+        return Err(call.invalid(&object, &errors));
     }
     (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
     admission::establish(&call.cluster, &request, &mut object);
@@ -99,9 +100,8 @@ fn complaints(call: &Call, object: &Value) -> Vec<FieldError> {
     let (metadata, namespaced) = (&object["metadata"], call.resource.namespaced);
     match &call.resource.custom {
         Some(custom) => {
-            let mut errors = rules::meta::validate_custom_create(metadata, namespaced);
-            errors.extend(custom.validate(object, None));
-            errors
+            let errors = rules::meta::validate_custom_create(metadata, namespaced);
+            custom.review(object, None, errors).errors
         }
         None => rules::validate_create(rules, object, namespaced),
     }

@@ -38,6 +38,7 @@ use crate::schema::resources::Resource;
 use crate::store::{Key, Object};
 
 pub use actor::ControllerManager;
+pub use body::go_package;
 pub use convert::{Shown, show, shown};
 pub use delete::Deletion;
 pub use watch::WatchStream;
@@ -102,11 +103,15 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
-    /// The refusal of an object. Events are core ones, whichever group was asked.
-    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> ApiError {
-        let is_event = !self.resource.is_custom() && self.resource.kind.as_ref() == "Event";
-        let group = if is_event { "" } else { self.resource.group.as_ref() };
-        ApiError::invalid(group, &self.resource.kind, name, errors)
+    /// The refusal of an object with these faults. A custom resource is named by what it calls itself; Events are
+    /// core ones, whichever group was asked.
+    fn invalid(&self, object: &Value, errors: &[FieldError]) -> ApiError {
+        let resource = &self.resource;
+        let kind = object["kind"].as_str().filter(|_| resource.is_custom()).unwrap_or(&resource.kind);
+        let is_event = !resource.is_custom() && kind == "Event";
+        let group = if is_event { "" } else { resource.group.as_ref() };
+        let name = if self.name.is_empty() { &object["metadata"]["name"] } else { &Value::Null };
+        ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
     }
 
     /// What the rows of a Table carry besides their cells.
@@ -183,7 +188,11 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     if !call.subresource.is_empty() {
         return special::answer(call).await;
     }
-    if !call.resource.has_verb(call.verb) {
+    if special::is_review(&call.resource) && !call.name.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    // A CRD that goes names fewer verbs than it still takes.
+    if !call.resource.has_verb(call.verb) && !call.resource.is_custom() {
         return Err(ApiError::method_not_allowed());
     }
     match call.verb {

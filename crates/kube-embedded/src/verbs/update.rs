@@ -66,7 +66,7 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
             from_storage(&call.resource, &mut old);
         }
         let Changed { mut object } = make(&old)?;
-        let versioned = check_preconditions(call, &object, &live)?;
+        check_preconditions(call, &object, &live)?;
         object["metadata"]["resourceVersion"] = live.version.to_string().into();
         let prepared = prepare(call, &mut object, &old)?;
         if apply::same(&old, &object) {
@@ -96,8 +96,8 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
         };
         match committed {
             Ok(answer) => return Ok(answer),
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) if !versioned => {}
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => return Err(stale(call)),
+            // Somebody was faster. Whoever meant the version before will be told so by the next attempt.
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }
@@ -108,31 +108,28 @@ fn stale(call: &Call) -> ApiError {
     ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
 }
 
-/// Whether the request meant this very version.
-fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<bool> {
-    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != live.uid.as_ref() {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
+/// Refuses a change that was meant for another version, or by a PUT for another object.
+fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<()> {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    let uid = text("uid");
+    if call.verb == "update" && !uid.is_empty() && uid != live.uid.as_ref() {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            conduct::storage_path(&call.resource, &call.namespace, &call.name),
+            live.uid
+        );
         return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
     }
-    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    if version.is_empty() {
-        return Ok(false);
-    }
-    match version.parse::<u64>() {
-        Ok(0) => Ok(false),
-        Ok(version) if version == live.version => Ok(true),
-        Ok(_) => Err(stale(call)),
-        Err(_) => {
-            let path = Path::new("metadata.resourceVersion");
-            let error = FieldError::invalid(
-                &path,
-                version,
-                "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax",
-            );
-            Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]))
-        }
+    match text("resourceVersion") {
+        "" => Ok(()),
+        version => match version.parse::<u64>() {
+            Ok(version) if version == 0 || version == live.version => Ok(()),
+            Ok(_) => Err(stale(call)),
+            Err(_) => {
+                let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+                Err(ApiError::new(500, "", why))
+            }
+        },
     }
 }
 
@@ -210,16 +207,15 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     let reserved = admission::reserve(&call.cluster, &request, object)?;
     if call.subresource.is_empty() {
         (rules.update)(object, old);
-        body::complete(&call.resource, object);
-        body::as_stored(&call.resource, object);
+    }
+    body::complete(&call.resource, object);
+    body::as_stored(&call.resource, object);
+    if matches!(call.subresource.as_str(), "" | "ephemeralcontainers" | "resize") {
         meta::bump_generation(&call.resource, object, old);
-    } else {
-        body::complete(&call.resource, object);
-        body::as_stored(&call.resource, object);
     }
     let errors = complaints(call, object, old);
     if !errors.is_empty() {
-        return Err(call.invalid(&call.name, &errors));
+        return Err(call.invalid(object, &errors));
     }
     if call.subresource.is_empty() {
         (rules.warnings)(object, Some(old)).into_iter().for_each(|warning| call.warn(warning));
@@ -234,14 +230,13 @@ fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
     let namespaced = call.resource.namespaced;
     let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
     if let Some(custom) = &call.resource.custom {
-        let mut errors = rules::meta::validate_custom_update(new_meta, old_meta, namespaced);
+        let errors = rules::meta::validate_custom_update(new_meta, old_meta, namespaced);
         let verdict = match call.subresource.as_str() {
-            "status" => custom.review_status(object, old),
-            _ => custom.review(object, Some(old)),
+            "status" => custom.review_status(object, old, errors),
+            _ => custom.review(object, Some(old), errors),
         };
         verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
-        errors.extend(verdict.errors);
-        return errors;
+        return verdict.errors;
     }
     if call.subresource.is_empty() {
         return rules::validate_update(rules, object, old, namespaced);
