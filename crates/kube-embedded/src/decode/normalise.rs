@@ -83,10 +83,14 @@ pub fn as_stored(ty: TypeRef<'_>, value: &mut Value) {
     match (ty.shape(), &mut *value) {
         (Shape::List(_), Value::Array(elements)) if elements.is_empty() => *value = Value::Null,
         (Shape::List(list), Value::Array(elements)) => {
-            elements.iter_mut().for_each(|element| as_stored(ty.follow(list.element), element));
+            for element in elements {
+                as_stored(ty.follow(list.element), element);
+            }
         }
         (Shape::Map(map), Value::Object(entries)) => {
-            entries.values_mut().for_each(|entry| as_stored(ty.follow(map.value), entry));
+            for entry in entries.values_mut() {
+                as_stored(ty.follow(map.value), entry);
+            }
         }
         (Shape::Struct(body), Value::Object(members)) if loses_empty_lists(ty) => {
             for field in &body.fields {

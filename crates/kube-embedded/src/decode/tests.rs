@@ -164,3 +164,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_store_forgets_empty_lists() {
+    let ty = |group, kind| crate::schema::builtin::type_of(group, "v1", kind).unwrap();
+    let mut role = json!({"rules": [{"verbs": [], "apiGroups": [""]}]});
+    super::normalise::as_stored(ty("rbac.authorization.k8s.io", "Role"), &mut role);
+    assert_eq!(role, json!({"rules": [{"verbs": null, "apiGroups": [""]}]}));
+    // Reviews are answered as they were asked.
+    let mut review = json!({"spec": {"groups": []}});
+    super::normalise::as_stored(ty("authorization.k8s.io", "SubjectAccessReview"), &mut review);
+    assert_eq!(review, json!({"spec": {"groups": []}}));
+}

@@ -142,3 +142,10 @@ fn a_table_carries_what_was_asked_for() {
     assert_eq!(table(&plain, [], &json!({}), form, now())["rows"], Value::Null);
     assert_eq!(table(&kind, [], &json!({}), form, now())["rows"], json!([]));
 }
+
+#[test]
+fn metadata_alone_has_no_stand_ins() {
+    let set =
+        json!({"metadata": {"name": "a", "annotations": {"deprecated.daemonset.template.generation": "1"}}});
+    assert_eq!(partial(&set, "v1")["metadata"], json!({"name": "a"}));
+}

@@ -27,7 +27,7 @@ fn structure(kind: &str, value: &Value, level: usize) -> String {
         let given = value.get(published).filter(|given| !given.is_null());
         Some(format!("\"{name}\": {}", self::member(how, given, level + 1)))
     };
-    lines(row.split(' ').filter_map(member).collect(), '{', '}', level)
+    lines(&row.split(' ').filter_map(member).collect::<Vec<_>>(), '{', '}', level)
 }
 
 fn member(how: &str, given: Option<&Value>, level: usize) -> String {
@@ -40,12 +40,20 @@ fn member(how: &str, given: Option<&Value>, level: usize) -> String {
         (Some('='), given) => structure(kind, given.unwrap_or(&Value::Null), level),
         (_, None) => "null".to_owned(),
         (Some('*'), Some(value)) => structure(kind, value, level),
-        (Some('['), Some(Value::Array(list))) => {
-            lines(list.iter().map(|value| structure(kind, value, level + 1)).collect(), '[', ']', level)
-        }
+        (Some('['), Some(Value::Array(list))) => lines(
+            &list.iter().map(|value| structure(kind, value, level + 1)).collect::<Vec<_>>(),
+            '[',
+            ']',
+            level,
+        ),
         (Some('L'), Some(selector)) => {
             let part = |name| Some(format!("\"{name}\": {}", plain(selector.get(name)?, level + 1)));
-            lines(["matchLabels", "matchExpressions"].into_iter().filter_map(part).collect(), '{', '}', level)
+            lines(
+                &["matchLabels", "matchExpressions"].into_iter().filter_map(part).collect::<Vec<_>>(),
+                '{',
+                '}',
+                level,
+            )
         }
         (_, Some(value)) => plain(value, level),
     }
@@ -54,10 +62,12 @@ fn member(how: &str, given: Option<&Value>, level: usize) -> String {
 /// What has no structure of Go's own: maps, lists of texts, texts and numbers.
 fn plain(value: &Value, level: usize) -> String {
     match value {
-        Value::Array(list) => lines(list.iter().map(|v| plain(v, level + 1)).collect(), '[', ']', level),
+        Value::Array(list) => {
+            lines(&list.iter().map(|v| plain(v, level + 1)).collect::<Vec<_>>(), '[', ']', level)
+        }
         Value::Object(map) => {
             let entry = |(key, v): (&String, &Value)| format!("{}: {}", json!(key), plain(v, level + 1));
-            lines(map.iter().map(entry).collect(), '{', '}', level)
+            lines(&map.iter().map(entry).collect::<Vec<_>>(), '{', '}', level)
         }
         // Go's encoder keeps its output fit for HTML.
         text @ Value::String(_) => {
@@ -67,7 +77,7 @@ fn plain(value: &Value, level: usize) -> String {
     }
 }
 
-fn lines(parts: Vec<String>, open: char, close: char, level: usize) -> String {
+fn lines(parts: &[String], open: char, close: char, level: usize) -> String {
     if parts.is_empty() {
         return format!("{open}{close}");
     }

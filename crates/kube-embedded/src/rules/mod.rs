@@ -34,9 +34,9 @@ pub enum Generation {
     Content,
     /// Also when the annotations change (Deployment).
     ContentAndAnnotations,
-    /// Also when the labels change (EndpointSlice).
+    /// Also when the labels change (`EndpointSlice`).
     ContentAndLabels,
-    /// It is there and never moves (PriorityClass).
+    /// It is there and never moves (`PriorityClass`).
     Fixed,
 }
 

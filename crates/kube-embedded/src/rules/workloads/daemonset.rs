@@ -113,7 +113,7 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
             }
         }
         _ => {
-            errs.push(FieldError::unsupported(&strategy.path, strategy.go(), &["RollingUpdate", "OnDelete"]))
+            errs.push(FieldError::unsupported(&strategy.path, strategy.go(), &["RollingUpdate", "OnDelete"]));
         }
     }
 }
