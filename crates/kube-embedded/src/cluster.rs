@@ -9,11 +9,12 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::access::User;
-use crate::access::authn::Authenticator;
+use crate::access::authn::{Authenticator, PeerCertificate};
 use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
 use crate::access::rbac::Authorizer;
@@ -21,9 +22,10 @@ use crate::admission::services::Allocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::{self, Control};
 use crate::error::{ApiError, Result};
+use crate::http::accept::accept;
 use crate::http::routes::custom_schema;
-use crate::http::serve;
 use crate::http::service::ApiService;
+use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::registry::Registry;
 use crate::store::{Change, CommitError, Object, Options, Store};
@@ -91,6 +93,7 @@ struct Inner {
     impersonation: Impersonation,
     services: Arc<Allocator>,
     policies: Policies,
+    metrics: Metrics,
     control: Mutex<Option<Control>>,
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
@@ -121,6 +124,7 @@ impl Cluster {
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 policies: Policies::default(),
+                metrics: Metrics::default(),
                 control: Mutex::default(),
                 documents: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
@@ -179,6 +183,10 @@ impl Cluster {
 
     pub fn services(&self) -> &Arc<Allocator> {
         &self.inner.services
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     pub fn policies(&self) -> &Policies {
@@ -256,8 +264,14 @@ impl Cluster {
 
     /// Serves the API with TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
-        let tls = self.inner.tls.clone();
-        serve::serve(listener, tls, self.service(), self.stopping()).await;
+        let service = self.service();
+        let of_peer = move |peer: Option<&CertificateDer<'_>>| match peer
+            .and_then(|peer| PeerCertificate::read(peer))
+        {
+            Some(peer) => service.clone().with_peer(peer),
+            None => service.clone(),
+        };
+        accept(listener, Some(self.inner.tls.clone()), of_peer, self.stopping()).await;
     }
 
     /// Ends watches, controllers and listeners.

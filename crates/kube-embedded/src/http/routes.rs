@@ -42,6 +42,7 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
         "" => Ok(respond::json(200, &json!({"paths": paths(cluster)}))),
         "/healthz" | "/livez" | "/readyz" => Ok(health(cluster, &path[1..], query)),
         "/version" => Ok(respond::json(200, &version())),
+        "/metrics" => metrics(cluster),
         "/api" => discovery_root(cluster, parts, accept, true),
         "/apis" => discovery_root(cluster, parts, accept, false),
         "/openapi/v3" => {
@@ -102,6 +103,15 @@ fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     }
     body.push_str(&format!("{name} check {}\n", if well { "passed" } else { "failed" }));
     text(if well { 200 } else { 503 }, body)
+}
+
+fn metrics(cluster: &Cluster) -> Result<Response<Body>> {
+    let mut registry = prometheus_client::registry::Registry::default();
+    cluster.metrics().register(&mut registry);
+    let mut shown = String::new();
+    let failed = |error| ApiError::internal(format!("cannot show the metrics: {error}"));
+    prometheus_client::encoding::text::encode(&mut shown, &registry).map_err(failed)?;
+    Ok(response(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", full(shown)))
 }
 
 /// A document with an ETag; 304 to whoever has it already.

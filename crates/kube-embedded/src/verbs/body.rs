@@ -111,13 +111,9 @@ fn stored_type(resource: &Resource) -> TypeRef<'_> {
     builtin::type_of(group, &resource.storage_version, &resource.kind).unwrap_or_else(|| resource.root())
 }
 
-/// The rules of the stored kind.
+/// The rules of a kind. They look at the stored form; of Events, each group has its own.
 pub fn rules_of(resource: &Resource) -> &'static Rules {
-    match (resource.is_custom(), resource.name.as_ref()) {
-        (true, _) => &rules::CUSTOM,
-        (false, "events") => rules::of("", "Event"),
-        (false, _) => rules::of(&resource.group, &resource.kind),
-    }
+    if resource.is_custom() { &rules::CUSTOM } else { rules::of(&resource.group, &resource.kind) }
 }
 
 fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {

@@ -68,6 +68,11 @@ pub fn options(call: &Call) -> Result<Deletion> {
         (None, None) => None,
     };
     refuse("DeleteOptions", &errors)?;
+    if propagation.is_none()
+        && let Some(warning) = conduct::deletion_warning(&call.resource)
+    {
+        call.warn(warning);
+    }
     let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
     Ok(Deletion {
         uid: precondition("uid"),

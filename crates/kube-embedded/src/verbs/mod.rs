@@ -102,12 +102,15 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
-    /// The refusal of an object with these faults; a custom resource is named by what it calls itself.
+    /// The refusal of an object with these faults. A custom resource is named by what it calls itself; Events are
+    /// core ones, whichever group was asked.
     fn invalid(&self, object: &Value, errors: &[FieldError]) -> ApiError {
-        let kind = object["kind"].as_str().filter(|_| self.resource.is_custom());
+        let resource = &self.resource;
+        let kind = object["kind"].as_str().filter(|_| resource.is_custom()).unwrap_or(&resource.kind);
+        let is_event = !resource.is_custom() && kind == "Event";
+        let group = if is_event { "" } else { resource.group.as_ref() };
         let name = if self.name.is_empty() { &object["metadata"]["name"] } else { &Value::Null };
-        let name = name.as_str().unwrap_or(&self.name);
-        ApiError::invalid(&self.resource.group, kind.unwrap_or(&self.resource.kind), name, errors)
+        ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
     }
 
     /// What the rows of a Table carry besides their cells.
