@@ -146,7 +146,8 @@ impl FieldError {
 
     /// `path: Too long: may not be more than N bytes`
     pub fn too_long(path: &Path, most: usize) -> Self {
-        Self::new(path, Complaint::TooLong, None, format!("may not be more than {most} bytes"))
+        let noun = if most == 1 { "byte" } else { "bytes" };
+        Self::new(path, Complaint::TooLong, None, format!("may not be more than {most} {noun}"))
     }
 
     /// `path: Too many: 4: must have at most 3 items`

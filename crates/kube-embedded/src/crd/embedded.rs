@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::schema::Schema;
-use crate::decode::conform::conform;
+use crate::decode::conform::{Reader, conform};
 use crate::field::{FieldError, Path};
 use crate::schema::builtin;
 
@@ -57,7 +57,7 @@ fn malformed_metadata(metadata: &Value, path: &Path) -> Option<FieldError> {
         return Some(FieldError::invalid(path, metadata.clone(), "must be an object"));
     }
     let ty = builtin::types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
-    let why = conform(ty, &mut metadata.clone()).err()?;
+    let why = conform(ty, &mut metadata.clone(), Reader::Unstructured).err()?;
     Some(FieldError::invalid(path, metadata.clone(), why))
 }
 

@@ -66,12 +66,15 @@ pub fn object<'a>(
     kind: &str,
     protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
 ) -> Result<Decoded<'a>> {
-    read(content_type, bytes, protobuf)?.map_err(|why| {
-        let summary = summary(bytes);
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
-        ))
-    })
+    read(content_type, bytes, protobuf)?.map_err(|why| unrecognized(kind, &why, bytes))
+}
+
+/// The body is no object at all, or does not say which.
+pub fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> ApiError {
+    let summary = summary(bytes);
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+    ))
 }
 
 /// The options that some requests carry (`DeleteOptions`); an empty body is the caller's to notice.

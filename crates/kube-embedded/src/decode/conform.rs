@@ -20,9 +20,17 @@ pub struct Findings {
     pub unknown: Vec<String>,
 }
 
+/// Whose words a complaint about a type has: Go reads what was merged in memory by another way than text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reader {
+    #[default]
+    Json,
+    Unstructured,
+}
+
 /// Makes `value` an object of type `ty`, or says what cannot be one.
-pub fn conform(ty: TypeRef<'_>, value: &mut Value) -> Result<Findings, String> {
-    let mut walk = Walk::default();
+pub fn conform(ty: TypeRef<'_>, value: &mut Value, reader: Reader) -> Result<Findings, String> {
+    let mut walk = Walk { reader, ..Walk::default() };
     walk.value(ty, value)?;
     Ok(walk.findings)
 }
@@ -36,6 +44,7 @@ struct Walk<'a> {
     /// The structs around us, innermost last.
     structs: Vec<&'a str>,
     findings: Findings,
+    reader: Reader,
 }
 
 impl<'a> Walk<'a> {
@@ -47,16 +56,19 @@ impl<'a> Walk<'a> {
             | (Shape::Double, Value::Number(_)) => Ok(()),
             (Shape::Int32 | Shape::IntOrString, Value::Number(number)) => {
                 let fits = number.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
-                if fits { Ok(()) } else { Err(self.wrong_number(number, "int32")) }
+                if fits { Ok(()) } else { Err(self.wrong_number(ty, number)) }
             }
             (Shape::Int64, Value::Number(number)) => {
                 if number.is_i64() {
                     Ok(())
                 } else {
-                    Err(self.wrong_number(number, "int64"))
+                    Err(self.wrong_number(ty, number))
                 }
             }
-            (Shape::Bytes, Value::String(text)) => check_base64(text),
+            (Shape::Bytes, Value::String(text)) => check_base64(text).map_err(|why| match self.reader {
+                Reader::Json => why,
+                Reader::Unstructured => format!("error decoding from json: {why}"),
+            }),
             (Shape::Time, Value::String(text)) => times::check(text),
             (Shape::MicroTime, Value::String(text)) => times::check_micro(text),
             (Shape::Duration, Value::String(text)) => times::duration(text).map(drop),
@@ -83,6 +95,7 @@ impl<'a> Walk<'a> {
                 }
                 Ok(())
             }
+            (_, given) if self.reader == Reader::Unstructured => Err(unrestorable(ty, given)),
             (_, given) => Err(self.wrong(word(given), &go_type(ty))),
         }
     }
@@ -137,8 +150,11 @@ impl<'a> Walk<'a> {
         outer
     }
 
-    fn wrong_number(&self, number: &Number, wanted: &str) -> String {
-        self.wrong(&format!("number {number}"), wanted)
+    fn wrong_number(&self, ty: TypeRef<'_>, number: &Number) -> String {
+        match self.reader {
+            Reader::Json => self.wrong(&format!("number {number}"), &go_type(ty)),
+            Reader::Unstructured => unrestorable(ty, &Value::Number(number.clone())),
+        }
     }
 
     fn wrong(&self, given: &str, wanted: &str) -> String {
@@ -149,6 +165,31 @@ impl<'a> Walk<'a> {
             ),
             None => format!("json: cannot unmarshal {given} into Go value of type {wanted}"),
         }
+    }
+}
+
+/// What Go's converter of untyped objects says of a value that `ty` cannot take.
+fn unrestorable(ty: TypeRef<'_>, given: &Value) -> String {
+    let kind = match given {
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) | Value::Null => "int64",
+    };
+    let wanted = go_type(ty);
+    match (ty.shape(), kind) {
+        (Shape::String, "int64") | (Shape::Int32 | Shape::Int64, "float64" | "int64") => {
+            format!("cannot convert {kind} to {wanted}")
+        }
+        (Shape::String | Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double, _) => {
+            format!("unrecognized type: {wanted}")
+        }
+        (Shape::Bytes | Shape::List(_), _) => format!("cannot restore slice from {kind}"),
+        (Shape::Map(_), _) => format!("cannot restore map from {kind}"),
+        (Shape::Struct(_), _) => format!("cannot restore struct from: {kind}"),
+        _ => format!("json: cannot unmarshal {} into Go value of type {wanted}", word(given)),
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::conform::conform;
+use super::conform::{Reader, conform};
 use super::normalise::normalise;
 use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
 
@@ -80,7 +80,7 @@ fn unknown_members_go_and_are_named() {
         "spec": {"containers": [{"name": "a", "image": null, "nope": {"x": 1}}, null], "raw": {"a": null, "b": {}},
                  "selector": {"a": null}},
     });
-    let findings = conform(types.at(root), &mut value).unwrap();
+    let findings = conform(types.at(root), &mut value, Reader::Json).unwrap();
     assert_eq!(findings.unknown, ["Kind", "bogus", "spec.containers[0].nope"]);
     assert_eq!(
         value,
@@ -108,7 +108,7 @@ fn wrong_types_are_refused_in_the_words_of_go() {
     ];
     for (mut value, message) in table {
         let given = value.to_string();
-        assert_eq!(conform(types.at(root), &mut value), Err(message), "{given}");
+        assert_eq!(conform(types.at(root), &mut value, Reader::Json), Err(message), "{given}");
     }
 }
 
@@ -119,7 +119,7 @@ fn the_normal_form_is_what_go_would_write() {
         "replicas": 0, "ready": 0, "port": "", "selector": {}, "data": "YQ\n==", "when": "2020-01-01T01:00:00.5+01:00",
         "containers": [{"image": "", "args": [], "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}],
     }});
-    conform(types.at(root), &mut value).unwrap();
+    conform(types.at(root), &mut value, Reader::Json).unwrap();
     normalise(types.at(root), &mut value);
     assert_eq!(
         value,
@@ -155,10 +155,10 @@ proptest! {
     #[test]
     fn what_conforms_is_stable(mut value in values()) {
         let (types, root) = sample();
-        if conform(types.at(root), &mut value).is_ok() {
+        if conform(types.at(root), &mut value, Reader::Json).is_ok() {
             normalise(types.at(root), &mut value);
             let once = value.clone();
-            prop_assert_eq!(conform(types.at(root), &mut value.clone()).unwrap().unknown, Vec::<String>::new());
+            prop_assert_eq!(conform(types.at(root), &mut value.clone(), Reader::Json).unwrap().unknown, Vec::<String>::new());
             normalise(types.at(root), &mut value);
             prop_assert_eq!(value, once);
         }

@@ -3,6 +3,8 @@
 //! Unknown parameters are ignored, as Kubernetes does; values that cannot be are refused where the verb
 //! that uses them looks at them.
 
+use std::collections::HashSet;
+
 use super::target::percent;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -38,7 +40,12 @@ impl Query {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             query.all.push((percent(key.as_bytes(), true), percent(value.as_bytes(), true)));
         }
+        let mut seen = HashSet::new();
         for (key, value) in query.all.clone() {
+            // Only a list takes more than one value; of all others the first counts.
+            if key != "dryRun" && !seen.insert(key.clone()) {
+                continue;
+            }
             match key.as_str() {
                 "watch" => query.watch = truth(&value),
                 "labelSelector" => query.label_selector = value,
@@ -90,7 +97,7 @@ impl Query {
             errors.push(FieldError::too_long(&manager, 128));
         }
         if let Some((at, bad)) = self.field_manager.char_indices().find(|(_, c)| !printable(*c)) {
-            let why = format!("should only contain printable characters (found {bad:?} at position {at})");
+            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
             errors.push(FieldError::invalid(&manager, self.field_manager.as_str(), why));
         }
         if !matches!(self.field_validation.as_str(), "" | "Ignore" | "Warn" | "Strict") {

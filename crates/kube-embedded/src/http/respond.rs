@@ -16,7 +16,7 @@ use super::yaml;
 use crate::error::{ApiError, Result};
 use crate::metrics::Watching;
 use crate::print;
-use crate::verbs::{Answer, Call, Page, Shown, WatchStream, show, shown};
+use crate::verbs::{Answer, Call, Page, Shown, WatchStream, go_package, show, shown};
 
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -214,8 +214,7 @@ fn go_type(call: &Call, suffix: &str) -> String {
     if resource.is_custom() {
         return format!("unstructured.Unstructured{suffix}");
     }
-    let package = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    format!("{package}.{}{suffix}", resource.kind)
+    format!("{}.{}{suffix}", go_package(resource), resource.kind)
 }
 
 fn not_acceptable(message: String) -> ApiError {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::descriptions::{self, FieldText};
 use crate::schema::{
     builtin,
-    types::{Field, ListMerge, Shape, Struct, TypeRef},
+    types::{Field, ListMerge, Patch, Shape, Struct, TypeRef},
 };
 
 /// Collects the schemas of one document: each type once, with all that it is made of.
@@ -144,7 +144,8 @@ fn property(field: &Field, ty: TypeRef<'_>, text: Option<&FieldText>) -> Value {
     } else {
         schema.insert("allOf".to_owned(), json!([reference(ty.name())]));
     }
-    let strategies = [(field.patch.merge, "merge"), (field.patch.retain_keys, "retainKeys")];
+    let Patch { merge, retain_keys, replace, .. } = field.patch;
+    let strategies = [(merge, "merge"), (retain_keys, "retainKeys"), (replace, "replace")];
     let strategies: Vec<_> = strategies.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
     if !strategies.is_empty() {
         schema.insert("x-kubernetes-patch-strategy".to_owned(), strategies.join(",").into());

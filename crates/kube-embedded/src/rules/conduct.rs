@@ -84,6 +84,20 @@ pub fn deletion_warning(resource: &Resource) -> Option<&'static str> {
     )
 }
 
+/// Where Kubernetes keeps an object; one of its messages says so.
+pub fn storage_path(resource: &Resource, namespace: &str, name: &str) -> String {
+    let place = match (resource.group.as_ref(), resource.name.as_ref()) {
+        (group, plural) if resource.is_custom() => format!("{group}/{plural}"),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (_, plural) => plural.to_owned(),
+    };
+    if namespace.is_empty() { format!("/{place}/{name}") } else { format!("/{place}/{namespace}/{name}") }
+}
+
 /// What becomes of dependents when the request does not say.
 pub fn default_propagation(resource: &Resource) -> Propagation {
     if is(resource, "batch", &["jobs"]) || is(resource, "", &["replicationcontrollers"]) {

@@ -206,5 +206,5 @@ fn scalar(word: &str) -> Option<Shape> {
 fn patch(text: &str) -> Patch {
     let (strategies, key) = text.split_once(':').map_or((text, None), |(s, key)| (s, Some(key.into())));
     let has = |strategy| strategies.split(',').any(|one| one == strategy);
-    Patch { merge: has("merge"), retain_keys: has("retainKeys"), merge_key: key }
+    Patch { merge: has("merge"), retain_keys: has("retainKeys"), replace: has("replace"), merge_key: key }
 }

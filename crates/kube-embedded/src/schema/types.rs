@@ -106,6 +106,8 @@ pub struct Patch {
     pub merge: bool,
     /// `x-kubernetes-patch-strategy` contains `retainKeys`.
     pub retain_keys: bool,
+    /// `x-kubernetes-patch-strategy` is `replace`: a map that a patch gives anew as a whole.
+    pub replace: bool,
     /// `x-kubernetes-patch-merge-key`; a merged list without one is a list of primitives.
     pub merge_key: Option<Box<str>>,
 }

@@ -5,7 +5,11 @@ use serde_json::Value;
 
 use super::Call;
 use super::convert::to_storage;
-use crate::decode::{self, body::Decoded};
+use crate::decode::{
+    self,
+    body::{self, Decoded},
+    conform::Reader,
+};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::rules::{self, Rules};
@@ -19,8 +23,21 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin<'a> {
     Body,
-    /// The result of this patch.
+    /// The result of this patch, read as text.
     Patch(&'a str),
+    /// The result of this strategic merge patch.
+    Strategic(&'a str),
+    /// The result of applying this object.
+    Apply(&'a Value),
+}
+
+impl Origin<'_> {
+    fn reader(self) -> Reader {
+        match self {
+            Self::Body | Self::Patch(_) => Reader::Json,
+            Self::Strategic(_) | Self::Apply(_) => Reader::Unstructured,
+        }
+    }
 }
 
 /// The object in a POST or PUT.
@@ -46,45 +63,55 @@ pub fn accept(
     origin: Origin<'_>,
 ) -> Result<Value> {
     let resource = &call.resource;
-    let unknown = conform(resource, &mut value).map_err(|why| malformed(resource, &why, origin))?;
-    let complaints = complaints(&unknown);
-    match call.query.field_validation.as_str() {
-        "Strict" if !complaints.is_empty() => {
-            let why = format!("strict decoding error: {}", complaints.join(", "));
-            return Err(malformed(resource, &why, origin));
-        }
-        "Ignore" => {}
-        _ => complaints.into_iter().for_each(|complaint| call.warn(complaint)),
-    }
+    let unknown =
+        conform(resource, &mut value, origin.reader()).map_err(|why| malformed(resource, &why, origin))?;
+    validate_fields(call, complaints(&unknown)).map_err(|why| malformed(resource, &why, origin))?;
+    let cleared = value["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
     if !resource.is_custom() {
         to_storage(resource, &mut value);
     }
     complete(resource, &mut value);
+    if cleared {
+        // An empty list is no list in normal form, but asks for the owners to be forgotten.
+        value["metadata"]["managedFields"] = Value::Array(Vec::new());
+    }
     Ok(value)
 }
 
+/// What `fieldValidation` says is to become of fields that nobody knows or that come twice.
+pub fn validate_fields(call: &Call, complaints: Vec<String>) -> Result<(), String> {
+    match call.query.field_validation.as_str() {
+        "Strict" if !complaints.is_empty() => {
+            return Err(format!("strict decoding error: {}", complaints.join(", ")));
+        }
+        "Ignore" => {}
+        _ => complaints.into_iter().for_each(|complaint| call.warn(complaint)),
+    }
+    Ok(())
+}
+
 /// Drops what the type does not know, and says what that was; an error says which value has the wrong type.
-fn conform(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
+fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec<String>, String> {
     match &resource.custom {
         Some(custom) => {
             if let Some(error) = custom.malformed(value) {
                 return Err(error.to_string());
             }
-            let mut unknown = conform_metadata(value)?;
+            let mut unknown = conform_metadata(value, reader)?;
             unknown.extend(custom.prune(value));
             Ok(unknown)
         }
-        None => decode::conform::conform(resource.root(), value).map(|findings| findings.unknown),
+        None => decode::conform::conform(resource.root(), value, reader).map(|findings| findings.unknown),
     }
 }
 
 /// A custom resource's metadata has the type that all metadata has.
-fn conform_metadata(value: &mut Value) -> Result<Vec<String>, String> {
+fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, String> {
     let Some(ty) = builtin::types().named(OBJECT_META) else { return Ok(Vec::new()) };
     let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else {
         return Ok(Vec::new());
     };
-    let findings = decode::conform::conform(ty, metadata)?;
+    let findings = decode::conform::conform(ty, metadata, reader)?;
     decode::normalise::normalise(ty, metadata);
     Ok(findings.unknown.iter().map(|path| format!("metadata.{path}")).collect())
 }
@@ -118,82 +145,194 @@ pub fn rules_of(resource: &Resource) -> &'static Rules {
 
 fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
     match origin {
-        Origin::Body => ApiError::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
-            kind = resource.kind,
-            version = resource.version,
-        )),
-        Origin::Patch(patch) => {
-            ApiError::invalid("", "", "", &[FieldError::invalid(&Path::new("patch"), patch, why)])
+        Origin::Body => body::unhandled(&resource.kind, &resource.version, &resource.kind, why),
+        Origin::Patch(patch) | Origin::Strategic(patch) => bad_patch(patch, why),
+        Origin::Apply(given) => {
+            let text = |key: &str| given["metadata"][key].as_str().unwrap_or_default();
+            let gvk = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
+            let object = format!("{}/{}; {gvk}", text("namespace"), text("name"));
+            ApiError::new(
+                500,
+                "",
+                format!(
+                    "failed to convert new object ({object}) to proper version: unable to convert unstructured object to {gvk}: {why}"
+                ),
+            )
         }
     }
 }
 
-/// The body's own idea of its kind: absent means the URL's.
-fn check_kind(resource: &Resource, value: &mut Value, body: &[u8]) -> Result<()> {
-    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let expected = resource.api_version();
-    if resource.is_custom() {
-        check_custom_kind(resource, &api_version, &kind, body)?;
-    } else {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-        let same_kind = kind.is_empty() || kind == resource.kind.as_ref();
-        let same_version = api_version.is_empty() || api_version == expected;
-        if !same_kind || !same_version {
-            let shown_kind = if kind.is_empty() { resource.kind.as_ref() } else { &kind };
-            let shown_version = if version.is_empty() { resource.version.as_ref() } else { version };
-            let group = if api_version.is_empty() { resource.group.as_ref() } else { group };
-            let known = builtin::type_of(group, shown_version, shown_kind).is_some();
-            let why = if known {
-                let package = |group: &str| {
-                    group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core").to_owned()
-                };
-                let (own, other) = (package(&resource.group), package(group));
-                let go_package =
-                    if group.is_empty() { shown_version.to_owned() } else { shown_version.to_owned() };
-                let _ = other;
-                format!(
-                    "converting ({go_package}.{shown_kind}) to ({own}.{}): unknown conversion",
-                    resource.kind
-                )
-            } else {
-                let shown = if api_version.is_empty() { &expected } else { &api_version };
-                format!(
-                    "no kind \"{shown_kind}\" is registered for version \"{shown}\" in scheme \"pkg/runtime/scheme.go:111\""
-                )
-            };
-            return Err(ApiError::bad_request(format!(
-                "{shown_kind} in version \"{shown_version}\" cannot be handled as a {}: {why}",
-                resource.kind
-            )));
-        }
+/// What a patch makes of an object is not an object of its kind.
+pub fn bad_patch(patch: &str, why: &str) -> ApiError {
+    ApiError::invalid("", "", "", &[FieldError::invalid(&Path::new("patch"), patch, why)])
+}
+
+/// The object's own idea of what it is, which may be left out.
+struct Claim<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+impl<'a> Claim<'a> {
+    fn of(value: &'a Value) -> Self {
+        let text = |key: &str| value[key].as_str().unwrap_or_default();
+        let api_version = text("apiVersion");
+        Self { api_version: api_version.strip_prefix('/').unwrap_or(api_version), kind: text("kind") }
     }
-    value["apiVersion"] = expected.into();
+
+    fn is_of(&self, resource: &Resource) -> bool {
+        (self.kind.is_empty() || self.kind == resource.kind.as_ref())
+            && (self.api_version.is_empty() || self.api_version == resource.api_version())
+    }
+}
+
+/// Checks that a body is of the kind that the URL is about, and writes down that it is.
+fn check_kind(resource: &Resource, value: &mut Value, text: &[u8]) -> Result<()> {
+    let claim = Claim::of(value);
+    if resource.is_custom() {
+        check_custom_kind(resource, &claim, text)?;
+        value["apiVersion"] = resource.api_version().into();
+        return Ok(());
+    }
+    if !claim.is_of(resource) {
+        if claim.kind == resource.kind.as_ref() && is_retired(claim.api_version) {
+            return Err(other_version(claim.api_version, &resource.api_version()));
+        }
+        let why = mismatch(resource, value);
+        let version = claim.api_version.rsplit('/').next().filter(|version| !version.is_empty());
+        let kind = if claim.kind.is_empty() { resource.kind.as_ref() } else { claim.kind };
+        return Err(body::unhandled(kind, version.unwrap_or(&resource.version), &resource.kind, &why));
+    }
+    write_kind(resource, value);
+    Ok(())
+}
+
+/// Checks that a patch has left an object what it is. Nobody looks at a custom resource's here: another kind is
+/// a complaint of its validation.
+pub fn check_patched_kind(resource: &Resource, value: &mut Value, patch: &str) -> Result<()> {
     if !resource.is_custom() {
-        value["kind"] = resource.kind.as_ref().into();
+        if !Claim::of(value).is_of(resource) {
+            return Err(malformed(resource, &mismatch(resource, value), Origin::Patch(patch)));
+        }
+        write_kind(resource, value);
     }
     Ok(())
 }
 
-/// Another kind is a complaint of its validation.
-fn check_custom_kind(resource: &Resource, api_version: &str, kind: &str, body: &[u8]) -> Result<()> {
-    let expected = resource.api_version();
-    if kind.is_empty() {
-        let body = String::from_utf8_lossy(body);
-        let mut start: String = body.chars().take(30).collect();
-        if start.len() < body.len() {
-            start.push_str(" ...");
-        }
-        return Err(ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({start})",
-            resource.kind
-        )));
+/// A document without a type is of the one that the URL says.
+pub fn write_kind(resource: &Resource, value: &mut Value) {
+    if value.is_object() {
+        value["apiVersion"] = resource.api_version().into();
+        value["kind"] = resource.kind.as_ref().into();
     }
-    if api_version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+}
+
+/// Why an object that says it is something else cannot be what `resource` is about: it is malformed as what it
+/// says, of another kind, or of one that nobody knows.
+fn mismatch(resource: &Resource, value: &Value) -> String {
+    let wanted = format!("{}.{}", go_package(resource), resource.kind);
+    let claim = Claim::of(value);
+    let kind = if claim.kind.is_empty() { resource.kind.as_ref() } else { claim.kind };
+    let expected = resource.api_version();
+    let api_version = if claim.api_version.is_empty() { expected.as_str() } else { claim.api_version };
+    unconvertible(api_version, kind, &wanted, value)
+}
+
+/// Why a `kind` of `api_version` is no `wanted`, which is an internal type.
+fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> String {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    // The group of metadata has types, but registers none of them.
+    match builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") {
+        Some(ty) => match decode::conform::conform(ty, &mut value.clone(), Reader::Json) {
+            Ok(_) => format!("converting ({version}.{kind}) to ({wanted}): unknown conversion"),
+            Err(why) => why,
+        },
+        None => {
+            let scheme = "pkg/runtime/scheme.go:111";
+            format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
+        }
+    }
+}
+
+/// The Scale in a PUT to a kind's `/scale`.
+pub fn read_scale(call: &Call, ty: TypeRef<'_>) -> Result<Value> {
+    let mut decoded = decode_as(call, "Scale")?;
+    let mut value = std::mem::take(&mut decoded.value);
+    let Claim { api_version, kind } = Claim::of(&value);
+    let is_scale = matches!(kind, "" | "Scale") && matches!(api_version, "" | "autoscaling/v1");
+    if !is_scale && call.resource.is_custom() {
+        let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
+        return Err(ApiError::bad_request(why));
+    }
+    if !is_scale {
+        let why = unconvertible(api_version, kind, "autoscaling.Scale", &value);
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        return Err(body::unhandled(kind, version, "Scale", &why));
+    }
+    let refuse = |why: &str| body::unhandled("Scale", "v1", "Scale", why);
+    let findings = decode::conform::conform(ty, &mut value, Reader::Json).map_err(|why| refuse(&why))?;
+    validate_fields(call, decoded.complaints(&findings.unknown)).map_err(|why| refuse(&why))?;
+    Ok(value)
+}
+
+/// The Go package of a group's internal types. Events are those of the core group.
+pub fn go_package(resource: &Resource) -> &str {
+    match resource.group.split('.').next() {
+        None | Some("" | "events") => "core",
+        Some(first) => first,
+    }
+}
+
+/// Versions that Kubernetes still reads but no longer serves.
+fn is_retired(api_version: &str) -> bool {
+    const RETIRED: &[&str] = &[
+        "admissionregistration.k8s.io/v1alpha1",
+        "admissionregistration.k8s.io/v1beta1",
+        "apps/v1beta1",
+        "apps/v1beta2",
+        "authentication.k8s.io/v1alpha1",
+        "authentication.k8s.io/v1beta1",
+        "authorization.k8s.io/v1beta1",
+        "autoscaling/v2beta1",
+        "autoscaling/v2beta2",
+        "batch/v1beta1",
+        "certificates.k8s.io/v1alpha1",
+        "certificates.k8s.io/v1beta1",
+        "coordination.k8s.io/v1beta1",
+        "discovery.k8s.io/v1beta1",
+        "events.k8s.io/v1beta1",
+        "extensions/v1beta1",
+        "flowcontrol.apiserver.k8s.io/v1beta1",
+        "flowcontrol.apiserver.k8s.io/v1beta2",
+        "flowcontrol.apiserver.k8s.io/v1beta3",
+        "networking.k8s.io/v1beta1",
+        "node.k8s.io/v1alpha1",
+        "node.k8s.io/v1beta1",
+        "policy/v1beta1",
+        "rbac.authorization.k8s.io/v1alpha1",
+        "rbac.authorization.k8s.io/v1beta1",
+        "scheduling.k8s.io/v1beta1",
+        "storage.k8s.io/v1alpha1",
+        "storage.k8s.io/v1beta1",
+    ];
+    RETIRED.contains(&api_version)
+}
+
+fn other_version(given: &str, expected: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    ))
+}
+
+/// Another kind is a complaint of its validation.
+fn check_custom_kind(resource: &Resource, claim: &Claim<'_>, text: &[u8]) -> Result<()> {
+    let expected = resource.api_version();
+    if claim.kind.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(text));
+        return Err(body::unrecognized(&resource.kind, &why, text));
+    }
+    if claim.api_version != expected {
+        return Err(other_version(claim.api_version, &expected));
     }
     Ok(())
 }

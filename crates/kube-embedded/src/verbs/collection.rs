@@ -1,15 +1,14 @@
 //! Deleting a whole collection: one object after the other, each as if it had been asked for by name.
 
 use super::select::Selection;
-use super::{Answer, Call, Page, delete};
+use super::{Answer, Call, delete, read};
 use crate::error::Result;
 
 pub async fn delete(call: &Call) -> Result<Answer> {
     let options = delete::options(call)?;
     let selection = Selection::of(call)?;
-    let snapshot = call.cluster.store().list(&call.resource.storage, selection.namespace.as_deref());
-    let chosen: Vec<_> = snapshot.objects.into_iter().filter(|object| selection.matches(object)).collect();
-    for object in &chosen {
+    let page = read::page(call, &selection)?;
+    for object in &page.objects {
         let one = call.about(&object.namespace, &object.name);
         match delete::remove(&one, &options).await {
             Ok(_) => {}
@@ -19,10 +18,5 @@ pub async fn delete(call: &Call) -> Result<Answer> {
         }
         call.warnings.lock().append(&mut one.warnings.lock());
     }
-    Ok(Answer::List(Page {
-        version: snapshot.version,
-        objects: chosen,
-        continue_token: String::new(),
-        remaining: None,
-    }))
+    Ok(Answer::List(page))
 }

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::decode;
 use crate::rules::{events, workloads::autoscaling};
 use crate::schema::resources::Resource;
 use crate::store::Object;
@@ -50,6 +51,7 @@ pub fn from_storage(resource: &Resource, value: &mut Value) {
             "horizontalpodautoscalers" => autoscaling::to_v1(value),
             _ => value["apiVersion"] = resource.api_version().into(),
         }
+        decode::normalise::normalise(resource.root(), value);
     }
 }
 

@@ -17,7 +17,8 @@ const NAME_TRIES: usize = 8;
 pub async fn create(call: &Call) -> Result<Answer> {
     call.query.check_write("CreateOptions", None)?;
     let object = body::read(call)?;
-    if object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty()) {
+    let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
+    if versioned && !call.query.is_dry_run() {
         return Err(ApiError::internal("resourceVersion should not be set on objects to be created").bare());
     }
     insert(call, object, |call, object| managed::update(call, None, object)).await

@@ -7,12 +7,15 @@ use crate::admission::{self, Operation};
 use crate::clock::rfc3339;
 use crate::control::Propagation;
 use crate::crd;
-use crate::decode::body;
+use crate::decode::{
+    body,
+    conform::{Reader, conform},
+};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::http::query::{check_dry_run, refuse};
 use crate::rules::conduct;
-use crate::schema::protobuf;
+use crate::schema::{builtin, protobuf};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 
 /// How to delete.
@@ -27,6 +30,7 @@ pub struct Deletion {
 
 const TRIES: usize = 20;
 
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const CRD_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub async fn delete(call: &Call) -> Result<Answer> {
@@ -42,12 +46,12 @@ pub fn options(call: &Call) -> Result<Deletion> {
             "gracePeriodSeconds": call.query.grace_period_seconds,
             "propagationPolicy": call.query.propagation_policy,
             "orphanDependents": call.query.orphan_dependents,
+            "preconditions": {"uid": call.query.get("uid"), "resourceVersion": call.query.get("resourceVersion")},
         })
     } else {
-        body::options(call.content_type.as_deref(), &call.body, protobuf::decode)?.value
+        given_options(call)?
     };
-    let mut dry_run: Vec<String> = body["dryRun"].as_array().into_iter().flatten().map(text).collect();
-    dry_run.extend(call.query.dry_run.iter().cloned());
+    let dry_run: Vec<String> = body["dryRun"].as_array().into_iter().flatten().map(text).collect();
     let mut errors = check_dry_run(&dry_run);
     let policy = body["propagationPolicy"].as_str();
     let orphan = body["orphanDependents"].as_bool();
@@ -81,6 +85,21 @@ pub fn options(call: &Call) -> Result<Deletion> {
         propagation,
         dry_run: !dry_run.is_empty(),
     })
+}
+
+/// The options in the body.
+fn given_options(call: &Call) -> Result<Value> {
+    let mut given = body::options(call.content_type.as_deref(), &call.body, protobuf::decode)?.value;
+    let text = |key: &str| given[key].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(ApiError::bad_request(format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
+    let ty = builtin::types().named(DELETE_OPTIONS).expect("the schema describes the options of a deletion");
+    conform(ty, &mut given, Reader::Json).map_err(ApiError::bad_request)?;
+    Ok(given)
 }
 
 fn text(value: &Value) -> String {

@@ -19,9 +19,7 @@ pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
     let generation = rules_of(&call.resource).generation;
     let now = rfc3339(call.cluster.clock().now());
     let metadata = object["metadata"].as_object_mut().expect("placed objects have metadata");
-    for key in
-        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"]
-    {
+    for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         metadata.remove(key);
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
@@ -52,23 +50,28 @@ pub fn place(call: &Call, object: &mut Value) -> Result<()> {
         }
         metadata["namespace"] = call.namespace.as_str().into();
     } else {
-        if !own.is_empty() && call.resource.name.as_ref() != "namespaces" {
-            let why = "namespace may not be set on an object of a cluster-scoped kind";
-            let _ = why; // Kubernetes clears it silently
-        }
+        // Nobody is told: Kubernetes clears it in silence.
         metadata.as_object_mut().expect("metadata is an object").remove("namespace");
     }
     if !call.name.is_empty() {
-        let name = metadata["name"].as_str().unwrap_or_default();
-        if !name.is_empty() && name != call.name {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                call.name
-            )));
-        }
-        metadata["name"] = call.name.as_str().into();
+        check_name(call, metadata)?;
     }
     Ok(())
+}
+
+/// An object that is written to a URL must bear the name that stands there.
+pub fn check_name(call: &Call, metadata: &Value) -> Result<()> {
+    match metadata["name"].as_str().unwrap_or_default() {
+        name if name == call.name => Ok(()),
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name
+        ))),
+        name => Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        ))),
+    }
 }
 
 /// `prefix` and five random signs; long prefixes are cut so that the whole fits a label.
@@ -90,8 +93,15 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
     let metadata = new["metadata"].as_object_mut().expect("placed objects have metadata");
     for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "uid"] {
         let kept = &old["metadata"][key];
-        let keep_own = key == "uid" && metadata.get("uid").is_some_and(|uid| !uid.is_null() && uid != "");
-        if keep_own {
+        let given = metadata.get(key).is_some_and(|value| !value.is_null() && value != "");
+        // What an object has from the start is no matter of opinion; a changed uid or a deletion that
+        // nobody asked for is left for the validation to refuse.
+        let judged = match key {
+            "uid" | "deletionGracePeriodSeconds" => given,
+            "deletionTimestamp" => given && kept.is_null(),
+            _ => false,
+        };
+        if judged {
             continue;
         }
         if kept.is_null() {
@@ -100,7 +110,6 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
             metadata.insert(key.to_owned(), kept.clone());
         }
     }
-    metadata.remove("selfLink");
 }
 
 /// Moves the generation on when the kind says that this change counts.

@@ -38,6 +38,7 @@ use crate::schema::resources::Resource;
 use crate::store::{Key, Object};
 
 pub use actor::ControllerManager;
+pub use body::go_package;
 pub use convert::{Shown, show, shown};
 pub use delete::Deletion;
 pub use watch::WatchStream;

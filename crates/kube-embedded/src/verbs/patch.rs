@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 
-use super::body::{Origin, accept};
+use super::body::{Origin, accept, bad_patch, check_patched_kind, validate_fields, write_kind};
 use super::convert::from_storage;
 use super::update::{Changed, modify, take_part};
 use super::{Answer, Call, create, managed, meta};
 use crate::decode::{
     self,
     body::{Decoded, PatchKind},
+    conform::{Reader, conform},
 };
 use crate::error::{ApiError, Result};
 use crate::schema::types::TypeRef;
@@ -25,14 +26,22 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
     if kind == PatchKind::Apply {
         return apply_patch(call).await;
     }
+    call.live()?; // what is not there is missed before the patch is looked at
     let parsed = Parsed::read(call, kind)?;
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
-        let patched = parsed.apply(call.resource.root(), &shown)?;
+        let mut patched = parsed.apply(call.resource.root(), &shown)?;
         let shown_patch = parsed.quoted(&patched);
         let complaints = |unknown: &[String]| parsed.decoded.complaints(unknown);
-        let mut object = accept(call, with_type(call, patched), complaints, Origin::Patch(&shown_patch))?;
+        let origin = if kind == PatchKind::Strategic {
+            write_kind(&call.resource, &mut patched);
+            Origin::Strategic(&shown_patch)
+        } else {
+            check_patched_kind(&call.resource, &mut patched, &shown_patch)?;
+            Origin::Patch(&shown_patch)
+        };
+        let mut object = accept(call, patched, complaints, origin)?;
         meta::place(call, &mut object)?;
         take_part(call, &mut object, live);
         managed::update(call, Some(live), &mut object);
@@ -44,7 +53,14 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
 
 /// `document`, which is of the kind that `ty` describes, after the request's patch.
 pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
-    Parsed::read(call, kind)?.apply(ty, document)
+    let parsed = Parsed::read(call, kind)?;
+    let mut value = parsed.apply(ty, document)?;
+    let quoted = parsed.quoted(&value);
+    let reader = if kind == PatchKind::Strategic { Reader::Unstructured } else { Reader::Json };
+    let findings = conform(ty, &mut value, reader).map_err(|why| bad_patch(&quoted, &why))?;
+    let complaints = parsed.decoded.complaints(&findings.unknown);
+    validate_fields(call, complaints).map_err(|why| bad_patch(&quoted, &why))?;
+    Ok(value)
 }
 
 /// Which patch the request's media type names.
@@ -87,19 +103,10 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// A patch cannot change what an object is.
-fn with_type(call: &Call, mut object: Value) -> Value {
-    if object.is_object() {
-        object["apiVersion"] = call.resource.api_version().into();
-        object["kind"] = call.resource.kind.as_ref().into();
-    }
-    object
-}
-
 async fn apply_patch(call: &Call) -> Result<Answer> {
     let decoded = decode::body::patch(PatchKind::Apply, &call.body)?;
     let body = &decoded.value;
-    check_applied_type(call, body)?;
+    repeated_keys(call, &decoded.duplicates)?;
     let exists = call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_some();
     if !exists {
         if !call.subresource.is_empty() {
@@ -111,44 +118,43 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
         let merged = managed::apply(call, Some(&shown), body)?;
-        let mut object = completed(call, merged)?;
+        let mut object = completed(call, body, merged)?;
         take_part(call, &mut object, live);
         Ok(Changed { object })
     })
     .await
 }
 
+/// Says which keys come twice in an applied body.
+fn repeated_keys(call: &Call, duplicates: &[String]) -> Result<()> {
+    match call.query.field_validation.as_str() {
+        "Strict" if !duplicates.is_empty() => {
+            let lines: String = duplicates.iter().map(|line| format!("\n  {line}")).collect();
+            let why = format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}");
+            return Err(ApiError::bad_request(format!("error strict decoding YAML: {why}")));
+        }
+        "Ignore" => {}
+        _ => duplicates.iter().for_each(|line| call.warn(line)),
+    }
+    Ok(())
+}
+
 /// An apply on nothing creates.
 async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
-    if body["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
-        let path = crate::field::Path::new("metadata.uid");
-        let error =
-            crate::field::FieldError::invalid(&path, body["metadata"]["uid"].clone(), "field is immutable");
-        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
+    if let Some(uid) = body["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
     }
     let merged = managed::apply(call, None, body)?;
-    let object = completed(call, merged)?;
+    let object = completed(call, body, merged)?;
     create::insert(call, object, |_, _| {}).await
 }
 
 /// The merged object in stored form; what the server adds from here on belongs to nobody.
-fn completed(call: &Call, merged: Value) -> Result<Value> {
-    let text = std::str::from_utf8(&call.body).unwrap_or_default();
-    let mut object = accept(call, merged, |_| Vec::new(), Origin::Patch(text))?;
+fn completed(call: &Call, body: &Value, merged: Value) -> Result<Value> {
+    let mut object = accept(call, merged, |_| Vec::new(), Origin::Apply(body))?;
     meta::place(call, &mut object)?;
     Ok(object)
-}
-
-fn check_applied_type(call: &Call, body: &Value) -> Result<()> {
-    let api_version = body["apiVersion"].as_str().unwrap_or_default();
-    let kind = body["kind"].as_str().unwrap_or_default();
-    let expected = call.resource.api_version();
-    if api_version != expected || kind != call.resource.kind.as_ref() {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        return Err(ApiError::bad_request(format!(
-            "incorrect version specified in apply patch. Specified patch version: {}, expected: {expected}",
-            crate::schema::resources::api_version(group, version)
-        )));
-    }
-    Ok(())
 }

@@ -7,6 +7,7 @@ use super::update::{Changed, modify};
 use super::{Answer, Call, Deletion, delete, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
 use crate::selector::Labels;
 use crate::store::{Change, CommitError, Expect, Key, Object, Op};
 
@@ -74,17 +75,12 @@ pub fn log(call: &Call) -> Result<Answer> {
 /// Puts a pod on a node.
 pub async fn bind(call: &Call) -> Result<Answer> {
     let binding = decode_as(call, "Binding")?.value;
-    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-    let path = crate::field::Path::new("target.name");
-    if node.is_empty() {
-        let error = crate::field::FieldError::required(&path, "");
-        return Err(ApiError::invalid("", "Binding", &call.name, &[error]));
+    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
+    if !call.name.is_empty() && name != call.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
-    let name = if call.name.is_empty() {
-        binding["metadata"]["name"].as_str().unwrap_or_default()
-    } else {
-        &call.name
-    };
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+    check_target(&binding["target"])?;
     let pods =
         call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(ApiError::no_such_resource)?;
     let mut pod = call.about(&call.namespace, name);
@@ -123,11 +119,28 @@ pub async fn bind(call: &Call) -> Result<Answer> {
     ))
 }
 
+/// What a pod can be bound to. Nobody made these complaints a 422.
+fn check_target(target: &Value) -> Result<()> {
+    let path = Path::new("target");
+    let mut errors = Vec::new();
+    let kind = target["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::unsupported(&path.field("kind"), kind, &["Node", "<empty>"]));
+    }
+    if target["name"].as_str().unwrap_or_default().is_empty() {
+        errors.push(FieldError::required(&path.field("name"), ""));
+    }
+    match errors.iter().map(ToString::to_string).collect::<Vec<_>>().as_slice() {
+        [] => Ok(()),
+        [only] => Err(ApiError::new(500, "", only)),
+        several => Err(ApiError::new(500, "", format!("[{}]", several.join(", ")))),
+    }
+}
+
 /// Deletes a pod if the disruption budgets allow it.
 pub async fn evict(call: &Call) -> Result<Answer> {
     let eviction = decode_as(call, "Eviction")?.value;
-    let name = eviction["metadata"]["name"].as_str().unwrap_or_default();
-    if !name.is_empty() && name != call.name {
+    if eviction["metadata"]["name"] != call.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let options = Deletion {

@@ -24,7 +24,7 @@ pub fn list(call: &Call) -> Result<Answer> {
 }
 
 /// What a list shows: the newest state, an exact earlier one, or the next page of one that was begun.
-fn page(call: &Call, selection: &Selection) -> Result<Page> {
+pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let query = &call.query;
     let store = call.cluster.store();
     let storage = &call.resource.storage;
@@ -73,7 +73,8 @@ fn cut(snapshot: Snapshot, selection: &Selection, begun: Option<&ContinueToken>,
         !begun.is_some_and(|token| token.skips(namespace, &object.name))
     };
     let version = snapshot.version;
-    let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0);
+    // Any version at all is answered from memory, where pages save nothing.
+    let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0 && query.resource_version != "0");
     let mut rest = snapshot.objects.into_iter().filter(behind);
     let Some(limit) = limit else {
         let objects = rest.filter(|object| selection.matches(object)).collect();

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::body::decode_as;
+use super::body::read_scale;
 use super::patch;
 use super::update::{Changed, modify};
-use super::{Answer, Call, managed};
+use super::{Answer, Call, managed, meta};
 use crate::decode::body::{self, PatchKind};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -36,32 +36,31 @@ fn paths(call: &Call) -> Paths {
 }
 
 pub async fn answer(call: &Call) -> Result<Answer> {
-    match call.verb {
-        "get" => Ok(Answer::Other(200, scale_of(call, &call.live()?.value())?)),
-        "update" => {
-            call.query.check_write("UpdateOptions", None)?;
-            let body = decode_as(call, "Scale")?.value;
-            let parent = call.main("scale");
-            let answer = modify(&parent, |live| changed(&parent, live, body.clone())).await?;
-            dress(call, answer)
-        }
-        _ => {
-            let kind = patch::patch_kind(call)?;
-            call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
-            let parent = call.main("scale");
-            let answer = modify(&parent, |live| match kind {
-                PatchKind::Apply => applied(&parent, live),
-                _ => {
-                    let ty = builtin::type_of("autoscaling", "v1", "Scale")
-                        .ok_or_else(ApiError::no_such_resource)?;
-                    let patched = patch::patched(&parent, kind, ty, &scale_or_zero(&parent, live))?;
-                    changed(&parent, live, patched)
-                }
-            })
-            .await?;
-            dress(call, answer)
-        }
+    if call.verb == "get" {
+        return Ok(Answer::Other(200, scale_of(call, &call.live()?.value())?));
     }
+    let ty = builtin::type_of("autoscaling", "v1", "Scale").ok_or_else(ApiError::no_such_resource)?;
+    let parent = call.main("scale");
+    let answer = if call.verb == "update" {
+        call.query.check_write("UpdateOptions", None)?;
+        let scale = read_scale(call, ty)?;
+        meta::check_name(call, &scale["metadata"])?;
+        modify(&parent, |live| changed(&parent, live, &scale)).await
+    } else {
+        let kind = patch::patch_kind(call)?;
+        call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
+        modify(&parent, |live| match kind {
+            PatchKind::Apply => applied(&parent, live),
+            _ => {
+                let scale = patch::patched(call, kind, ty, &scale_or_zero(&parent, live))?;
+                meta::check_name(call, &scale["metadata"])?;
+                changed(&parent, live, &scale)
+            }
+        })
+        .await
+    };
+    call.warnings.lock().append(&mut parent.warnings.lock());
+    dress(call, answer?)
 }
 
 fn dress(call: &Call, answer: Answer) -> Result<Answer> {
@@ -74,19 +73,13 @@ fn dress(call: &Call, answer: Answer) -> Result<Answer> {
 }
 
 /// The parent with the count that `scale` asks for.
-fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
-    let name = scale["metadata"]["name"].as_str().unwrap_or_default();
-    if !name.is_empty() && name != call.name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name
-        )));
-    }
-    let replicas = wanted_replicas(call, &scale)?;
+fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Changed> {
+    let replicas = wanted_replicas(call, scale)?;
+    let path = paths(call).replicas;
+    // A parent that does not say how many has no Scale to show, but may be told.
     let shown = scale_or_zero(call, live);
     let mut new = shown.clone();
     new["spec"] = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
-    let path = paths(call).replicas;
     let segments: Vec<&str> = segments(&path).collect();
     let entries = managed::update_scale(call, live, &segments, shown, new)?;
     let mut object = with_entries(live.clone(), entries);
@@ -103,15 +96,7 @@ fn changed(call: &Call, live: &Value, scale: Value) -> Result<Changed> {
 }
 
 fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
-    let replicas = match &scale["spec"]["replicas"] {
-        Value::Null => 0,
-        number => number.as_i64().filter(|&n| i32::try_from(n).is_ok()).ok_or_else(|| {
-            let why = format!(
-                "json: cannot unmarshal {number} into Go struct field ScaleSpec.spec.replicas of type int32"
-            );
-            body::unhandled("Scale", "v1", "Scale", &why)
-        })?,
-    };
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     // What a custom resource may have is a matter of its own validation.
     if replicas < 0 && !call.resource.is_custom() {
         let error =

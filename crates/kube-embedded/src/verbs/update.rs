@@ -66,7 +66,7 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
             from_storage(&call.resource, &mut old);
         }
         let Changed { mut object } = make(&old)?;
-        let versioned = check_preconditions(call, &object, &live)?;
+        check_preconditions(call, &object, &live)?;
         object["metadata"]["resourceVersion"] = live.version.to_string().into();
         let prepared = prepare(call, &mut object, &old)?;
         if apply::same(&old, &object) {
@@ -96,8 +96,8 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Re
         };
         match committed {
             Ok(answer) => return Ok(answer),
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) if !versioned => {}
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => return Err(stale(call)),
+            // Somebody was faster. Whoever meant the version before will be told so by the next attempt.
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }
@@ -108,31 +108,28 @@ fn stale(call: &Call) -> ApiError {
     ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
 }
 
-/// Whether the request meant this very version.
-fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<bool> {
-    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != live.uid.as_ref() {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid);
+/// Refuses a change that was meant for another version, or by a PUT for another object.
+fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<()> {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    let uid = text("uid");
+    if call.verb == "update" && !uid.is_empty() && uid != live.uid.as_ref() {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            conduct::storage_path(&call.resource, &call.namespace, &call.name),
+            live.uid
+        );
         return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
     }
-    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    if version.is_empty() {
-        return Ok(false);
-    }
-    match version.parse::<u64>() {
-        Ok(0) => Ok(false),
-        Ok(version) if version == live.version => Ok(true),
-        Ok(_) => Err(stale(call)),
-        Err(_) => {
-            let path = Path::new("metadata.resourceVersion");
-            let error = FieldError::invalid(
-                &path,
-                version,
-                "strconv.ParseUint: parsing \"".to_owned() + version + "\": invalid syntax",
-            );
-            Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]))
-        }
+    match text("resourceVersion") {
+        "" => Ok(()),
+        version => match version.parse::<u64>() {
+            Ok(version) if version == 0 || version == live.version => Ok(()),
+            Ok(_) => Err(stale(call)),
+            Err(_) => {
+                let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+                Err(ApiError::new(500, "", why))
+            }
+        },
     }
 }
 
@@ -214,6 +211,9 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
         meta::bump_generation(&call.resource, object, old);
     } else {
         body::complete(&call.resource, object);
+        if matches!(call.subresource.as_str(), "ephemeralcontainers" | "resize") {
+            meta::bump_generation(&call.resource, object, old);
+        }
     }
     let errors = complaints(call, object, old);
     if !errors.is_empty() {

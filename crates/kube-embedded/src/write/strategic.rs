@@ -83,7 +83,11 @@ fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -
         }
         match (original.get_mut(&name), &mut change) {
             (Some(Value::Object(old)), Value::Object(new)) => {
-                let (below, _) = lookup(ty, &name)?;
+                let (below, how) = lookup(ty, &name)?;
+                if how.replace {
+                    *old = std::mem::take(new);
+                    continue;
+                }
                 *old = merge_map(below, std::mem::take(old), std::mem::take(new))?;
             }
             (Some(Value::Array(old)), Value::Array(new)) => {
@@ -112,7 +116,7 @@ fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -
 
 /// What is below `name`, and how it is patched. Nothing is known below what the schema leaves open.
 fn lookup<'a>(ty: Option<TypeRef<'a>>, name: &str) -> Result<(Option<TypeRef<'a>>, &'a Patch)> {
-    const PLAIN: &Patch = &Patch { merge: false, retain_keys: false, merge_key: None };
+    const PLAIN: &Patch = &Patch { merge: false, retain_keys: false, replace: false, merge_key: None };
     let Some(ty) = ty else { return Ok((None, PLAIN)) };
     match ty.shape() {
         Shape::Struct(body) if body.field(name).is_none() && body.preserve_unknown => Ok((None, PLAIN)),
@@ -431,6 +435,7 @@ mod tests {
                     patch: Patch {
                         merge: merge.is_some(),
                         retain_keys: false,
+                        replace: name == "selector",
                         merge_key: merge.filter(|key| !key.is_empty()).map(Into::into),
                     },
                 })
