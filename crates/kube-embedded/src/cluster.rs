@@ -306,11 +306,87 @@ async fn follow_crds(cluster: WeakCluster) {
         return;
     };
     loop {
-        let changed = changes.next().await;
+        let seen = changes.next().await;
         let Some(cluster) = cluster.upgrade() else { return };
-        if changed.is_err() {
+        if seen.is_err() {
             changes = cluster.store().follow(CRDS, None).1;
         }
         cluster.refresh_registry();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::StreamExt;
+    use futures::stream::BoxStream;
+    use kube::api::{
+        Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, WatchEvent,
+        WatchParams,
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn api(client: &kube::Client, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            api_version: format!("{group}/v1"),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Api::all_with(client.clone(), &resource)
+    }
+
+    async fn create(api: &Api<DynamicObject>, document: Value) {
+        let object = serde_json::from_value(document).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_watch_of_custom_resources_ends_when_their_definition_changes() {
+        let cluster = Cluster::in_memory().await;
+        let client = cluster.client(User::named("admin", &["system:masters"]));
+        let crds =
+            api(&client, "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions");
+        let tugs = api(&client, "x.dev", "Tug", "tugs");
+        create(
+            &crds,
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "tugs.x.dev"},
+                "spec": {"group": "x.dev", "scope": "Cluster", "names": {"plural": "tugs", "kind": "Tug"},
+                    "versions": [{"name": "v1", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+            }),
+        )
+        .await;
+        let told = async |tugs: &Api<DynamicObject>| {
+            let events = tugs.watch(&WatchParams::default(), "0").await.unwrap();
+            let kinds = events.map(|event| match event.unwrap() {
+                WatchEvent::Added(_) => "ADDED",
+                WatchEvent::Deleted(_) => "DELETED",
+                _ => "other",
+            });
+            kinds.boxed()
+        };
+        let all = async |kinds: BoxStream<'_, &'static str>| {
+            tokio::time::timeout(Duration::from_secs(20), kinds.collect::<Vec<_>>()).await.unwrap()
+        };
+        let patch = async |patch: Value| {
+            crds.patch("tugs.x.dev", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+        };
+
+        let watch = told(&tugs).await;
+        create(&tugs, json!({"apiVersion": "x.dev/v1", "kind": "Tug", "metadata": {"name": "a"}})).await;
+        patch(json!({"metadata": {"labels": {"of": "nothing"}}})).await;
+        patch(json!({"spec": {"names": {"shortNames": ["t"]}}})).await;
+        assert_eq!(all(watch).await, ["ADDED"]);
+
+        let watch = told(&tugs).await;
+        crds.delete("tugs.x.dev", &DeleteParams::default()).await.unwrap();
+        assert_eq!(all(watch).await, ["ADDED", "DELETED"]);
     }
 }

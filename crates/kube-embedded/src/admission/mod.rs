@@ -102,15 +102,15 @@ pub struct Reserved {
 
 /// Gives out what only the server has: addresses and ports of Services.
 pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<Reserved> {
-    let mut reserved = Reserved { _services: None };
-    if request.is("", "Service") {
-        let (store, allocator) = (cluster.store(), cluster.services());
-        reserved._services = Some(match request.old {
-            Some(old) => allocator.update(store, object, old, request.dry_run)?,
-            None => allocator.create(store, object, request.dry_run)?,
-        });
+    if !request.is("", "Service") {
+        return Ok(Reserved { _services: None });
     }
-    Ok(reserved)
+    let (store, allocator) = (cluster.store(), cluster.services());
+    let services = match request.old {
+        Some(old) => allocator.update(store, object, old, request.dry_run)?,
+        None => allocator.create(store, object, request.dry_run)?,
+    };
+    Ok(Reserved { _services: Some(services) })
 }
 
 /// Gives an accepted CRD its names, unless others have them.

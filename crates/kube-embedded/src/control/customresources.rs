@@ -141,7 +141,6 @@ impl Controller for CustomResources {
                 describe(&mut value, &terminating, &now);
                 drop_from(&mut value["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
                 replace(context, key, &definition, value).await?;
-                context.store.remove_storage(&key.name);
             }
         }
         Ok(Next::Rest)

@@ -1,4 +1,4 @@
-//! The status of ResourceQuotas.
+//! The status of `ResourceQuotas`.
 //!
 //! Every write counts itself in its own transaction (`crate::admission::quota`); this controller counts anew what
 //! no write can: a quota that is new, or whose limits have changed.

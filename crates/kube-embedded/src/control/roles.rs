@@ -16,9 +16,9 @@ const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 /// The aggregated roles whose rules are not what they should be, by place, with what they should be. Pure.
 fn decide(roles: &[Value]) -> Vec<(usize, Value)> {
     let wanted = |(at, role): (usize, &Value)| {
-        let rules = aggregate(role, roles)?;
+        let gathered = aggregate(role, roles)?;
         // A role without rules says `null`, as Kubernetes writes it.
-        Some((at, if rules.is_empty() { Value::Null } else { rules.into() }))
+        Some((at, if gathered.is_empty() { Value::Null } else { gathered.into() }))
     };
     roles.iter().enumerate().filter_map(wanted).collect()
 }

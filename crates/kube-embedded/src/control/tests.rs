@@ -80,6 +80,7 @@ fn kind(name: &str) -> Option<(Arc<str>, bool)> {
         "Pod" => ("pods", true),
         "ReplicaSet" => ("replicasets.apps", true),
         "ConfigMap" => ("configmaps", true),
+        "Secret" => ("secrets", true),
         "ServiceAccount" => ("serviceaccounts", true),
         "Event" => ("events", true),
         "Widget" => ("widgets.example.com", true),
@@ -293,7 +294,7 @@ async fn a_namespace_is_furnished_while_it_lives_and_emptied_when_it_goes() {
     world.until("it is furnished again", furnished).await;
     world.change("ConfigMap n/kube-root-ca.crt", |map| map["data"] = json!({"ca.crt": "mine"})).await;
     let ca = |w: &World| w.get("ConfigMap n/kube-root-ca.crt").unwrap().value()["data"]["ca.crt"].clone();
-    world.until("the certificate is put back", |w| ca(w) == "PEM").await;
+    world.until("the certificate is put back", |w| ca(w) != "mine").await;
 
     world.make("ConfigMap n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
     world.make("Pod n/graceful", json!({"spec": {"terminationGracePeriodSeconds": 30}}), &[]).await;
@@ -371,4 +372,49 @@ async fn aggregated_roles_and_old_events_follow_by_themselves() {
     let version = world.store.version();
     world.rest().await;
     assert_eq!(world.store.version(), version, "nobody writes without need");
+}
+
+#[tokio::test]
+async fn tokens_and_signatures_are_filled_in() {
+    let world = World::new();
+    let account = "kubernetes.io/service-account.name";
+    let asking = |name: &str| json!({"type": "kubernetes.io/service-account-token", "metadata": {"annotations": {account: name}}});
+    world.make("ServiceAccount n/bot", json!({}), &[]).await;
+    world.make("Secret n/token", asking("bot"), &[]).await;
+    world.make("Secret n/lost", asking("nobody"), &[]).await;
+    world.make("ConfigMap kube-public/cluster-info", json!({"data": {"kubeconfig": "k"}}), &[]).await;
+    let _control = world.start();
+    let data = |w: &World, what: &str, key: &str| {
+        w.get(what).is_some_and(|object| object.value()["data"][key].is_string())
+    };
+    world.until("the token is there", |w| data(w, "Secret n/token", "token")).await;
+    world.until("one of nobody goes", |w| w.get("Secret n/lost").is_none()).await;
+    let token = json!({"type": "bootstrap.kubernetes.io/token", "data": {
+        "token-id": "YWJjZGVm", "token-secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "usage-bootstrap-signing": "dHJ1ZQ=="}});
+    world.make("Secret kube-system/bootstrap-token-abcdef", token, &[]).await;
+    let signed = |w: &World| data(w, "ConfigMap kube-public/cluster-info", "jws-kubeconfig-abcdef");
+    world.until("it signs", signed).await;
+}
+
+#[tokio::test]
+async fn names_of_a_definition_that_went_are_given_to_who_waited() {
+    let world = World::new();
+    let definition = |plural: &str| json!({"spec": {"group": "x.dev", "names": {"plural": plural, "kind": "Tug", "listKind": "TugList"}}, "status": {}});
+    let mut first = definition("tugs");
+    first["metadata"]["name"] = "tugs.x.dev".into();
+    crate::crd::status::establish(&mut first, &[], world.clock.now());
+    let mut second = definition("boats");
+    second["metadata"]["name"] = "boats.x.dev".into();
+    crate::crd::status::establish(&mut second, std::slice::from_ref(&first), world.clock.now());
+    assert!(!crate::crd::status::is_established(&second));
+    first["metadata"]["finalizers"] = json!([super::customresources::FINALIZER]);
+    first["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+    world.make("CustomResourceDefinition boats.x.dev", second, &[]).await;
+    world.make("CustomResourceDefinition tugs.x.dev", first, &[]).await;
+    let _control = world.start();
+    let established = |w: &World| {
+        let boats = w.get("CustomResourceDefinition boats.x.dev");
+        boats.is_some_and(|boats| crate::crd::status::is_established(&boats.value()))
+    };
+    world.until("the other is served", established).await;
 }

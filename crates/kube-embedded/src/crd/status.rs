@@ -204,7 +204,8 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let mut first = crd("widgets", "Widget", &["w"]);
         establish(&mut first, &[], now);
-        assert!(is_established(&first));
+        remember_stored_version(&mut first);
+        assert!(is_established(&first) && has_names(&first));
         assert_eq!(first["status"]["storedVersions"], json!(["v1"]));
         let once = first.clone();
         establish(&mut first, std::slice::from_ref(&once), now);

@@ -119,7 +119,13 @@ fn values_are_checked_in_the_words_of_kubernetes() {
         (json!({"n": -1}), &[".spec.n: Invalid value: -1: should be a non-negative integer"]),
         (json!({"set": ["a", "b", "a", "a"]}), &["spec.set[2]: Duplicate value: \"a\""]),
         (json!({"map": [{"k": "x"}, {"k": "x"}]}), &["spec.map[1]: Duplicate value: {\"k\":\"x\"}"]),
-        (json!([]), &["spec: Invalid value: \"array\": spec in body must be of type object: \"array\""]),
+        (
+            json!([]),
+            &[
+                "spec: Invalid value: \"array\": spec in body must be of type object: \"array\"",
+                ".spec.n: Invalid value: 0: .spec.n accessor error: [] is of the type []interface {}, expected map[string]interface{}",
+            ],
+        ),
     ];
     for (spec, wanted) in table {
         assert_eq!(texts(&kind.review(&object(spec), None, Vec::new()).errors), *wanted, "{spec}");
@@ -247,4 +253,40 @@ proptest! {
         kind.default(&mut twice);
         prop_assert_eq!(once, twice);
     }
+}
+
+#[test]
+fn an_object_is_read_through_the_version_that_it_is_stored_in() {
+    let version = |name: &str, storage: bool, fields: Value| {
+        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"spec": {"type": "object", "properties": fields}}}}})
+    };
+    let text = json!({"type": "string"});
+    let crd = json!({"metadata": {"resourceVersion": "7"}, "spec": {
+        "group": "x.dev", "scope": "Namespaced", "names": {"plural": "tugs", "kind": "Tug"},
+        "versions": [
+            version("v1", true, json!({"a": text, "b": {"type": "string", "default": "one"}})),
+            version("v2", false, json!({"a": text, "c": {"type": "string", "default": "two"}})),
+        ],
+    }});
+    let rows = resources(&crd, &Types::default()).unwrap();
+    let kinds: Vec<_> = rows.iter().map(|row| row.custom.clone().unwrap()).collect();
+    let object = |version: &str, spec: Value| json!({"apiVersion": format!("x.dev/{version}"), "spec": spec});
+    let table = [
+        // Defaults are those of the stored version; what the asked one does not know is not shown.
+        (0, object("v1", json!({"a": "x"})), object("v1", json!({"a": "x", "b": "one"}))),
+        (1, object("v1", json!({"a": "x"})), object("v2", json!({"a": "x"}))),
+        (0, object("v2", json!({"a": "x"})), object("v1", json!({"a": "x"}))),
+        (0, object("v1", json!({"b": "y", "gone": 1})), object("v1", json!({"b": "y"}))),
+    ];
+    for (kind, mut stored, shown) in table {
+        kinds[kind].restore(&mut stored);
+        assert_eq!(stored, shown);
+    }
+    let mut new = object("v2", json!({"a": "x", "c": "z"}));
+    kinds[1].store(&mut new);
+    assert_eq!(new, object("v1", json!({"a": "x"})));
+    let only = kind(&json!({"type": "object", "properties": {"s": {"type": "string", "default": "d"}}}));
+    assert!(!only.is_shown_as_stored(8), "no version of the store is known to be later than the CRD");
+    assert!(!kinds[0].is_shown_as_stored(8), "another version may have been written without its defaults");
 }

@@ -194,20 +194,16 @@ impl State {
         }
     }
 
-    /// Drops the history of one storage, or of all; a watch that has not caught up ends.
-    pub fn forget(&mut self, only: Option<&str>) {
+    /// Drops all history; a watch that has not caught up ends.
+    pub fn forget(&mut self) {
         let version = self.version;
-        if only.is_none() {
-            self.floor = version;
-        }
-        for (name, storage) in &mut self.storages {
-            if only.is_none_or(|only| only == name.as_ref()) {
-                while !storage.history.is_empty() {
-                    self.history_bytes -= storage.forget_oldest();
-                }
-                storage.floor = version;
-                storage.changed.notify_waiters();
+        self.floor = version;
+        for storage in self.storages.values_mut() {
+            while !storage.history.is_empty() {
+                self.history_bytes -= storage.forget_oldest();
             }
+            storage.floor = version;
+            storage.changed.notify_waiters();
         }
     }
 

@@ -304,12 +304,7 @@ impl Store {
 
     /// Forgets the past: every watch that has not caught up, and every exact list, is now too old.
     pub fn compact(&self) {
-        self.shared.state.write().forget(None);
-    }
-
-    /// Forgets the past of a storage whose kind is no longer served.
-    pub fn remove_storage(&self, storage: &str) {
-        self.shared.state.write().forget(Some(storage));
+        self.shared.state.write().forget();
     }
 
     /// Everything that costs time is done here, by who asks.

@@ -236,3 +236,13 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn each_storage_knows_its_last_change() {
+    let store = Store::in_memory();
+    assert_eq!(store.storage_version("configmaps"), 0);
+    let made = store.commit(vec![create("a")]).await.unwrap()[0].version;
+    assert_eq!(store.storage_version("configmaps"), made);
+    let gone = store.commit(vec![delete("a", made)]).await.unwrap()[0].version;
+    assert_eq!((store.storage_version("configmaps"), store.storage_version("secrets")), (gone, 0));
+}

@@ -216,7 +216,7 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
         return Step::Remove(old.clone());
     }
     let mut new = old.clone();
-    if is_crd {
+    if is_crd && metadata["deletionTimestamp"].is_null() {
         // Its objects go first; the controller takes the finalizer away when they have.
         crd::status::terminate(&mut new, call.cluster.clock().now());
         if !finalizers.iter().any(|finalizer| finalizer == CRD_CLEANUP) {

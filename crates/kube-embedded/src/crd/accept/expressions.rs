@@ -6,6 +6,7 @@ use super::super::cel::check::{Ty, check as check_types};
 use super::super::cel::{Expression, cost};
 use super::super::schema::{Additional, ListType, Rule, Schema};
 use crate::field::{FieldError, Path};
+use crate::rules::read::go_names;
 
 /// Complaints about the rules of a schema that is otherwise sound.
 pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
@@ -65,7 +66,7 @@ impl Walk {
 
     fn rule(&mut self, rule: &Rule, written: &Value, schema: &Schema, place: Place<'_>, path: &Path) {
         let mut complain = |key: &str, detail: String| {
-            self.errors.push(FieldError::invalid(&path.field(key), written.clone(), detail));
+            self.errors.push(FieldError::invalid(&path.field(key), go_names(written), detail));
         };
         let Some(this) = Ty::of(schema, place.resource) else {
             complain("rule", "compilation failed: the schema says too little for an expression".to_owned());

@@ -26,6 +26,7 @@ pub const RULES: &[Rules] = &[Rules {
     group: "apiextensions.k8s.io",
     kind: "CustomResourceDefinition",
     naming: Naming::Subdomain,
+    any_finalizer: true,
     generation: Generation::Content,
     default,
     create,

@@ -73,7 +73,7 @@ fn mistakes_are_named() {
         ),
         (
             schema(json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.zz > 1"}]})),
-            format!("{at}.x-kubernetes-validations[0].rule: Invalid value: {{\"rule\":\"self.zz > 1\"}}: compilation failed: ERROR: <input>:1:5: undefined field 'zz'\n | self.zz > 1\n | ....^"),
+            format!("{at}.x-kubernetes-validations[0].rule: Invalid value: {{\"Rule\":\"self.zz > 1\"}}: compilation failed: ERROR: <input>:1:5: undefined field 'zz'\n | self.zz > 1\n | ....^"),
         ),
         (
             complaints(|crd| crd["spec"]["names"]["shortNames"] = json!(["A"])),

@@ -1,12 +1,13 @@
 //! `spec.versions`: names, the one storage version, and each version's schema, subresources, columns and
 //! selectable fields.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::paths;
 use super::super::schema::Schema;
 use super::{Shared, defaults, expressions, label_complaints, openapi, shared, structural};
 use crate::field::{FieldError, Path};
+use crate::rules::read::go_names;
 
 const MAX_SELECTABLE: usize = 8;
 
@@ -56,13 +57,19 @@ pub fn check(crd: &Value) -> Vec<FieldError> {
     let mut names: Vec<&Value> = versions.iter().map(|version| &version["name"]).collect();
     names.sort_by_key(std::string::ToString::to_string);
     if names.windows(2).any(|pair| pair[0] == pair[1]) {
-        errors.push(FieldError::invalid(&all, versions.to_vec(), "must contain unique version names"));
+        errors.push(FieldError::invalid(&all, quoted(versions), "must contain unique version names"));
     }
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(&all, versions.to_vec(), detail));
+        errors.push(FieldError::invalid(&all, quoted(versions), detail));
     }
     errors
+}
+
+/// All versions as a message quotes them: without their schemas.
+fn quoted(versions: &[Value]) -> Value {
+    let short = |version: &Value| json!({"name": version["name"], "served": version["served"], "storage": version["storage"]});
+    go_names(&versions.iter().map(short).collect())
 }
 
 fn place(part: &Shared<'_>, top: &str, below: &str) -> Path {
