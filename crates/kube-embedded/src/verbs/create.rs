@@ -84,7 +84,9 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     body::complete(&call.resource, &mut object);
     let errors = complaints(call, &object);
     if !errors.is_empty() {
-        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &name, &errors));
+        let own = object["kind"].as_str().unwrap_or_default();
+        let kind = if call.resource.is_custom() { own } else { call.resource.kind.as_ref() };
+        return Err(ApiError::invalid(&call.resource.group, kind, &name, &errors));
     }
     (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
     admission::establish(&call.cluster, &request, &mut object);

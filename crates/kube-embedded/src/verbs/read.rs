@@ -74,8 +74,7 @@ fn cut(snapshot: Snapshot, selection: &Selection, begun: Option<&ContinueToken>,
     };
     let version = snapshot.version;
     // Any version at all is answered from memory, where pages save nothing.
-    let limit =
-        usize::try_from(query.limit).ok().filter(|&limit| limit > 0 && query.resource_version != "0");
+    let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0 && query.resource_version != "0");
     let mut rest = snapshot.objects.into_iter().filter(behind);
     let Some(limit) = limit else {
         let objects = rest.filter(|object| selection.matches(object)).collect();
@@ -143,6 +142,7 @@ fn not_from_the_future(store: &Store, version: u64) -> Result<()> {
 }
 
 fn check_list_options(query: &Query) -> Result<()> {
+    query.bad_list.clone().map_or(Ok(()), Err)?;
     let mut errors = check_version_match(query);
     if query.send_initial_events.is_some() {
         errors.push(FieldError::forbidden(
