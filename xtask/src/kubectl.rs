@@ -1,7 +1,7 @@
 //! The real kubectl, built from its Go modules by `tools/kubectl` and kept in the user's cache.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -31,7 +31,10 @@ pub fn find_or_build(project: &Project) -> Result<Kubectl> {
 }
 
 /// Whole or not at all: a build that is cut off leaves nothing under the final name.
-fn build(project: &Project, path: &PathBuf) -> Result<()> {
+fn build(project: &Project, path: &Path) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     let draft = path.with_extension(format!("draft-{}", std::process::id()));
     let set = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
     let flags =

@@ -30,13 +30,18 @@ pub fn replay(project: &Project) -> Result<Option<String>> {
     };
     let server = Server::start(project)?;
     let mut tool = Command::new(corpus.join("tools/kube-parity"));
-    tool.args(["run", "--skip", LEFT_OUT, "--kubeconfig"]).arg(&server.kubeconfig).stderr(Stdio::inherit());
+    tool.args(["run", "--skip", LEFT_OUT, "--kubeconfig"]).arg(&server.kubeconfig).stdout(Stdio::piped());
+    let mut tool =
+        tool.spawn().with_context(|| format!("cannot start kube-parity in {}", corpus.display()))?;
+    let mut said = String::new();
+    for line in BufReader::new(tool.stdout.take().expect("its output is piped to us")).lines() {
+        let line = line?;
+        println!("{line}");
+        said.push_str(&line);
+        said.push('\n');
+    }
     // It exits with 1 as soon as one answer differs: the count decides, not the status.
-    let said = tool
-        .output()
-        .with_context(|| format!("cannot start {}", corpus.join("tools/kube-parity").display()))?;
-    let said = String::from_utf8_lossy(&said.stdout);
-    print!("{said}");
+    tool.wait()?;
     let (equal, of) = count(&said).context("kube-parity did not say how many answers are equal")?;
     if of == 0 || equal * 100 < of * GOAL {
         bail!("{equal} of {of} answers are equal to Kubernetes, the goal is {GOAL} %");

@@ -19,7 +19,7 @@ use crate::Api;
 
 /// Doors that take more say so themselves.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -69,6 +69,7 @@ async fn count_and_log(state: axum::extract::State<Api>, request: Request, next:
 }
 
 /// A panic is a defect of one request and stops nothing else. Its text stays in the log.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
 fn after_panic(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");
@@ -122,7 +123,7 @@ mod tests {
     async fn readiness_is_503_until_every_part_is_up() {
         let api = api();
         api.readiness.require("store", || Err("not yet".to_owned()));
-        let routes = crate::router(api.clone());
+        let routes = crate::router(&api);
         assert_eq!(status_of(routes.clone(), "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(status_of(routes.clone(), "/healthz").await.0, StatusCode::OK);
         api.readiness.require("store", || Ok(()));

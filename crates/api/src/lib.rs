@@ -23,7 +23,7 @@ pub struct Api {
 }
 
 /// Every route, behind the layers that every request passes.
-pub fn router(api: Api) -> Router {
+pub fn router(api: &Api) -> Router {
     let routes = Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
@@ -32,5 +32,5 @@ pub fn router(api: Api) -> Router {
         .route("/docs", get(openapi::page))
         .fallback(layers::nothing_here)
         .with_state(api.clone());
-    layers::around(routes, &api)
+    layers::around(routes, api)
 }

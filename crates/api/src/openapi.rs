@@ -1,5 +1,7 @@
 //! The API's own description: `/openapi.json`, and `/docs` for people.
 
+use std::fmt::Write;
+
 use axum::Json;
 use axum::response::Html;
 use serde_json::{Value, json};
@@ -39,9 +41,8 @@ pub async fn page() -> Html<String> {
     let mut rows = String::new();
     for (method, path, summary, _) in ROUTES {
         let method = method.to_uppercase();
-        rows.push_str(&format!(
-            "<tr><td>{method}</td><td><a href=\"{path}\">{path}</a></td><td>{summary}</td></tr>\n"
-        ));
+        writeln!(rows, "<tr><td>{method}</td><td><a href=\"{path}\">{path}</a></td><td>{summary}</td></tr>")
+            .expect("writing to a String cannot fail");
     }
     Html(format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Longshore API</title>\n\
@@ -68,7 +69,7 @@ mod tests {
                 .uri(*path)
                 .body(Body::empty())
                 .unwrap();
-            let response = crate::router(api.clone()).oneshot(request).await.unwrap();
+            let response = crate::router(&api).oneshot(request).await.unwrap();
             assert_eq!(response.status(), StatusCode::OK, "{path}");
         }
     }

@@ -39,7 +39,7 @@ pub struct ServeArgs {
     /// TOML file with the configuration
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Data folder of the embedded cluster [default: $XDG_DATA_HOME/longshore]
+    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Address of the platform; port 0 picks a free one [default: 127.0.0.1:8080]
@@ -58,7 +58,7 @@ pub struct ServeArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigArgs {
-    /// Data folder of the embedded cluster [default: $XDG_DATA_HOME/longshore]
+    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 }

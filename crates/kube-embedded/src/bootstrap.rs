@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::access::bootstrap as roles;
+use crate::access::cluster_info::cluster_info;
 use crate::access::pki::Pki;
 use crate::clock::{Clock, rfc3339};
 use crate::store::{Change, CommitError, Expect, Key, Op, Store};
@@ -46,7 +47,7 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
         objects.push(("namespaces", namespace(name)));
     }
     objects.push(("services", kubernetes_service()));
-    objects.push(("configmaps", cluster_info(pki)));
+    objects.push(("configmaps", cluster_info("https://127.0.0.1:6443", pki.ca_pem())));
     objects.extend(
         API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))),
     );
@@ -115,15 +116,5 @@ fn kubernetes_service() -> Value {
             "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
         },
         "status": {"loadBalancer": {}},
-    })
-}
-
-/// What a node needs to know before it can trust the cluster; readable by everybody.
-fn cluster_info(pki: &Pki) -> Value {
-    let kubeconfig = pki.public_kubeconfig("https://127.0.0.1:6443");
-    json!({
-        "kind": "ConfigMap", "apiVersion": "v1",
-        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
-        "data": {"kubeconfig": kubeconfig},
     })
 }

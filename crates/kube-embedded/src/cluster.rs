@@ -9,11 +9,12 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::access::User;
-use crate::access::authn::Authenticator;
+use crate::access::authn::{Authenticator, PeerCertificate};
 use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
 use crate::access::rbac::Authorizer;
@@ -21,9 +22,10 @@ use crate::admission::services::Allocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::{self, Control};
 use crate::error::{ApiError, Result};
+use crate::http::accept::accept;
 use crate::http::routes::custom_schema;
-use crate::http::serve;
 use crate::http::service::ApiService;
+use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::registry::Registry;
 use crate::store::{Change, CommitError, Object, Options, Store};
@@ -81,6 +83,8 @@ struct Inner {
     registry: ArcSwap<Registry>,
     /// Held while a new registry is made, so that an older one never replaces a newer one.
     refreshing: Mutex<()>,
+    /// Told each time another registry is in place.
+    redefined: watch::Sender<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
     tls: Arc<rustls::ServerConfig>,
@@ -89,6 +93,7 @@ struct Inner {
     impersonation: Impersonation,
     services: Arc<Allocator>,
     policies: Policies,
+    metrics: Metrics,
     control: Mutex<Option<Control>>,
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
@@ -113,11 +118,13 @@ impl Cluster {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
                 refreshing: Mutex::default(),
+                redefined: watch::Sender::default(),
                 authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 policies: Policies::default(),
+                metrics: Metrics::default(),
                 control: Mutex::default(),
                 documents: Mutex::default(),
                 places: Semaphore::new(MAX_IN_FLIGHT),
@@ -134,7 +141,7 @@ impl Cluster {
             store: cluster.inner.store.clone(),
             actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
             clock: cluster.inner.clock.clone(),
-            ca_pem: cluster.inner.pki.ca_pem().to_owned(),
+            pki: cluster.inner.pki.clone(),
             kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
         });
         *cluster.inner.control.lock() = Some(control);
@@ -178,6 +185,10 @@ impl Cluster {
         &self.inner.services
     }
 
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
     pub fn policies(&self) -> &Policies {
         &self.inner.policies
     }
@@ -205,7 +216,13 @@ impl Cluster {
                 self.inner.store.begin_storage(&resource.storage);
             }
             self.inner.registry.store(Arc::new(next));
+            self.inner.redefined.send_replace(());
         }
+    }
+
+    /// Changes each time another registry is in place.
+    pub fn redefinitions(&self) -> watch::Receiver<()> {
+        self.inner.redefined.subscribe()
     }
 
     /// The OpenAPI document of a group version (`apis/apps/v1`) and its hash; documents are kept by hash.
@@ -247,8 +264,14 @@ impl Cluster {
 
     /// Serves the API with TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
-        let tls = self.inner.tls.clone();
-        serve::serve(listener, tls, self.service(), self.stopping()).await;
+        let service = self.service();
+        let of_peer = move |peer: Option<&CertificateDer<'_>>| match peer
+            .and_then(|peer| PeerCertificate::read(peer))
+        {
+            Some(peer) => service.clone().with_peer(peer),
+            None => service.clone(),
+        };
+        accept(listener, Some(self.inner.tls.clone()), of_peer, self.stopping()).await;
     }
 
     /// Ends watches, controllers and listeners.

@@ -161,13 +161,23 @@ impl FieldError {
         let mut text = self.complaint.words().to_owned();
         if let Some(value) = &self.value {
             text.push_str(": ");
-            text.push_str(&value.to_string());
+            text.push_str(&shown(value));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
             text.push_str(&self.detail);
         }
         text
+    }
+}
+
+/// A value as Go writes it: in a label selector, the labels stand before the expressions.
+fn shown(value: &Value) -> String {
+    match (value.get("matchLabels"), value.get("matchExpressions")) {
+        (Some(labels), Some(expressions)) => {
+            format!("{{\"matchLabels\":{labels},\"matchExpressions\":{expressions}}}")
+        }
+        _ => value.to_string(),
     }
 }
 

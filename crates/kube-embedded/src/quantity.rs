@@ -10,6 +10,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use serde_json::Value;
+
 /// Billionths in one.
 const ONE: i128 = 1_000_000_000;
 /// The largest amount in a binary unit: Kubernetes caps these, and only these.
@@ -105,6 +107,15 @@ impl Quantity {
         Self { nano: signed(negative, nano), format, text: (fits && odd).then(|| text.into()) }
     }
 
+    /// What stands in an object: a text, or a number that has not been rewritten.
+    pub fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Self::parse(text).ok(),
+            Value::Number(number) => Self::parse(&number.to_string()).ok(),
+            _ => None,
+        }
+    }
+
     pub fn from_units(value: i64, format: Format) -> Self {
         Self { nano: i128::from(value) * ONE, format, text: None }
     }
@@ -161,6 +172,12 @@ impl Quantity {
         i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
     }
 
+    /// For ratios, where the last digit does not matter.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio of amounts needs no more than a float has")]
+    pub fn as_f64(&self) -> f64 {
+        self.nano as f64 / ONE as f64
+    }
+
     /// The sum, in this one's style unless this is zero.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
@@ -175,6 +192,12 @@ impl Quantity {
     fn with(&self, nano: i128, other: &Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nano, format, text: None }
+    }
+}
+
+impl Default for Quantity {
+    fn default() -> Self {
+        Self::ZERO
     }
 }
 

@@ -64,12 +64,11 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
 
 /// Reads files only: works whether or not the server runs.
 fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
-    let data = match args.data {
-        Some(data) => data,
-        None => {
-            let environment = std::env::vars().collect();
-            server::config::default_data(&environment).context("no data folder is known: give --data")?
-        }
+    let data = if let Some(data) = args.data {
+        data
+    } else {
+        let environment = std::env::vars().collect();
+        server::config::default_data(&environment).context("no data folder is known: give --data")?
     };
     let url = Endpoints::read(&data)
         .with_context(|| format!("cannot read the addresses in `{}`", data.display()))?

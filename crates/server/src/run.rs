@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::{Api, Metrics, Readiness};
+use kube_embedded::http::accept::accept;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cluster::{self, ClusterError};
 use crate::config::{Config, Kube};
 use crate::endpoints::Endpoints;
-use crate::listen;
+use crate::tls;
 
 /// From the request to stop to the end, whatever is still open.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ pub async fn run(
     ready: impl FnOnce(&str),
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let tls = config.tls.as_ref().map(listen::acceptor).transpose().map_err(RunError::Tls)?;
+    let tls = config.tls.as_ref().map(tls::tls).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -71,11 +72,18 @@ pub async fn run(
     if embedded.is_some() {
         endpoints.write(&config.data).map_err(RunError::Endpoints)?;
     }
-    let api = Api { readiness, metrics: Metrics::new(env!("CARGO_PKG_VERSION"), |_| {}) };
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
+        if let Some(embedded) = &embedded {
+            embedded.cluster.metrics().register(registry);
+        }
+    });
+    let api = Api { readiness, metrics };
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
     };
-    let platform = tokio::spawn(listen::serve(listener, tls, api, stopped(stopping.subscribe())));
+    let routes = api::router(&api);
+    let stop_platform = stopped(stopping.subscribe());
+    let platform = tokio::spawn(accept(listener, tls, move |_| routes.clone(), stop_platform));
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))
@@ -87,7 +95,7 @@ pub async fn run(
     stop.await;
     tracing::info!("stopping");
     stopping.send_replace(true);
-    let drained = async {
+    let ended = async {
         if let Some((cluster, task)) = kubernetes {
             cluster.stop();
             let _ = task.await; // a panic in it has been logged
@@ -95,7 +103,7 @@ pub async fn run(
         }
         let _ = platform.await;
     };
-    if tokio::time::timeout(STOP_WITHIN, drained).await.is_err() {
+    if tokio::time::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::warn!("stopped with requests still open");
     }
     Ok(())

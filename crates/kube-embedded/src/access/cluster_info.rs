@@ -2,29 +2,44 @@
 //!
 //! The ConfigMap holds address and certificate of the cluster, open to all, and one signature for each
 //! bootstrap token: who knows a token's secret can tell that the certificate is the cluster's own. The start
-//! of the server and the controller of bootstrap tokens write what [`cluster_info`] says.
+//! of the server writes what [`cluster_info`] says, and the controller of bootstrap tokens keeps it signed ([`sign`]).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::text;
 
-/// The ConfigMap for a cluster at `url`, signed with each of the `secrets` that is a bootstrap token for signing.
-pub fn cluster_info(url: &str, ca_pem: &str, secrets: &[Value], now: Timestamp) -> Value {
-    let kubeconfig = kubeconfig(url, ca_pem);
-    let mut data = Map::new();
-    for (id, secret) in secrets.iter().filter_map(|secret| signing_token(secret, now)) {
-        data.insert(format!("jws-kubeconfig-{id}"), signature(&kubeconfig, &id, &secret).into());
-    }
-    data.insert("kubeconfig".to_owned(), kubeconfig.into());
+pub const NAMESPACE: &str = "kube-public";
+pub const NAME: &str = "cluster-info";
+const PREFIX: &str = "jws-kubeconfig-";
+
+/// The ConfigMap for a cluster at `url`, not yet signed.
+pub fn cluster_info(url: &str, ca_pem: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "cluster-info", "namespace": "kube-public" },
-        "data": data,
+        "metadata": { "name": NAME, "namespace": NAMESPACE },
+        "data": { "kubeconfig": kubeconfig(url, ca_pem) },
     })
+}
+
+/// Signs the kubeconfig in the ConfigMap with each of the `secrets` that is a bootstrap token for signing, and
+/// with no other.
+pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
+    let Some(data) = config_map["data"].as_object_mut() else { return };
+    let Some(kubeconfig) = data.get("kubeconfig").and_then(Value::as_str).map(str::to_owned) else { return };
+    data.retain(|key, _| !key.starts_with(PREFIX));
+    for (id, secret) in secrets.iter().filter_map(|secret| signing_token(secret, now)) {
+        data.insert(format!("{PREFIX}{id}"), signature(&kubeconfig, &id, &secret).into());
+    }
+}
+
+/// When the first of the tokens that still hold will not any more.
+pub fn first_expiration(secrets: &[Value], now: Timestamp) -> Option<Timestamp> {
+    let holding = secrets.iter().filter(|secret| signing_token(secret, now).is_some());
+    holding.filter_map(|secret| entry(secret, "expiration")?.parse().ok()).min()
 }
 
 /// Without a user: whoever reads it brings their own credentials.
@@ -39,10 +54,13 @@ fn kubeconfig(url: &str, ca_pem: &str) -> String {
     )
 }
 
+fn entry(secret: &Value, key: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(text(&secret["data"], key)).ok()?).ok()
+}
+
 /// Id and secret of a bootstrap token that may sign and has not expired.
 fn signing_token(secret: &Value, now: Timestamp) -> Option<(String, String)> {
-    let entry =
-        |key: &str| STANDARD.decode(text(&secret["data"], key)).ok().and_then(|b| String::from_utf8(b).ok());
+    let entry = |key: &str| entry(secret, key);
     let (id, value) = (entry("token-id")?, entry("token-secret")?);
     let expiration = entry("expiration").unwrap_or_default();
     let lasting = expiration.is_empty() || expiration.parse::<Timestamp>().is_ok_and(|end| now < end);
@@ -93,7 +111,10 @@ mod tests {
             secret("dddddd", "true", "2027-01-01T00:00:00Z"),
         ];
         let now = "2026-06-01T00:00:00Z".parse().unwrap();
-        let info = cluster_info("https://10.0.0.1:6443", "CA", &secrets, now);
+        let mut info = cluster_info("https://10.0.0.1:6443", "CA");
+        info["data"]["jws-kubeconfig-gone00"] = "old".into();
+        sign(&mut info, &secrets, now);
+        assert_eq!(first_expiration(&secrets, now), "2027-01-01T00:00:00Z".parse().ok());
         let keys: Vec<&str> = info["data"].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["jws-kubeconfig-aaaaaa", "jws-kubeconfig-dddddd", "kubeconfig"]);
         let config: Value = serde_norway::from_str(text(&info["data"], "kubeconfig")).unwrap();

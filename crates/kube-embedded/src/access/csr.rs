@@ -1,8 +1,8 @@
 //! `CertificateSigningRequests`: who asks, who approves, and what is signed.
 //!
 //! Creating one stamps the asker on it ([`stamp`]); `/approval` changes conditions only
-//! ([`prepare_approval`], [`complaints`]) and needs the verb `approve` on the signer ([`check_signer`]).
-//! The controller asks [`auto_approval`] and then [`sign`]; both are pure.
+//! ([`prepare_approval`]) and needs the verb `approve` on the signer, `/status` everything else of the status
+//! and the verb `sign`. The controller asks [`auto_approval`] and then [`sign`]; both are pure.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::field::{FieldError, Path};
 
 const GROUP: &str = "certificates.k8s.io";
 const RESOURCE: &str = "certificatesigningrequests";
-const STORAGE: &str = "certificatesigningrequests.certificates.k8s.io";
+pub const STORAGE: &str = "certificatesigningrequests.certificates.k8s.io";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
@@ -78,6 +78,32 @@ pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Valu
 
 /// Keeps of a change through `/approval` the conditions alone, and dates them.
 pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
+    let conditions = dated(new, old, now);
+    for key in ["spec", "status"] {
+        new[key] = old[key].clone();
+    }
+    set_conditions(new, conditions);
+}
+
+/// Keeps of a change through `/status` everything but approvals and denials that were there before, and dates
+/// the conditions.
+pub fn prepare_status(new: &mut Value, old: &Value, now: Timestamp) {
+    let mut conditions = items(&new["status"], "conditions").to_vec();
+    for kind in ["Approved", "Denied"] {
+        let before = items(&old["status"], "conditions").iter().filter(|c| c["type"] == kind);
+        let after = || conditions.iter().filter(|c| c["type"] == kind);
+        if after().count() == before.clone().count() {
+            let after = conditions.iter_mut().filter(|c| c["type"] == kind);
+            after.zip(before).for_each(|(after, before)| *after = before.clone());
+        }
+    }
+    set_conditions(new, conditions);
+    let conditions = dated(new, old, now);
+    set_conditions(new, conditions);
+}
+
+/// The new conditions, with the times that they lack.
+fn dated(new: &Value, old: &Value, now: Timestamp) -> Vec<Value> {
     let mut conditions = items(&new["status"], "conditions").to_vec();
     let now = rfc3339(now);
     for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
@@ -95,41 +121,37 @@ pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
             condition.insert("lastTransitionTime".to_owned(), since);
         }
     }
-    for key in ["spec", "status"] {
-        new[key] = old[key].clone();
-    }
-    if !new["status"].is_object() {
-        new["status"] = json!({});
+    conditions
+}
+
+fn set_conditions(csr: &mut Value, conditions: Vec<Value>) {
+    if !csr["status"].is_object() {
+        csr["status"] = json!({});
     }
     if !conditions.is_empty() {
-        new["status"]["conditions"] = conditions.into();
-    } else if let Some(status) = new["status"].as_object_mut() {
+        csr["status"]["conditions"] = conditions.into();
+    } else if let Some(status) = csr["status"].as_object_mut() {
         status.remove("conditions");
     }
 }
 
-/// Everything that `/approval` does to a request: may this user, is the change one of conditions only, and, if
-/// it is approved now, the certificate. `new` is the object as the client wants it.
-pub fn approve(cluster: &Cluster, user: &User, new: &mut Value) -> Result<()> {
+/// A change through `/approval` or `/status` (`door`): may this user, and what of it counts. `new` is the object
+/// as the client wants it; what may become of conditions is a matter of the kind's validation.
+pub fn change(cluster: &Cluster, user: &User, door: &str, new: &mut Value) -> Result<()> {
     let name = text(&new["metadata"], "name").to_owned();
     let stored = cluster.store().get(STORAGE, "", &name);
     let old = stored.ok_or_else(|| ApiError::not_found(GROUP, RESOURCE, &name))?.value();
     let now = cluster.clock().now();
-    prepare_approval(new, &old, now);
-    let errors = complaints(new, &old, true);
-    if !errors.is_empty() {
-        return Err(ApiError::invalid(GROUP, "CertificateSigningRequest", &name, &errors));
+    if door == "approval" {
+        prepare_approval(new, &old, now);
+        let errors = complaints(new, &old, true);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid(GROUP, "CertificateSigningRequest", &name, &errors));
+        }
+        return check_signer(cluster.authorizer(), user, "approve", &old);
     }
-    check_signer(cluster.authorizer(), user, "approve", &old)?;
-    sign_if_approved(cluster, new)
-}
-
-/// Signs a request that is approved and not yet signed.
-pub fn sign_if_approved(cluster: &Cluster, csr: &mut Value) -> Result<()> {
-    if let Some(status) = sign(cluster.pki(), csr, cluster.clock().now()) {
-        csr["status"] = status;
-    }
-    Ok(())
+    prepare_status(new, &old, now);
+    check_signer(cluster.authorizer(), user, "sign", &old)
 }
 
 /// Complaints about the conditions of a change, through `/approval` (`approving`) or `/status`.

@@ -87,14 +87,18 @@ impl Guard<'_> {
             "Role" => ("roles", ROLES, self.request.namespace),
             "ClusterRole" => ("clusterroles", CLUSTER_ROLES, ""),
             other => {
-                return Err(ApiError::internal(format!(
-                    "unsupported role reference kind: {}",
-                    quoted(other)
-                )));
+                let why = format!("unsupported role reference kind: {}", quoted(other));
+                return Err(ApiError { reason: "", ..ApiError::internal(why) });
             }
         };
         if self.may("bind", resource, name) {
             return Ok(());
+        }
+        if kind == "Role" && namespace.is_empty() {
+            return Err(ApiError::bad_request("Namespace parameter required."));
+        }
+        if name.is_empty() {
+            return Err(ApiError::bad_request("Name parameter required."));
         }
         let Some(role) = self.store.get(storage, namespace, name) else {
             return Err(ApiError::not_found(RBAC_GROUP, &self.request.resource.name, name));

@@ -170,15 +170,6 @@ impl Pki {
         Ok(config)
     }
 
-    /// A kubeconfig that knows the authority and nobody's credentials, for whoever is about to join.
-    pub fn public_kubeconfig(&self, url: &str) -> String {
-        let (url, ca) = (serde_json::Value::from(url), STANDARD.encode(&self.ca_pem));
-        format!(
-            "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {ca}\n    server: {url}\n  name: \"\"\n\
-             contexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n"
-        )
-    }
-
     /// The administrator's kubeconfig for a server at `url`.
     pub fn kubeconfig(&self, url: &str) -> String {
         let (ca, certificate, key) = (

@@ -192,9 +192,13 @@ fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut V
 /// RBAC does not look at selectors, but a selector that cannot be read is reported.
 fn evaluation_error(resource: &Value) -> Option<String> {
     let raw = |name: &str| text(&resource[name], "rawSelector");
+    let odd = |name: &str, known: &[&str]| {
+        items(&resource[name], "requirements").iter().any(|one| !known.contains(&text(one, "operator")))
+    };
+    let (set, exists) = (["In", "NotIn"], ["In", "NotIn", "Exists", "DoesNotExist"]);
     let unreadable = [
-        ("fieldSelector", FieldSelector::read(raw("fieldSelector")).is_err()),
-        ("labelSelector", Labels::parse(raw("labelSelector")).is_err()),
+        ("fieldSelector", FieldSelector::read(raw("fieldSelector")).is_err() || odd("fieldSelector", &set)),
+        ("labelSelector", Labels::parse(raw("labelSelector")).is_err() || odd("labelSelector", &exists)),
     ];
     let errors = unreadable.into_iter().filter(|(_, bad)| *bad);
     let errors: Vec<String> = errors

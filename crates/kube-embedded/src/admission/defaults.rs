@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::error::{ApiError, Result};
-use crate::rules::check::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::rules::core::volume::protect;
 use crate::rules::read::{empty, fill, filled, int, items, list_mut, members, text, truth};
 use crate::store::Store;

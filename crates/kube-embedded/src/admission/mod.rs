@@ -60,6 +60,10 @@ impl Request<'_> {
 pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<()> {
     let store = cluster.store();
     namespace::check(store, request)?;
+    if request.operation == Operation::Create && !request.resource.has_verb("create") {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(refusal::refused(request, object, why.to_owned()));
+    }
     match (request.operation, request.old) {
         (Operation::Create, _) => {
             if request.is("", "Pod") {
@@ -84,9 +88,10 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
             defaults::keep_priority(object, old);
             defaults::tolerations(object);
         }
+        (Operation::Update, _) if request.subresource == "resize" => limits::mutate(store, request, object),
         _ => {}
     }
-    Ok(())
+    escalation::check(cluster.authorizer(), store, request, object)
 }
 
 /// What a write was given and others must not get before it is over.
@@ -110,7 +115,7 @@ pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> 
 
 /// Gives an accepted CRD its names, unless others have them.
 pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
-    if request.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+    if request.resource.storage.as_ref() == CRDS {
         let stored = cluster.store().list(CRDS, None).objects;
         let others: Vec<Value> = stored
             .iter()
@@ -118,6 +123,9 @@ pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
             .map(|other| other.value())
             .collect();
         crd::status::establish(object, &others, cluster.clock().now());
+        if request.subresource.is_empty() {
+            crd::status::remember_stored_version(object);
+        }
     }
 }
 
@@ -131,9 +139,6 @@ pub fn validate(
     let store = cluster.store();
     namespace::check(store, request)?;
     if let Some(object) = object {
-        if matches!(&*request.resource.group, "rbac.authorization.k8s.io") {
-            escalation::check(cluster.authorizer(), store, request, object)?;
-        }
         limits::validate(store, request, object)?;
         pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);
         if request.operation == Operation::Create

@@ -160,9 +160,6 @@ impl Allocator {
 }
 
 /// One request's view of what is free.
-/// A dry run takes nothing: it shows the port after the range, which nobody ever gets.
-const DRY_RUN_PORT: i64 = 32769;
-
 struct Grant<'a> {
     pool: &'a mut Pool,
     dry_run: bool,
@@ -272,7 +269,7 @@ impl Grant<'_> {
 
     fn any_port(&mut self) -> Result<i64> {
         if self.dry_run {
-            return Ok(DRY_RUN_PORT);
+            return Ok(self.pool.pretended_port());
         }
         self.pool.any_port().ok_or_else(|| failure("failed to allocate a nodePort: range is full"))
     }

@@ -3,6 +3,8 @@
 //! A definition carries [`FINALIZER`] from its creation (`crate::crd`). When it is deleted its instances
 //! go first, the condition `Terminating` says how far that is, and then the finalizer goes.
 //!
+//! Its names are free then, and other definitions that wanted them get them.
+//!
 //! Always true: a definition is removed only after a look that found no instance of it.
 
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use super::{
     Context, Failure, Preconditions, Propagation, drop_from, has_finalizer, replace, set_condition, settled,
 };
 use crate::clock::rfc3339;
+use crate::crd::status;
 use crate::error::ApiError;
-use crate::store::{Event, Key};
+use crate::store::{Event, EventKind, Key};
 
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -63,10 +66,16 @@ fn decide(definition: &Value, instances: usize) -> Step {
     match (condition("Established"), instances) {
         // Instances of one that was never established cannot be; but if there are, they go.
         (false, 0) => Step::Finish(Terminating::never_established()),
-        _ if !condition("Terminating") => Step::Announce,
+        _ if !condition("Terminating") || is_pending(definition) => Step::Announce,
         (_, 0) => Step::Finish(Terminating::completed()),
         _ => Step::DeleteInstances,
     }
+}
+
+/// Whether the API has only marked it so far.
+fn is_pending(definition: &Value) -> bool {
+    let mut conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["reason"] == "InstanceDeletionPending")
 }
 
 /// Sets the condition `Terminating`; answers whether that changed anything.
@@ -88,6 +97,12 @@ impl Controller for CustomResources {
             if event.object.deleting {
                 keys.push(Key::new(storage, "", &event.object.name));
             }
+            if event.kind == EventKind::Deleted {
+                // Others may have waited for its names.
+                let all = context.store.list(DEFINITIONS, None).objects;
+                let waiting = all.iter().filter(|other| !status::has_names(&other.value()));
+                keys.extend(waiting.map(|other| Key::new(storage, "", &other.name)));
+            }
         } else if storage.contains('.')
             // A definition has the name of the storage of its instances.
             && context.store.get(DEFINITIONS, "", storage).is_some_and(|definition| definition.deleting)
@@ -101,13 +116,21 @@ impl Controller for CustomResources {
         let mut value = definition.value();
         let now = rfc3339(context.clock.now());
         match decide(&value, context.store.count(&key.name, None)) {
-            Step::Rest => {}
+            Step::Rest => {
+                let others = context.store.list(DEFINITIONS, None).objects;
+                let others: Vec<Value> = others.iter().map(|other| other.value()).collect();
+                let before = value.clone();
+                status::establish(&mut value, &others, context.clock.now());
+                if value != before {
+                    replace(context, key, &definition, value).await?;
+                }
+            }
             Step::Announce => {
                 describe(&mut value, &Terminating::in_progress(), &now);
                 replace(context, key, &definition, value).await?;
             }
             Step::DeleteInstances => {
-                if let Err(error) = delete_instances(context, &key.name.as_ref().into()).await {
+                if let Err(error) = delete_instances(context, &key.name.as_ref().into(), &now).await {
                     if describe(&mut value, &Terminating::failed(&error.message), &now) {
                         replace(context, key, &definition, value).await?;
                     }
@@ -125,14 +148,27 @@ impl Controller for CustomResources {
     }
 }
 
-async fn delete_instances(context: &Context, storage: &Arc<str>) -> Result<(), ApiError> {
+async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> Result<(), ApiError> {
     let instances = context.store.list(storage, None).objects;
     let deletes = instances.iter().filter(|instance| !instance.deleting).map(|instance| async {
         let key = Key::new(storage, &instance.namespace, &instance.name);
         let preconditions = Preconditions { uid: &instance.uid, version: None };
-        settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
+        match context.actor.delete(&key, preconditions, Propagation::Background).await {
+            // No version is served, so that the API does not know them.
+            Err(error) if error.code == 404 => mark(context, &key, now).await,
+            other => settled(other),
+        }
     });
     join_all(deletes).await.into_iter().collect()
+}
+
+/// Deletes an instance without the API, if it is still there.
+async fn mark(context: &Context, key: &Key, now: &str) -> Result<(), ApiError> {
+    let Some(instance) = context.store.get(&key.storage, &key.namespace, &key.name) else { return Ok(()) };
+    let mut value = instance.value();
+    value["metadata"]["deletionTimestamp"] = now.into();
+    value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+    replace(context, key, &instance, value).await.map_err(|error| ApiError::unavailable(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //!
 //! Each controller is a pure decision and a few writes: `gc` (owners and dependents), `namespace`
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
-//! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events). `queue` runs them: it wakes on changes of the
-//! store, looks again at what may be concerned, and backs off where a write fails.
+//! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
+//! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). `queue` runs
+//! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
 //!
 //! Always true: a controller keeps nothing that it could not find again by looking, so a crash between
 //! two of its writes costs nothing. Elsewhere: simulated workloads; how the API deletes (`crate::verbs`).
 
+mod bootstrap_tokens;
+mod certificates;
 mod customresources;
 mod expiry;
 mod gc;
@@ -17,6 +20,7 @@ mod quotas;
 mod roles;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -24,6 +28,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::access::pki::Pki;
 use crate::clock::Clock;
 use crate::error::{ApiError, Result};
 use crate::store::{Change, CommitError, Expect, Key, Object, Op, Store};
@@ -66,8 +71,8 @@ pub struct Context {
     pub store: Arc<Store>,
     pub actor: Arc<dyn Actor>,
     pub clock: Arc<dyn Clock>,
-    /// The certificate authority that every namespace publishes, as PEM.
-    pub ca_pem: String,
+    /// Whose authority every namespace publishes, and who signs tokens and certificates.
+    pub pki: Arc<Pki>,
     pub kinds: Kinds,
 }
 
@@ -90,6 +95,9 @@ pub fn start(context: Context) -> Control {
     tasks.spawn(queue::run(context.clone(), customresources::CustomResources));
     tasks.spawn(queue::run(context.clone(), roles::Roles));
     tasks.spawn(queue::run(context.clone(), quotas::Quotas));
+    tasks.spawn(queue::run(context.clone(), tokens::Tokens));
+    tasks.spawn(queue::run(context.clone(), certificates::Certificates::new(&context)));
+    tasks.spawn(queue::run(context.clone(), bootstrap_tokens::BootstrapTokens));
     tasks.spawn(queue::run(context, expiry::Expiry::default()));
     Control(tasks)
 }

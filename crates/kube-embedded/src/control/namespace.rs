@@ -210,7 +210,7 @@ async fn furnish(context: &Context, namespace: &str) -> Result<(), Failure> {
         )
         .await?;
     }
-    let data = json!({"ca.crt": context.ca_pem});
+    let data = json!({"ca.crt": context.pki.ca_pem()});
     let Some(found) = context.store.get(CONFIG_MAPS, namespace, CA) else {
         return create(
             context,

@@ -110,7 +110,7 @@ impl World {
             store: self.store.clone(),
             actor: self.api.clone(),
             clock: self.clock.clone(),
-            ca_pem: "PEM".to_owned(),
+            pki: Arc::new(Pki::in_memory(&[], self.clock.now()).unwrap()),
             kinds: Arc::new(|_, name| kind(name)),
         })
     }

@@ -6,7 +6,9 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::schema::Schema;
+use crate::decode::conform::{Reader, conform};
 use crate::field::{FieldError, Path};
+use crate::schema::builtin;
 
 static LABEL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("^[a-z]([-a-z0-9]*[a-z0-9])?$").expect("a pattern of ours compiles"));
@@ -28,12 +30,15 @@ pub fn label_complaints(text: &str) -> Vec<String> {
     complaints
 }
 
-/// The first embedded `apiVersion` or `kind` that is no text: such an object cannot even be decoded.
+/// The first embedded `apiVersion`, `kind` or `metadata` of the wrong type: such an object cannot be decoded.
 pub fn malformed(value: &Value, schema: &Schema, path: &Path) -> Option<FieldError> {
     match value {
         Value::Object(fields) => fields.iter().find_map(|(name, value)| {
             if schema.embedded && matches!(name.as_str(), "apiVersion" | "kind") && !value.is_string() {
                 return Some(FieldError::invalid(&path.field(name), value.clone(), "must be a string"));
+            }
+            if schema.embedded && name == "metadata" {
+                return malformed_metadata(value, &path.field(name));
             }
             let child = schema.child(name)?;
             let is_property = schema.properties.contains_key(name.as_str());
@@ -45,6 +50,15 @@ pub fn malformed(value: &Value, schema: &Schema, path: &Path) -> Option<FieldErr
         }
         _ => None,
     }
+}
+
+fn malformed_metadata(metadata: &Value, path: &Path) -> Option<FieldError> {
+    if !metadata.is_object() {
+        return Some(FieldError::invalid(path, metadata.clone(), "must be an object"));
+    }
+    let ty = builtin::types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
+    let why = conform(ty, &mut metadata.clone(), Reader::Unstructured).err()?;
+    Some(FieldError::invalid(path, metadata.clone(), why))
 }
 
 /// Complaints about embedded resources, anywhere in the object.

@@ -11,7 +11,6 @@ mod embedded;
 mod formats;
 mod lists;
 mod numbers;
-mod openapi;
 pub mod paths;
 mod pattern;
 mod resource;
@@ -23,11 +22,16 @@ mod types;
 pub use accept::RULES;
 pub use resource::{resources, version_order};
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use self::cel::rules::Rules;
 use self::schema::Schema;
 use crate::field::{Complaint, FieldError, Path};
+
+type Schemas = BTreeMap<Box<str>, Arc<Schema>>;
 
 /// What one version of a CRD says beyond names and shape.
 pub struct CustomKind {
@@ -36,7 +40,14 @@ pub struct CustomKind {
     pub kind: Box<str>,
     /// `openAPIV3Schema` as written.
     document: Value,
-    schema: Schema,
+    schema: Arc<Schema>,
+    /// The schemas of all versions, served or not: a stored object may be in any of them.
+    versions: Arc<Schemas>,
+    storage_version: Box<str>,
+    /// The store's version of the CRD: what was written later conforms to it.
+    since: u64,
+    /// The CRD's uid and generation.
+    definition: (Box<str>, i64),
     rules: Option<Rules>,
     has_status: bool,
     scale: Option<ScalePaths>,
@@ -77,17 +88,43 @@ impl CustomKind {
         shape::default(object, &self.schema);
     }
 
-    /// Complaints about an object to be created (`old` is `None`) or changed. Its metadata is checked
-    /// elsewhere.
-    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        self.review(new, old).errors
+    /// Turns a stored object, in whatever version it was stored, into what this version shows: with the defaults
+    /// of its own version, without what this one does not know.
+    pub fn restore(&self, object: &mut Value) {
+        let stored = object["apiVersion"].as_str().and_then(|stored| stored.rsplit('/').next());
+        let other = stored.filter(|stored| *stored != self.version.as_ref());
+        let other = other.and_then(|stored| self.versions.get(stored));
+        let schema = other.unwrap_or(&self.schema);
+        shape::prune(object, schema);
+        shape::default(object, schema);
+        if other.is_some() {
+            shape::prune(object, &self.schema);
+        }
+        object["apiVersion"] = format!("{}/{}", self.group, self.version).into();
     }
 
-    /// As [`CustomKind::validate`], with the warnings of an update.
-    pub fn review(&self, new: &Value, old: Option<&Value>) -> Verdict {
-        let mut errors = self.type_meta(new);
-        if !errors.is_empty() {
-            return Verdict { errors, warnings: Vec::new() };
+    /// Turns an object of this version into what is stored.
+    pub fn store(&self, object: &mut Value) {
+        if self.storage_version != self.version
+            && let Some(schema) = self.versions.get(&self.storage_version)
+        {
+            shape::prune(object, schema);
+        }
+        object["apiVersion"] = format!("{}/{}", self.group, self.storage_version).into();
+    }
+
+    /// Whether an object that was stored as the store's version `at` is shown as it is stored.
+    pub fn is_shown_as_stored(&self, at: u64) -> bool {
+        let defaulted = !self.has_defaults() || self.versions.len() == 1;
+        self.version == self.storage_version && at > self.since && defaulted
+    }
+
+    /// Complaints about an object to be created (`old` is `None`) or changed. `errors` are those about its
+    /// metadata.
+    pub fn review(&self, new: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Verdict {
+        let foreign = self.type_meta(new);
+        if !foreign.is_empty() {
+            return Verdict { errors: foreign, warnings: Vec::new() };
         }
         errors.extend(check::check(new, old, &self.schema, None));
         if let Some(scale) = &self.scale {
@@ -99,14 +136,10 @@ impl CustomKind {
     }
 
     /// Complaints about a change through `/status`.
-    pub fn validate_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        self.review_status(new, old).errors
-    }
-
-    pub fn review_status(&self, new: &Value, old: &Value) -> Verdict {
-        let mut errors = self.type_meta(new);
-        if !errors.is_empty() {
-            return Verdict { errors, warnings: Vec::new() };
+    pub fn review_status(&self, new: &Value, old: &Value, mut errors: Vec<FieldError>) -> Verdict {
+        let foreign = self.type_meta(new);
+        if !foreign.is_empty() {
+            return Verdict { errors: foreign, warnings: Vec::new() };
         }
         if let (Some(status), Some(schema)) = (new.get("status"), self.schema.properties.get("status")) {
             errors.extend(check::check(status, old.get("status"), schema, Some(&Path::new("status"))));
@@ -152,9 +185,9 @@ impl CustomKind {
         errors
     }
 
-    /// The OpenAPI schema of the kind, with what every object has.
-    pub fn openapi(&self) -> Value {
-        openapi::of(self)
+    /// `openAPIV3Schema` as written.
+    pub fn openapi(&self) -> &Value {
+        &self.document
     }
 
     /// Paths that field selectors may name, without the leading dot: `spec.color`.
@@ -184,8 +217,12 @@ impl CustomKind {
         self.deprecation.as_deref()
     }
 
-    /// Whether reading an object may add to it.
-    pub fn has_defaults(&self) -> bool {
+    /// Whether `other` comes from the same CRD with the same `spec`.
+    pub fn is_defined_as(&self, other: &Self) -> bool {
+        self.definition == other.definition
+    }
+
+    fn has_defaults(&self) -> bool {
         self.schema.has_defaults()
     }
 
@@ -197,12 +234,14 @@ impl CustomKind {
 impl ScalePaths {
     fn status_complaints(&self, object: &Value) -> Vec<FieldError> {
         let mut errors: Vec<FieldError> = replicas(object, &self.status_replicas).into_iter().collect();
-        if let Some(path) = &self.selector
-            && let Some(value) = paths::value_at(object, path)
-            && !value.is_string()
-        {
-            let detail = accessor_error(path, value, "string");
-            errors.push(FieldError::invalid(&Path::new(path.as_ref()), "", detail));
+        if let Some(path) = &self.selector {
+            let misplaced = match paths::reach(object, path) {
+                Ok(Some(value)) if !value.is_string() => Some(accessor_error(path, value, "string")),
+                Err(value) => Some(accessor_error(path, value, MAP)),
+                Ok(_) => None,
+            };
+            let at = Path::new(path.as_ref());
+            errors.extend(misplaced.map(|detail| FieldError::invalid(&at, "", detail)));
         }
         errors
     }
@@ -210,8 +249,11 @@ impl ScalePaths {
 
 /// A count of replicas that is there must be a sensible one.
 fn replicas(object: &Value, path: &str) -> Option<FieldError> {
-    let value = paths::value_at(object, path)?;
     let at = Path::new(path);
+    let value = match paths::reach(object, path) {
+        Ok(value) => value?,
+        Err(value) => return Some(FieldError::invalid(&at, 0, accessor_error(path, value, MAP))),
+    };
     let Some(count) = value.as_i64() else {
         return Some(FieldError::invalid(&at, 0, accessor_error(path, value, "int64")));
     };
@@ -223,6 +265,9 @@ fn replicas(object: &Value, path: &str) -> Option<FieldError> {
         None
     }
 }
+
+/// How Go calls an object.
+const MAP: &str = "map[string]interface{}";
 
 fn accessor_error(path: &str, value: &Value, wanted: &str) -> String {
     let (shown, found) = match value {

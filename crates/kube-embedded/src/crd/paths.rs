@@ -88,6 +88,19 @@ pub fn value_at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     path.trim_start_matches('.').split('.').try_fold(object, |value, name| value.get(name))
 }
 
+/// The same, or what stands in the way where an object should.
+pub fn reach<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
+    let mut here = object;
+    for name in path.trim_start_matches('.').split('.') {
+        let fields = here.as_object().ok_or(here)?;
+        match fields.get(name) {
+            Some(value) => here = value,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(here))
+}
+
 /// Sets it, making the objects on the way; `false` when something else stands in the way.
 pub fn set_at(object: &mut Value, path: &str, new: Value) -> bool {
     let mut here = object;

@@ -7,11 +7,14 @@ use serde_json::Value;
 
 use super::cel::rules::Rules;
 use super::schema::Schema;
-use super::{CustomKind, ScalePaths, types};
+use super::status::is_terminating;
+use super::{CustomKind, ScalePaths, Schemas, types};
 use crate::schema::resources::{Column, Resource, Subresource};
 use crate::schema::types::Types;
 
-const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// While the CRD is being deleted.
+const LAST_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although \
     some resources may allow a client to request the generation of an appropriate name automatically. Name is \
     primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: \
@@ -39,10 +42,45 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
         value.as_array().into_iter().flatten().filter_map(text).collect()
     };
 
+    let schemas = versions.iter().filter_map(|version| {
+        let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
+        schema.preserve_unknown |= spec["preserveUnknownFields"] == true;
+        Some((text(&version["name"])?, Arc::new(schema)))
+    });
+    let schemas: Arc<Schemas> = Arc::new(schemas.collect());
+    let since = crd["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+    let definition = (
+        text(&crd["metadata"]["uid"]).unwrap_or_default(),
+        crd["metadata"]["generation"].as_i64().unwrap_or(0),
+    );
+    let verbs = if is_terminating(crd) { LAST_VERBS } else { VERBS };
     let mut rows = Vec::new();
     for version in versions.iter().filter(|version| version["served"] == true) {
         let name = text(&version["name"]).ok_or_else(|| missing("name of a version"))?;
-        let custom = CustomKind::compile(version, spec, &group, &name, &kind);
+        let schema = schemas.get(&name).cloned().unwrap_or_default();
+        let path = |value: &Value| value.as_str().filter(|path| !path.is_empty()).map(Box::<str>::from);
+        let scale = &version["subresources"]["scale"];
+        let selectable = version["selectableFields"].as_array().into_iter().flatten();
+        let custom = CustomKind {
+            group: group.clone(),
+            version: name.clone(),
+            kind: kind.clone(),
+            document: version["schema"]["openAPIV3Schema"].clone(),
+            rules: Rules::compile(&schema),
+            schema,
+            versions: schemas.clone(),
+            storage_version: storage_version.clone(),
+            since: since.unwrap_or(u64::MAX),
+            definition: definition.clone(),
+            has_status: version["subresources"]["status"].is_object(),
+            scale: scale.is_object().then(|| ScalePaths {
+                spec_replicas: path(&scale["specReplicasPath"]).unwrap_or_default(),
+                status_replicas: path(&scale["statusReplicasPath"]).unwrap_or_default(),
+                selector: path(&scale["labelSelectorPath"]),
+            }),
+            selectable: selectable.filter_map(|field| path(&field["jsonPath"])).collect(),
+            deprecation: deprecation(version, spec, &group, &name, &kind),
+        };
         let (arena, ty) = types::of(custom.schema(), builtin);
         rows.push(Resource {
             group: group.clone(),
@@ -54,7 +92,7 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
             namespaced: spec["scope"] == "Namespaced",
             short_names: strings(&names["shortNames"]),
             categories: strings(&names["categories"]),
-            verbs: VERBS.map(Into::into).into(),
+            verbs: verbs.iter().copied().map(Into::into).collect(),
             subresources: subresources(&custom),
             columns: columns(&version["additionalPrinterColumns"]),
             storage: storage.clone(),
@@ -65,35 +103,6 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
         });
     }
     Ok(rows)
-}
-
-impl CustomKind {
-    fn compile(version: &Value, spec: &Value, group: &str, name: &str, kind: &str) -> Self {
-        let document = version["schema"]["openAPIV3Schema"].clone();
-        let mut schema = Schema::read(&document);
-        if spec["preserveUnknownFields"] == true {
-            schema.preserve_unknown = true;
-        }
-        let path = |value: &Value| value.as_str().filter(|path| !path.is_empty()).map(Box::<str>::from);
-        let scale = &version["subresources"]["scale"];
-        let selectable = version["selectableFields"].as_array().into_iter().flatten();
-        Self {
-            group: group.into(),
-            version: name.into(),
-            kind: kind.into(),
-            rules: Rules::compile(&schema),
-            document,
-            schema,
-            has_status: version["subresources"]["status"].is_object(),
-            scale: scale.is_object().then(|| ScalePaths {
-                spec_replicas: path(&scale["specReplicasPath"]).unwrap_or_default(),
-                status_replicas: path(&scale["statusReplicasPath"]).unwrap_or_default(),
-                selector: path(&scale["labelSelectorPath"]),
-            }),
-            selectable: selectable.filter_map(|field| path(&field["jsonPath"])).collect(),
-            deprecation: deprecation(version, spec, group, name, kind),
-        }
-    }
 }
 
 fn subresources(custom: &CustomKind) -> Box<[Subresource]> {

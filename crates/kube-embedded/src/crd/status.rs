@@ -94,7 +94,6 @@ pub fn establish(crd: &mut Value, others: &[Value], now: Timestamp) {
         let (approved, reason, message) = message;
         set_condition(crd, "KubernetesAPIApprovalPolicyConformant", approved, reason, &message, now);
     }
-    remember_stored_version(crd);
 }
 
 /// Adds the storage version to `status.storedVersions`.
@@ -121,6 +120,15 @@ pub fn terminate(crd: &mut Value, now: Timestamp) {
 
 pub fn is_established(crd: &Value) -> bool {
     condition(crd, "Established").is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Whether all its names are its own.
+pub fn has_names(crd: &Value) -> bool {
+    condition(crd, "NamesAccepted").is_some_and(|condition| condition["status"] == "True")
+}
+
+pub fn is_terminating(crd: &Value) -> bool {
+    condition(crd, "Terminating").is_some_and(|condition| condition["status"] == "True")
 }
 
 fn condition<'a>(crd: &'a Value, ty: &str) -> Option<&'a Value> {

@@ -122,7 +122,7 @@ fn values_are_checked_in_the_words_of_kubernetes() {
         (json!([]), &["spec: Invalid value: \"array\": spec in body must be of type object: \"array\""]),
     ];
     for (spec, wanted) in table {
-        assert_eq!(texts(&kind.validate(&object(spec), None)), *wanted, "{spec}");
+        assert_eq!(texts(&kind.review(&object(spec), None, Vec::new()).errors), *wanted, "{spec}");
     }
 }
 
@@ -142,7 +142,7 @@ fn rules_speak_and_forgive_what_did_not_change() {
         {"rule": "!has(self.items) || self.items.all(i, self.items.exists_one(j, j.n == i.n))"},
     ]}));
     let check = |spec: Value, old: Option<Value>| {
-        texts(&kind.validate(&object(&spec), old.map(|old| object(&old)).as_ref()))
+        texts(&kind.review(&object(&spec), old.map(|old| object(&old)).as_ref(), Vec::new()).errors)
     };
     let none: [&str; 0] = [];
     assert_eq!(check(json!({"min": 1, "max": 2, "kind": "x", "opt": "a"}), None), none);
@@ -179,7 +179,7 @@ fn rules_speak_and_forgive_what_did_not_change() {
     );
 
     let (old, new) = (json!({"name": "x", "kind": "k"}), json!({"name": "x", "kind": "k", "max": 1}));
-    let verdict = kind.review(&object(&new), Some(&object(&old)));
+    let verdict = kind.review(&object(&new), Some(&object(&old)), Vec::new());
     assert_eq!(verdict.errors, []);
     assert_eq!(verdict.warnings, ["spec.name: Forbidden: must start with l-"]);
 }
@@ -241,7 +241,7 @@ proptest! {
         let mut once = object(&spec);
         kind.prune(&mut once);
         kind.default(&mut once);
-        let _ = kind.review(&once, Some(&object(&spec)));
+        let _ = kind.review(&once, Some(&object(&spec)), Vec::new());
         let _ = kind.openapi();
         let mut twice = once.clone();
         kind.default(&mut twice);

@@ -54,6 +54,8 @@ fn members(ty: TypeRef<'_>, body: &Struct, members: &mut Map<String, Value>) {
             normalise(below, value);
             if field.omitempty && is_left_out(field, below, value) {
                 members.remove(field.name.as_ref());
+            } else if value.as_array().is_some_and(Vec::is_empty) && loses_empty_lists(ty) {
+                *value = Value::Null;
             }
         } else if !field.omitempty {
             let mut value = absent(field, below);
@@ -75,6 +77,15 @@ fn is_left_out(field: &Field, ty: TypeRef<'_>, value: &Value) -> bool {
         Value::Array(elements) => elements.is_empty(),
         Value::Object(entries) => entries.is_empty(),
     }
+}
+
+/// Kubernetes stores its own kinds as protobuf, which cannot tell an empty list from none. Only what the
+/// extension servers own (CRDs, `APIServices`) is stored as JSON, and reviews are not stored at all.
+fn loses_empty_lists(ty: TypeRef<'_>) -> bool {
+    let name = ty.name();
+    name.starts_with("io.k8s.api.")
+        && !name.starts_with("io.k8s.api.authorization.")
+        && !name.starts_with("io.k8s.api.authentication.")
 }
 
 /// What is written for a field that is always written and was not given.

@@ -1,13 +1,13 @@
 //! The protocol: paths, media types, bodies, streams.
 //!
 //! [`service`] takes a request apart, asks who and whether (`access`), lets a verb answer (`verbs`) and dresses
-//! the answer ([`respond`]). In process it is called directly; [`serve`] puts it behind TLS.
+//! the answer ([`respond`]). In process it is called directly; [`accept`] puts it behind TLS.
 
+pub mod accept;
 pub mod negotiate;
 pub mod query;
 pub mod respond;
 pub mod routes;
-pub mod serve;
 pub mod service;
 pub mod target;
 pub mod yaml;

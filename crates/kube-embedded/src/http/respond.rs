@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::negotiate::{Format, Representation, View};
 use super::yaml;
 use crate::error::{ApiError, Result};
+use crate::metrics::Watching;
 use crate::print;
 use crate::verbs::{Answer, Call, Page, Shown, WatchStream, go_package, show, shown};
 
@@ -22,12 +23,6 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// A whole body.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).boxed_unsync()
-}
-
-/// A body of parts that are sent one after the other, without joining them.
-fn chunks(parts: Vec<Bytes>) -> Body {
-    let frames = stream::iter(parts.into_iter().map(|part| Ok(Frame::data(part))));
-    StreamBody::new(frames).boxed_unsync()
 }
 
 pub fn response(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
@@ -92,7 +87,7 @@ pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
         Answer::Document(code, value) => one(call, code, value),
         Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
         Answer::List(page) => list(call, page),
-        Answer::Watch(stream) => Ok(watch(*stream, representation)),
+        Answer::Watch(stream) => Ok(watch(*stream, representation, call.cluster.metrics().watching())),
         Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
     }
 }
@@ -161,10 +156,11 @@ fn strip_type(value: &mut Value) {
     }
 }
 
-/// Lists of custom resources always say where they go on, if only that they do not.
+/// Lists of custom resources, as such, always say where they go on, if only that they do not.
 fn list_metadata(call: &Call, page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
-    if !page.continue_token.is_empty() || call.resource.is_custom() {
+    let as_such = call.resource.is_custom() && call.representation.view == View::Whole;
+    if !page.continue_token.is_empty() || as_such {
         metadata["continue"] = page.continue_token.as_str().into();
     }
     if let Some(remaining) = page.remaining {
@@ -173,7 +169,8 @@ fn list_metadata(call: &Call, page: &Page) -> Value {
     metadata
 }
 
-/// A list whose items are the stored bytes, none of them copied. Items of built-in lists have no type.
+/// A list whose items are the stored bytes. Items of built-in lists have no type. One buffer is dearer to fill
+/// than a chain of slices, and much cheaper to send.
 fn raw_list(call: &Call, page: &Page, metadata: &Value) -> Body {
     let resource = &call.resource;
     let head = format!(
@@ -181,31 +178,32 @@ fn raw_list(call: &Call, page: &Page, metadata: &Value) -> Body {
         Value::from(&*resource.list_kind),
         Value::from(resource.api_version())
     );
-    let comma = Bytes::from_static(b",");
-    let mut parts = vec![Bytes::from(head)];
+    let length: usize = page.objects.iter().map(|object| object.bytes.len() + 1).sum();
+    let mut body = Vec::with_capacity(head.len() + length + 3);
+    body.extend_from_slice(head.as_bytes());
     for (at, object) in page.objects.iter().enumerate() {
         if at > 0 {
-            parts.push(comma.clone());
+            body.push(b',');
         }
         match show(resource, object) {
-            Shown::Bytes(bytes) if resource.is_custom() => parts.push(bytes),
-            Shown::Bytes(_) => parts.extend(object.untyped()),
+            Shown::Bytes(bytes) if resource.is_custom() => body.extend_from_slice(&bytes),
+            Shown::Bytes(_) => object.untyped().iter().for_each(|part| body.extend_from_slice(part)),
             Shown::Value(mut value) => {
                 if !resource.is_custom() {
                     strip_type(&mut value);
                 }
-                parts.push(serde_json::to_vec(&value).expect("a JSON value serialises").into());
+                serde_json::to_writer(&mut body, &value).expect("a JSON value serialises into memory");
             }
         }
     }
-    parts.push(Bytes::from_static(b"]}\n"));
-    chunks(parts)
+    body.extend_from_slice(b"]}\n");
+    full(body)
 }
 
-fn watch(watch: WatchStream, representation: Representation) -> Response<Body> {
-    let lines = stream::unfold(watch, |mut watch| async move {
+fn watch(watch: WatchStream, representation: Representation, counted: Watching) -> Response<Body> {
+    let lines = stream::unfold((watch, counted), |(mut watch, counted)| async move {
         let line = watch.next().await?;
-        Some((Ok(Frame::data(line)), watch))
+        Some((Ok(Frame::data(line)), (watch, counted)))
     });
     response(200, representation.content_type(), StreamBody::new(lines).boxed_unsync())
 }

@@ -26,7 +26,7 @@ pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resourc
     if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
         return Ok(Some(found.clone()));
     }
-    if registry.is_builtin_group(&path.group) || registry.has_version(&path.group, &path.version) {
+    if registry.is_builtin_group(&path.group) {
         return Err(ApiError::no_such_resource());
     }
     Ok(None)
@@ -57,6 +57,7 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
             negotiate::choose(accept, Offer::Json, negotiate::no_views)?;
             Ok(respond::json(200, &version()))
         }
+        "/metrics" => metrics(cluster),
         "/api" => discovery_root(cluster, parts, accept, true),
         "/apis" => discovery_root(cluster, parts, accept, false),
         "/openapi/v3" => {
@@ -118,6 +119,15 @@ fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     }
     body.push_str(&format!("{name} check {}\n", if well { "passed" } else { "failed" }));
     text(if well { 200 } else { 503 }, body)
+}
+
+fn metrics(cluster: &Cluster) -> Result<Response<Body>> {
+    let mut registry = prometheus_client::registry::Registry::default();
+    cluster.metrics().register(&mut registry);
+    let mut shown = String::new();
+    let failed = |error| ApiError::internal(format!("cannot show the metrics: {error}"));
+    prometheus_client::encoding::text::encode(&mut shown, &registry).map_err(failed)?;
+    Ok(response(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", full(shown)))
 }
 
 /// A document with an ETag; 304 to whoever has it already.
@@ -193,7 +203,7 @@ fn group(cluster: &Cluster, path: &str, accept: Option<&str>) -> Result<Response
 
 /// What a CRD says about its kind, for OpenAPI.
 pub fn custom_schema(resource: &Resource) -> Value {
-    resource.custom.as_ref().map(|custom| custom.openapi()).unwrap_or_default()
+    resource.custom.as_ref().map(|custom| custom.openapi().clone()).unwrap_or_default()
 }
 
 fn openapi_v2(accept: Option<&str>) -> Response<Body> {

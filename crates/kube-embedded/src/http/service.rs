@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -26,6 +26,7 @@ use crate::access::rbac::name_in_field_selector;
 use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
+use crate::metrics::Subject;
 use crate::rules;
 use crate::schema::resources::Resource;
 use crate::verbs::{self, Call};
@@ -53,7 +54,7 @@ impl ApiService {
         Self { cluster, identity: Some(Arc::new(user)), peer: None }
     }
 
-    pub(super) fn with_peer(mut self, peer: PeerCertificate) -> Self {
+    pub(crate) fn with_peer(mut self, peer: PeerCertificate) -> Self {
         self.peer = Some(peer);
         self
     }
@@ -73,9 +74,10 @@ impl ApiService {
             parts.extensions.insert(peer.clone());
         }
         let cluster = self.cluster;
+        let started = Instant::now();
         let work = AssertUnwindSafe(handle(&cluster, &parts, body)).catch_unwind();
         let format = negotiate::of_refusals(header(&parts.headers, &ACCEPT));
-        match work.await {
+        let response = match work.await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => respond::refusal(&error, format),
             Err(_) => {
@@ -83,7 +85,9 @@ impl ApiService {
                 let message = "This request caused apiserver to panic. Look in the logs for details.";
                 respond::refusal(&ApiError::internal(message), format)
             }
-        }
+        };
+        count(&cluster, &parts, response.status().as_u16(), started.elapsed());
+        response
     }
 }
 
@@ -103,6 +107,18 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let service = self.clone();
         Box::pin(async move { Ok(service.answer(request).await) })
+    }
+}
+
+fn count(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
+    let (method, path) = (&parts.method, parts.uri.path());
+    let found = target::resource_path(path);
+    let watch = parts.uri.query().is_some_and(|query| query.contains("watch="));
+    cluster.metrics().observe(Subject::of(&cluster.registry(), method, found.as_ref(), watch), code, took);
+    if code >= 500 {
+        tracing::warn!(http.method = %method, http.path = path, http.status = code, ?took, "kubernetes");
+    } else {
+        tracing::debug!(http.method = %method, http.path = path, http.status = code, ?took, "kubernetes");
     }
 }
 

@@ -27,7 +27,7 @@ fn published_name(group: &str, version: &str, kind: &str) -> String {
 }
 
 fn object(row: &Resource, mut schema: Value) -> Value {
-    open_int_or_string(&mut schema);
+    complete(&mut schema);
     let Value::Object(mut schema) = schema else { return object(row, json!({"type": "object"})) };
     let mut properties = match schema.remove("properties") {
         Some(Value::Object(properties)) => properties,
@@ -37,6 +37,7 @@ fn object(row: &Resource, mut schema: Value) -> Value {
     schema.insert("type".to_owned(), "object".into());
     schema.insert("properties".to_owned(), Value::Object(properties));
     schema.insert("x-kubernetes-group-version-kind".to_owned(), kind_of(row, &row.kind));
+    schema.extend(selectable(row));
     Value::Object(schema)
 }
 
@@ -50,13 +51,22 @@ fn list(row: &Resource, element: &str) -> Value {
             "items": reference(element),
         }),
     );
-    json!({
+    let mut list = json!({
         "description": format!("{} is a list of {}", row.list_kind, row.kind),
         "type": "object",
         "required": ["items"],
         "properties": properties,
         "x-kubernetes-group-version-kind": kind_of(row, &row.list_kind),
-    })
+    });
+    list.as_object_mut().expect("it was made as one").extend(selectable(row));
+    list
+}
+
+/// The fields that selectors may name.
+fn selectable(row: &Resource) -> Option<(String, Value)> {
+    let fields = row.custom.iter().flat_map(|custom| custom.selectable_fields());
+    let fields: Vec<_> = fields.map(|path| json!({"fieldPath": path})).collect();
+    (!fields.is_empty()).then(|| ("x-kubernetes-selectable-fields".to_owned(), fields.into()))
 }
 
 fn kind_of(row: &Resource, kind: &str) -> Value {
@@ -78,18 +88,45 @@ fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
     fields
 }
 
-/// `x-kubernetes-int-or-string` alone says nothing to a client that knows only OpenAPI.
-fn open_int_or_string(schema: &mut Value) {
+/// Spells out what says nothing to a client that knows only OpenAPI: integers-or-strings, embedded resources.
+fn complete(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
-    if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !fields.contains_key("anyOf") {
+    let says = |key: &str| fields.get(key) == Some(&Value::Bool(true));
+    let (int_or_string, embedded) =
+        (says("x-kubernetes-int-or-string"), says("x-kubernetes-embedded-resource"));
+    let open =
+        fields.get("anyOf").is_none() && fields.get("allOf").is_none_or(|all| all[0]["anyOf"].is_null());
+    if int_or_string && open {
         fields.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
     for key in ["items", "additionalProperties"] {
         if let Some(inner) = fields.get_mut(key) {
-            open_int_or_string(inner);
+            complete(inner);
         }
     }
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
-        properties.values_mut().for_each(open_int_or_string);
+        properties.values_mut().for_each(complete);
+    }
+    if embedded {
+        embed(fields);
+    }
+}
+
+/// What a resource inside another has in any case.
+fn embed(fields: &mut Map<String, Value>) {
+    if let Some(properties) = fields.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
+        let version = "apiVersion defines the versioned schema of this representation of an object.";
+        let kind = "kind is a string value representing the type of this object. In CamelCase.";
+        properties.extend(common("object's metadata", OBJECT_META, "metadata"));
+        let mut describe = |field: &str, text: String| properties[field]["description"] = text.into();
+        describe("apiVersion", format!("{version} More info: {CONVENTIONS}#resources"));
+        describe("kind", format!("{kind} More info: {CONVENTIONS}#types-kinds"));
+    }
+    if let Some(required) = fields.entry("required").or_insert_with(|| json!([])).as_array_mut() {
+        for name in ["kind", "apiVersion"] {
+            if !required.iter().any(|known| known == name) {
+                required.push(name.into());
+            }
+        }
     }
 }

@@ -20,12 +20,13 @@ pub fn check_policy(policy: &Value) -> Vec<FieldError> {
     let mut check = |value: &Value, path: &Path, known: Option<&Map<String, Value>>, wanted: Wanted| {
         let source = value.as_str().unwrap_or_default();
         if source.trim().is_empty() {
-            return;
+            return any();
         }
         let variables = known.map(|known| Schema::read(&json!({"type": "object", "properties": known})));
-        if let Err(why) = typed(source, has_params, &request, variables.as_ref(), wanted) {
+        typed(source, has_params, &request, variables.as_ref(), wanted).unwrap_or_else(|why| {
             errors.push(FieldError::invalid(path, source, why));
-        }
+            any()
+        })
     };
     for (at, condition) in list("matchConditions").iter().enumerate() {
         let path = path.field("matchConditions").index(at).field("expression");
@@ -33,10 +34,9 @@ pub fn check_policy(policy: &Value) -> Vec<FieldError> {
     }
     for (at, variable) in list("variables").iter().enumerate() {
         let path = path.field("variables").index(at).field("expression");
-        check(&variable["expression"], &path, Some(&known), Wanted::Any);
-        // A field that is an integer or a string is, to the checker, one of any type.
+        let schema = check(&variable["expression"], &path, Some(&known), Wanted::Any);
         let name = variable["name"].as_str().unwrap_or_default();
-        known.insert(name.to_owned(), json!({"x-kubernetes-int-or-string": true}));
+        known.insert(name.to_owned(), schema);
     }
     let known = (!known.is_empty()).then_some(&known);
     for (at, validation) in list("validations").iter().enumerate() {
@@ -51,6 +51,14 @@ pub fn check_policy(policy: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Their fields can be of any type, so that none is known to be of the wanted one.
+const UNTYPED: [&str; 4] = ["object", "oldObject", "namespaceObject", "params"];
+
+/// A field that is an integer or a string is, to the checker, one of any type.
+fn any() -> Value {
+    json!({"x-kubernetes-int-or-string": true})
+}
+
 #[derive(Clone, Copy)]
 enum Wanted {
     Bool,
@@ -59,13 +67,14 @@ enum Wanted {
     Any,
 }
 
+/// The type of an expression as a schema, as far as schemas know it; an error if it is not what is wanted.
 fn typed(
     source: &str,
     has_params: bool,
     request: &Schema,
     variables: Option<&Schema>,
     wanted: Wanted,
-) -> Result<(), String> {
+) -> Result<Value, String> {
     let failed = |why: String| format!("compilation failed: {why}");
     let expression = Expression::parse(source).map_err(failed)?;
     let mut scope = vec![
@@ -82,12 +91,19 @@ fn typed(
         scope.push(("variables", Ty::Object(variables, false)));
     }
     let ty = check(&expression, scope).map_err(failed)?;
+    let unknowable = matches!(ty, Ty::Dyn) && !expression.reads_field_of(&UNTYPED);
     match (wanted, ty) {
-        (Wanted::Any, _)
-        | (_, Ty::Dyn)
-        | (Wanted::Bool, Ty::Bool)
+        (Wanted::Any, ty) => Ok(match ty {
+            Ty::Bool => json!({"type": "boolean"}),
+            Ty::Int => json!({"type": "integer"}),
+            Ty::Double => json!({"type": "number"}),
+            Ty::String => json!({"type": "string"}),
+            _ => any(),
+        }),
+        (Wanted::Bool, Ty::Bool)
         | (Wanted::String, Ty::String)
-        | (Wanted::StringOrNull, Ty::String | Ty::Null) => Ok(()),
+        | (Wanted::StringOrNull, Ty::String | Ty::Null) => Ok(any()),
+        _ if unknowable => Ok(any()),
         (Wanted::Bool, ty) => Err(format!("must evaluate to bool but got {}", ty.name())),
         (Wanted::String, ty) => Err(format!("must evaluate to string but got {}", ty.name())),
         (Wanted::StringOrNull, ty) => {

@@ -513,6 +513,13 @@ pub fn immutable(new: &At, old: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
+/// As [`immutable`], for one of Go's own structures.
+pub fn immutable_structure(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+    if new.json() != old.json() {
+        errs.push(FieldError::invalid(&new.path, new.go(), IMMUTABLE));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -346,8 +346,30 @@ fn request_change(new: &Value, old: &Value, setting: Setting) -> Vec<FieldError>
         } else if !empty(was) {
             errs.push(FieldError::forbidden(&path, "updates may not modify existing certificate content"));
         }
+        if let Some(why) = not_certificates(text(now)) {
+            errs.push(FieldError::invalid(&path, "<certificate data>", why));
+        }
     }
     errs
+}
+
+/// Why this, in base64, is no chain of certificates; nothing is one.
+fn not_certificates(encoded: &str) -> Option<String> {
+    let pem = STANDARD.decode(encoded).unwrap_or_default();
+    if pem.is_empty() {
+        return None;
+    }
+    let mut certificates = 0;
+    for block in x509_parser::pem::Pem::iter_from_buffer(&pem).map_while(Result::ok) {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        if block.parse_x509().is_err() {
+            return Some("x509: malformed certificate".to_owned());
+        }
+        certificates += 1;
+    }
+    (certificates == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
 fn validate_api_service(service: &Value) -> Vec<FieldError> {

@@ -21,7 +21,11 @@ pub fn deletion_answers_object(resource: &Resource) -> bool {
         "serviceaccounts",
         "services",
     ];
-    is(resource, "", CORE) || (!resource.is_custom() && resource.group.as_ref() == "resource.k8s.io")
+    const STORAGE: &[&str] =
+        &["csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"];
+    is(resource, "", CORE)
+        || is(resource, "storage.k8s.io", STORAGE)
+        || (!resource.is_custom() && resource.group.as_ref() == "resource.k8s.io")
 }
 
 /// A PUT to a name that is free creates.
@@ -71,6 +75,13 @@ pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
             || is(resource, "apiextensions.k8s.io", &["customresourcedefinitions"])
             || is(resource, "apiregistration.k8s.io", &["apiservices"]);
     if restricted || resource.is_custom() { &["managedFields"] } else { MOST }
+}
+
+/// Said to whoever deletes one without saying what becomes of its dependents.
+pub fn deletion_warning(resource: &Resource) -> Option<&'static str> {
+    is(resource, "batch", &["jobs"]).then_some(
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+    )
 }
 
 /// Where Kubernetes keeps an object; one of its messages says so.

@@ -23,6 +23,8 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: "events.k8s.io",
         kind: "Event",
+        naming: Naming::PathSegment,
+        any_finalizer: true,
         validate: validate_strict,
         validate_update: validate_strict_change,
         ..PLAIN
@@ -151,6 +153,7 @@ fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
     for (field, shown) in [
         ("involvedObject", "involvedObject"),
         ("reason", "reason"),
+        ("reason", "reason"), // told twice, by a slip of Kubernetes
         ("message", "message"),
         ("source", "source"),
         ("firstTimestamp", "firstTimestamp"),
@@ -164,7 +167,9 @@ fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
         ("reportingInstance", "reportingInstance"),
     ] {
         if new[field] != old[field] {
-            errs.push(FieldError::invalid(&Path::new(shown), go_names(&new[field]), check::IMMUTABLE));
+            let is_text = !matches!(field, "eventTime" | "related" | "firstTimestamp" | "lastTimestamp");
+            let value = if new[field].is_null() && is_text { "".into() } else { go_names(&new[field]) };
+            errs.push(FieldError::invalid(&Path::new(shown), value, check::IMMUTABLE));
         }
     }
     errs

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod conduct;
 pub mod diff;
+pub mod go_structs;
 pub mod meta;
 pub mod read;
 
@@ -13,6 +14,7 @@ pub mod cluster;
 pub mod core;
 pub mod events;
 pub mod flow;
+pub mod mutating;
 pub mod network;
 pub mod rbac;
 pub mod storage;
@@ -104,6 +106,7 @@ const ALL: &[&[Rules]] = &[
     events::RULES,
     network::ingress::RULES,
     flow::RULES,
+    mutating::RULES,
     network::traffic::RULES,
     rbac::RULES,
     storage::RULES,

@@ -14,6 +14,7 @@ pub const RULES: &[Rules] = &[
         group: GROUP,
         kind: "Role",
         naming: Naming::PathSegment,
+        default: default_role,
         validate: |role| rules(role, true),
         validate_update: |new, _| again(new, true, rules),
         ..PLAIN
@@ -22,6 +23,7 @@ pub const RULES: &[Rules] = &[
         group: GROUP,
         kind: "ClusterRole",
         naming: Naming::PathSegment,
+        default: default_role,
         validate: |role| rules(role, false),
         validate_update: |new, _| again(new, false, rules),
         ..PLAIN
@@ -45,6 +47,13 @@ pub const RULES: &[Rules] = &[
         ..PLAIN
     },
 ];
+
+/// No rules are `null`, however a client writes them.
+fn default_role(role: &mut Value) {
+    if role["rules"].as_array().is_some_and(Vec::is_empty) {
+        role["rules"] = Value::Null;
+    }
+}
 
 /// A change is checked as if the object were new.
 fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> Vec<FieldError>) -> Vec<FieldError> {

@@ -10,6 +10,8 @@ use crate::field::{FieldError, Path};
 
 const GROUP: &str = "storage.k8s.io";
 
+const TOKENS_IN_ATTRIBUTES: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+
 pub const RULES: &[Rules] = &[
     Rules {
         group: GROUP,
@@ -65,6 +67,13 @@ pub const RULES: &[Rules] = &[
                 check::immutable(&now.get(field).named(path), &was.get(field), &mut errs);
             }
             errs
+        },
+        warnings: |driver, old| {
+            let spec = &driver["spec"];
+            let asks = old.is_none_or(|old| old["spec"]["tokenRequests"] != spec["tokenRequests"]);
+            let silent =
+                asks && !empty(&spec["tokenRequests"]) && spec["serviceAccountTokenInSecrets"].is_null();
+            silent.then(|| TOKENS_IN_ATTRIBUTES.to_owned()).into_iter().collect()
         },
         ..PLAIN
     },

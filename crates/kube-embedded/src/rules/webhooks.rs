@@ -21,15 +21,9 @@ pub const RULES: &[Rules] = &[
         kind: "ValidatingAdmissionPolicy",
         any_finalizer: true,
         generation: Generation::Content,
-        default: |policy| {
-            let spec = members(policy, "spec");
-            fill(spec, "failurePolicy", "Fail");
-            if let Some(Value::Object(matching)) = spec.get_mut("matchConstraints") {
-                default_matching(matching);
-            }
-        },
-        validate: validate_policy,
-        validate_update: |new, _| validate_policy(new),
+        default: default_policy,
+        validate: whole_policy,
+        validate_update: |new, _| whole_policy(new),
         ..PLAIN
     },
     Rules {
@@ -37,11 +31,7 @@ pub const RULES: &[Rules] = &[
         kind: "ValidatingAdmissionPolicyBinding",
         any_finalizer: true,
         generation: Generation::Content,
-        default: |binding| {
-            if let Some(Value::Object(matching)) = members(binding, "spec").get_mut("matchResources") {
-                default_matching(matching);
-            }
-        },
+        default: default_binding,
         validate: validate_binding,
         validate_update: |new, _| validate_binding(new),
         ..PLAIN
@@ -73,6 +63,20 @@ fn default_webhooks(configuration: &mut Value, mutating: bool) {
             fill(service, "port", 443);
         }
         default_scopes(hook, "rules");
+    }
+}
+
+pub(super) fn default_policy(policy: &mut Value) {
+    let spec = members(policy, "spec");
+    fill(spec, "failurePolicy", "Fail");
+    if let Some(Value::Object(matching)) = spec.get_mut("matchConstraints") {
+        default_matching(matching);
+    }
+}
+
+pub(super) fn default_binding(binding: &mut Value) {
+    if let Some(Value::Object(matching)) = members(binding, "spec").get_mut("matchResources") {
+        default_matching(matching);
     }
 }
 
@@ -331,20 +335,25 @@ fn match_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_policy(policy: &Value) -> Vec<FieldError> {
-    let root = At::root(policy);
-    let spec = root.get("spec");
-    let mut errs = Vec::new();
-    check::required_one_of(&spec.get("failurePolicy"), &["Fail", "Ignore"], &mut errs);
-    param_kind(&spec.get("paramKind"), &mut errs);
+/// The shape of a policy, and its expressions.
+fn whole_policy(policy: &Value) -> Vec<FieldError> {
+    let mut errors = validate_policy(policy);
+    errors.extend(crate::policy::check_policy(policy));
+    errors
+}
+
+/// What policies of both sorts have: when they apply, and their variables.
+pub(super) fn policy_basis(spec: &At, errs: &mut Vec<FieldError>) {
+    check::one_of(&spec.get("failurePolicy"), &["Fail", "Ignore"], errs);
+    param_kind(&spec.get("paramKind"), errs);
     let matching = spec.get("matchConstraints");
     if matching.exists() {
-        matching_resources(&matching, &mut errs);
-        check::required(&matching.get("resourceRules"), &mut errs);
+        matching_resources(&matching, errs);
+        check::required(&matching.get("resourceRules"), errs);
     } else {
-        check::required(&matching, &mut errs);
+        check::required(&matching, errs);
     }
-    match_conditions(&spec.get("matchConditions"), &mut errs);
+    match_conditions(&spec.get("matchConditions"), errs);
     for variable in spec.get("variables").items() {
         let (name, expression) = (variable.get("name"), variable.get("expression"));
         if name.text().trim().is_empty() {
@@ -356,6 +365,12 @@ fn validate_policy(policy: &Value) -> Vec<FieldError> {
             errs.push(FieldError::required(&expression.path, "expression is not specified"));
         }
     }
+}
+
+fn validate_policy(policy: &Value) -> Vec<FieldError> {
+    let spec = At::root(policy).get("spec");
+    let mut errs = Vec::new();
+    policy_basis(&spec, &mut errs);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let words = "validations or auditAnnotations must contain at least one item";
@@ -469,15 +484,19 @@ fn matching_resources(matching: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_binding(binding: &Value) -> Vec<FieldError> {
-    let root = At::root(binding);
-    let spec = root.get("spec");
-    let mut errs = Vec::new();
-    check::required_text(&spec.get("policyName"), check::dns_subdomain, &mut errs);
-    param_ref(&spec.get("paramRef"), &mut errs);
+/// What bindings of both sorts have: the policy, its parameters and where it applies.
+pub(super) fn binding_basis(spec: &At, errs: &mut Vec<FieldError>) {
+    check::required_text(&spec.get("policyName"), check::dns_subdomain, errs);
+    param_ref(&spec.get("paramRef"), errs);
     if spec.has("matchResources") {
-        matching_resources(&spec.get("matchResources"), &mut errs);
+        matching_resources(&spec.get("matchResources"), errs);
     }
+}
+
+fn validate_binding(binding: &Value) -> Vec<FieldError> {
+    let spec = At::root(binding).get("spec");
+    let mut errs = Vec::new();
+    binding_basis(&spec, &mut errs);
     let actions = spec.get("validationActions");
     let mut seen = Vec::new();
     for action in actions.items() {

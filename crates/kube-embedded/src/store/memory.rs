@@ -44,6 +44,8 @@ struct Storage {
     /// The newest change that was forgotten. Older than `floor` when none happened just before that:
     /// who follows the changes and has seen this one has missed nothing.
     lost: u64,
+    /// The newest change since the store was opened.
+    newest: u64,
     changed: Arc<Notify>,
 }
 
@@ -123,6 +125,10 @@ impl State {
         }
     }
 
+    pub fn storage_version(&self, storage: &str) -> u64 {
+        self.storages.get(storage).map_or(0, |found| found.newest)
+    }
+
     /// The first version that one can ask for.
     pub fn oldest(&self, storage: &str) -> u64 {
         self.storages.get(storage).map_or(self.floor, |found| found.floor)
@@ -171,6 +177,7 @@ impl State {
         }
         self.history_bytes += cost(&event);
         let storage = self.storage(&key.storage);
+        storage.newest = event.version;
         storage.history.push_back((now, event));
         let mut dropped = 0;
         while storage.history.len() > KEPT_EVENTS

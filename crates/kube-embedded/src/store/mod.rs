@@ -201,6 +201,11 @@ impl Store {
         self.shared.state.read().version
     }
 
+    /// The version of the last change in `storage`; 0 if there was none since the store was opened.
+    pub fn storage_version(&self, storage: &str) -> u64 {
+        self.shared.state.read().storage_version(storage)
+    }
+
     /// Whether the last write reached the disk.
     pub fn writable(&self) -> bool {
         self.shared.writable.load(Ordering::Relaxed)

@@ -153,13 +153,9 @@ fn stored_type(resource: &Resource) -> TypeRef<'_> {
     builtin::type_of(group, &resource.storage_version, &resource.kind).unwrap_or_else(|| resource.root())
 }
 
-/// The rules of the stored kind.
+/// The rules of a kind. They look at the stored form; of Events, each group has its own.
 pub fn rules_of(resource: &Resource) -> &'static Rules {
-    match (resource.is_custom(), resource.name.as_ref()) {
-        (true, _) => &rules::CUSTOM,
-        (false, "events") => rules::of("", "Event"),
-        (false, _) => rules::of(&resource.group, &resource.kind),
-    }
+    if resource.is_custom() { &rules::CUSTOM } else { rules::of(&resource.group, &resource.kind) }
 }
 
 fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
@@ -368,7 +364,7 @@ fn check_custom_kind(resource: &Resource, claim: &Claim<'_>, text: &[u8]) -> Res
         let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(text));
         return Err(body::unrecognized(&resource.kind, &why, text));
     }
-    if !claim.api_version.is_empty() && claim.api_version != expected {
+    if claim.api_version != expected {
         return Err(other_version(claim.api_version, &expected));
     }
     Ok(())

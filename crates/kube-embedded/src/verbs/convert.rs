@@ -2,7 +2,7 @@
 //!
 //! Almost always the stored bytes are the answer. Three things are not stored as they are shown: Events in
 //! `events.k8s.io`, autoscalers in `autoscaling/v1`, and custom resources in a version other than the stored
-//! one (or whose CRD has gained defaults since).
+//! one, or whose CRD has changed since.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -19,12 +19,19 @@ pub enum Shown {
 }
 
 /// Whether the stored bytes cannot be sent as they are.
-fn differs(resource: &Resource) -> bool {
-    resource.is_view() || resource.custom.as_ref().is_some_and(|custom| custom.has_defaults())
+fn differs(resource: &Resource, object: &Object) -> bool {
+    match &resource.custom {
+        Some(custom) => !custom.is_shown_as_stored(object.version),
+        None => resource.is_view(),
+    }
 }
 
 pub fn show(resource: &Resource, object: &Object) -> Shown {
-    if differs(resource) { Shown::Value(shown(resource, object)) } else { Shown::Bytes(object.bytes.clone()) }
+    if differs(resource, object) {
+        Shown::Value(shown(resource, object))
+    } else {
+        Shown::Bytes(object.bytes.clone())
+    }
 }
 
 /// The parsed document, in the request's version.
@@ -37,10 +44,7 @@ pub fn shown(resource: &Resource, object: &Object) -> Value {
 /// From the stored version to the one that `resource` serves.
 pub fn from_storage(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
-        value["apiVersion"] = resource.api_version().into();
-        if custom.has_defaults() {
-            custom.default(value);
-        }
+        custom.restore(value);
     } else if resource.is_view() {
         match resource.name.as_ref() {
             "events" => events::from_core(value),
@@ -53,9 +57,8 @@ pub fn from_storage(resource: &Resource, value: &mut Value) {
 
 /// From the version that `resource` serves to the stored one.
 pub fn to_storage(resource: &Resource, value: &mut Value) {
-    if resource.is_custom() {
-        let stored = crate::schema::resources::api_version(&resource.group, &resource.storage_version);
-        value["apiVersion"] = stored.into();
+    if let Some(custom) = &resource.custom {
+        custom.store(value);
     } else if resource.is_view() {
         match resource.name.as_ref() {
             "events" => events::to_core(value),

@@ -84,9 +84,7 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     body::complete(&call.resource, &mut object);
     let errors = complaints(call, &object);
     if !errors.is_empty() {
-        let own = object["kind"].as_str().unwrap_or_default();
-        let kind = if call.resource.is_custom() { own } else { call.resource.kind.as_ref() };
-        return Err(ApiError::invalid(&call.resource.group, kind, &name, &errors));
+        return Err(call.invalid(&object, &errors));
     }
     (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
     admission::establish(&call.cluster, &request, &mut object);
@@ -101,9 +99,8 @@ fn complaints(call: &Call, object: &Value) -> Vec<FieldError> {
     let (metadata, namespaced) = (&object["metadata"], call.resource.namespaced);
     match &call.resource.custom {
         Some(custom) => {
-            let mut errors = rules::meta::validate_custom_create(metadata, namespaced);
-            errors.extend(custom.validate(object, None));
-            errors
+            let errors = rules::meta::validate_custom_create(metadata, namespaced);
+            custom.review(object, None, errors).errors
         }
         None => rules::validate_create(rules, object, namespaced),
     }

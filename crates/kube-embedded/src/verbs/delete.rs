@@ -73,11 +73,10 @@ pub fn options(call: &Call) -> Result<Deletion> {
         (None, None) => None,
     };
     refuse("DeleteOptions", &errors)?;
-    if propagation.is_none() && call.resource.storage.as_ref() == "jobs.batch" {
-        call.warn(
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
-             them or set propagationPolicy=Orphan to suppress this warning",
-        );
+    if propagation.is_none()
+        && let Some(warning) = conduct::deletion_warning(&call.resource)
+    {
+        call.warn(warning);
     }
     let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
     Ok(Deletion {
@@ -232,7 +231,9 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
         fields.insert("finalizers".to_owned(), finalizers.into());
     }
     let marked_grace = metadata["deletionGracePeriodSeconds"].as_i64();
-    if metadata["deletionTimestamp"].is_null() {
+    if is_crd && metadata["deletionTimestamp"].is_null() {
+        fields.insert("deletionTimestamp".to_owned(), rfc3339(call.cluster.clock().now()).into());
+    } else if metadata["deletionTimestamp"].is_null() {
         let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
         fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
         fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());

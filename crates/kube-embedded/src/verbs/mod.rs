@@ -103,6 +103,17 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
+    /// The refusal of an object with these faults. A custom resource is named by what it calls itself; Events are
+    /// core ones, whichever group was asked.
+    fn invalid(&self, object: &Value, errors: &[FieldError]) -> ApiError {
+        let resource = &self.resource;
+        let kind = object["kind"].as_str().filter(|_| resource.is_custom()).unwrap_or(&resource.kind);
+        let is_event = !resource.is_custom() && kind == "Event";
+        let group = if is_event { "" } else { resource.group.as_ref() };
+        let name = if self.name.is_empty() { &object["metadata"]["name"] } else { &Value::Null };
+        ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
+    }
+
     /// What the rows of a Table carry besides their cells.
     pub fn include(&self) -> Result<print::Include> {
         print::Include::parse(&self.query.include_object).ok_or_else(|| {
@@ -177,7 +188,11 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     if !call.subresource.is_empty() {
         return special::answer(call).await;
     }
-    if !call.resource.has_verb(call.verb) {
+    if special::is_review(&call.resource) && !call.name.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    // A CRD that goes names fewer verbs than it still takes.
+    if !call.resource.has_verb(call.verb) && !call.resource.is_custom() {
         return Err(ApiError::method_not_allowed());
     }
     match call.verb {

@@ -52,7 +52,7 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         modify(&parent, |live| match kind {
             PatchKind::Apply => applied(&parent, live),
             _ => {
-                let scale = patch::patched(call, kind, ty, &scale_of(&parent, live)?)?;
+                let scale = patch::patched(call, kind, ty, &scale_or_zero(&parent, live))?;
                 meta::check_name(call, &scale["metadata"])?;
                 changed(&parent, live, &scale)
             }
@@ -77,11 +77,7 @@ fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Changed> {
     let replicas = wanted_replicas(call, scale)?;
     let path = paths(call).replicas;
     // A parent that does not say how many has no Scale to show, but may be told.
-    let mut told = live.clone();
-    if find(live, &path).is_null() {
-        put(&mut told, &path, 0.into());
-    }
-    let shown = scale_of(call, &told)?;
+    let shown = scale_or_zero(call, live);
     let mut new = shown.clone();
     new["spec"] = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
     let segments: Vec<&str> = segments(&path).collect();
@@ -115,7 +111,7 @@ fn applied(call: &Call, live: &Value) -> Result<Changed> {
     let body = body::patch(PatchKind::Apply, &call.body)?.value;
     let path = paths(call).replicas;
     let segments: Vec<&str> = segments(&path).collect();
-    let (scale, entries) = managed::apply_scale(call, live, &segments, scale_of(call, live)?, &body)?;
+    let (scale, entries) = managed::apply_scale(call, live, &segments, scale_or_zero(call, live), &body)?;
     let mut object = with_entries(live.clone(), entries);
     put(&mut object, &path, wanted_replicas(call, &scale)?.into());
     object["metadata"].as_object_mut().expect("stored objects have metadata").remove("resourceVersion");
@@ -124,6 +120,16 @@ fn applied(call: &Call, live: &Value) -> Result<Changed> {
 
 /// The Scale that an object shows.
 fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
+    let path = paths(call).replicas;
+    if call.resource.is_custom() && find(parent, &path).is_null() {
+        let why = format!("the spec replicas field \"{path}\" does not exist");
+        return Err(ApiError::internal(format!("Internal error occurred: {why}")).with_cause("", &why, ""));
+    }
+    Ok(scale_or_zero(call, parent))
+}
+
+/// The same, where an object that does not say how many has none.
+fn scale_or_zero(call: &Call, parent: &Value) -> Value {
     let paths = paths(call);
     let mut metadata = Map::new();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -131,12 +137,7 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
             metadata.insert(key.to_owned(), value.clone());
         }
     }
-    let found = find(parent, &paths.replicas);
-    if found.is_null() && call.resource.is_custom() {
-        let why = format!("the spec replicas field \"{}\" does not exist", paths.replicas);
-        return Err(ApiError::internal(format!("Internal error occurred: {why}")).with_cause("", &why, ""));
-    }
-    let replicas = found.as_i64().unwrap_or(0);
+    let replicas = find(parent, &paths.replicas).as_i64().unwrap_or(0);
     let mut status = json!({"replicas": find(parent, &paths.status_replicas).as_i64().unwrap_or(0)});
     let selector = match &paths.selector {
         Some(path) if path.is_empty() => String::new(),
@@ -148,9 +149,7 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
         status["selector"] = selector.into();
     }
     let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
-    Ok(
-        json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
-    )
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
 fn segments(path: &str) -> impl Iterator<Item = &str> {

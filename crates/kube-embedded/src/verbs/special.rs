@@ -31,7 +31,9 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         ("eviction", _) => pods::evict(call).await,
         ("binding", _) => pods::bind(call).await,
         ("token", _) => token(call),
-        ("approval", "update" | "patch") => approve(call).await,
+        ("approval" | "status", "update" | "patch") if call.resource.storage.as_ref() == csr::STORAGE => {
+            change_csr(call).await
+        }
         (_, "get") => read::get(call),
         (_, "update") => update::replace(call).await,
         (_, "patch") => patch::patch(call).await,
@@ -70,12 +72,12 @@ fn token(call: &Call) -> Result<Answer> {
     Ok(Answer::Other(201, answer))
 }
 
-/// An approval is a change of the conditions; an approved request is signed in the same write.
-async fn approve(call: &Call) -> Result<Answer> {
-    let sign = |object: &mut Value| csr::approve(&call.cluster, &call.user, object);
+/// Approving and signing need more than the right to write.
+async fn change_csr(call: &Call) -> Result<Answer> {
+    let change = |object: &mut Value| csr::change(&call.cluster, &call.user, &call.subresource, object);
     if call.verb == "update" {
-        update::replace_then(call, sign).await
+        update::replace_then(call, change).await
     } else {
-        patch::patch_then(call, sign).await
+        patch::patch_then(call, change).await
     }
 }

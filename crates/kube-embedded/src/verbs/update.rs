@@ -223,7 +223,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     }
     let errors = complaints(call, object, old);
     if !errors.is_empty() {
-        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &errors));
+        return Err(call.invalid(object, &errors));
     }
     if call.subresource.is_empty() {
         (rules.warnings)(object, Some(old)).into_iter().for_each(|warning| call.warn(warning));
@@ -238,14 +238,13 @@ fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
     let namespaced = call.resource.namespaced;
     let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
     if let Some(custom) = &call.resource.custom {
-        let mut errors = rules::meta::validate_custom_update(new_meta, old_meta, namespaced);
+        let errors = rules::meta::validate_custom_update(new_meta, old_meta, namespaced);
         let verdict = match call.subresource.as_str() {
-            "status" => custom.review_status(object, old),
-            _ => custom.review(object, Some(old)),
+            "status" => custom.review_status(object, old, errors),
+            _ => custom.review(object, Some(old), errors),
         };
         verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
-        errors.extend(verdict.errors);
-        return errors;
+        return verdict.errors;
     }
     if call.subresource.is_empty() {
         return rules::validate_update(rules, object, old, namespaced);

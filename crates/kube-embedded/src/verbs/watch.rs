@@ -2,14 +2,16 @@
 //!
 //! A watch is a cursor into the store's history. What leaves the selection is told as DELETED with its last
 //! selected content, what enters it as ADDED. Always true: a stream never skips a change; where history no
-//! longer holds the next one, it says so (410) and ends.
+//! longer holds the next one, it says so (410) and ends. One of custom resources ends when their CRD changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Call;
@@ -38,6 +40,7 @@ pub struct WatchStream {
     include: print::Include,
     bookmarks: bool,
     cursor: Watch,
+    redefinitions: watch::Receiver<()>,
     /// The newest version that the client knows about or need not.
     seen: u64,
     ready: VecDeque<Bytes>,
@@ -66,6 +69,7 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         (None, _) => store.version(),
     };
     let now = Instant::now();
+    let redefinitions = call.cluster.redefinitions();
     let (cursor, too_old) = match store.watch(&call.resource.storage, from) {
         Ok(cursor) => (cursor, None),
         // The stream still opens: the refusal is its only event.
@@ -79,6 +83,7 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         include: call.include()?,
         bookmarks: call.query.allow_bookmarks,
         cursor,
+        redefinitions,
         seen: from,
         ready: VecDeque::new(),
         deadline: now + lifetime,
@@ -125,12 +130,32 @@ impl WatchStream {
                     self.bookmark(None);
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
                 }
-                events = self.cursor.next() => match events {
-                    Ok(events) => events.iter().for_each(|event| self.tell(event)),
-                    Err(old) => self.expire(old),
-                },
+                events = self.cursor.next() => self.take(events),
+                Ok(()) = self.redefinitions.changed(), if self.resource.is_custom() => {
+                    if !self.is_still_served() {
+                        // What happened before is still told.
+                        if let Some(events) = self.cursor.next().now_or_never() {
+                            self.take(events);
+                        }
+                        self.ended = true;
+                    }
+                }
             }
         }
+    }
+
+    fn take(&mut self, events: Result<Vec<Event>, TooOld>) {
+        match events {
+            Ok(events) => events.iter().for_each(|event| self.tell(event)),
+            Err(old) => self.expire(old),
+        }
+    }
+
+    /// Whether the CRD still says what it said when the watch was opened.
+    fn is_still_served(&self) -> bool {
+        let (registry, row) = (self.cluster.registry(), &self.resource);
+        let now = registry.get(&row.group, &row.version, &row.name).and_then(|now| now.custom.as_ref());
+        now.zip(row.custom.as_ref()).is_some_and(|(now, then)| now.is_defined_as(then))
     }
 
     fn tell(&mut self, event: &Event) {

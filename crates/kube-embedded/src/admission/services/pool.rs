@@ -101,6 +101,17 @@ impl Pool {
         })
     }
 
+    /// What a dry run shows for a port: the one after the last of this request, or after the range.
+    pub fn pretended_port(&mut self) -> i64 {
+        let ports = self.granted.iter().filter_map(|lease| match lease {
+            Lease::Port(port) => Some(*port),
+            Lease::Address(_) => None,
+        });
+        let port = ports.max().unwrap_or(LAST_PORT + 1) + 1;
+        self.granted.push(Lease::Port(port));
+        port
+    }
+
     /// Takes the first free one, beginning anywhere.
     fn probe(&mut self, range: std::ops::Range<i64>, lease: impl Fn(i64) -> Option<Lease>) -> Option<Lease> {
         let length = range.end - range.start;

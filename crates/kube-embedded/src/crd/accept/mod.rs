@@ -16,7 +16,7 @@ mod versions;
 use serde_json::{Value, json};
 
 use super::embedded::label_complaints;
-use super::schema::format_is_known;
+use super::schema::{Schema, format_is_known};
 use super::status::{approval_message, is_established, remember_stored_version};
 use crate::field::{FieldError, Path};
 use crate::rules::{Generation, Naming, PLAIN, Rules};
@@ -130,6 +130,11 @@ fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                       spec.versions[*].schema instead";
         errors.push(FieldError::invalid(&Path::new("spec.preserveUnknownFields"), true, detail));
+        let mut versions = spec["versions"].as_array().into_iter().flatten();
+        if versions.any(|version| Schema::read(&version["schema"]["openAPIV3Schema"]).has_defaults()) {
+            let detail = "must be false in order to use defaults in the schema";
+            errors.push(FieldError::invalid(&Path::new("spec.preserveUnknownFields"), true, detail));
+        }
     }
     errors
 }

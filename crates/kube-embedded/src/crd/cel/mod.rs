@@ -85,6 +85,15 @@ pub struct Expression {
 }
 
 impl Expression {
+    /// Whether this is just a field, at any depth, of one of `roots`.
+    pub fn reads_field_of(&self, roots: &[&str]) -> bool {
+        let mut here = &self.root.expr;
+        while let Expr::Select(select) = here {
+            here = &select.operand.expr;
+        }
+        matches!(here, Expr::Ident(name) if roots.contains(&name.as_str()))
+    }
+
     /// Parses; the error is what Kubernetes prints after `compilation failed: `.
     pub fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING {

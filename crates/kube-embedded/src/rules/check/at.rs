@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::field::Path;
+use crate::rules::read::go_names;
 
 #[derive(Clone, Debug)]
 #[must_use]
@@ -74,6 +75,11 @@ impl<'a> At<'a> {
     /// A copy of what stands there; null where nothing does.
     pub fn json(&self) -> Value {
         self.value.cloned().unwrap_or_default()
+    }
+
+    /// What stands there, with the names that Go's own structures have.
+    pub fn go(&self) -> Value {
+        self.value.map(go_names).unwrap_or_default()
     }
 
     pub fn len(&self) -> usize {

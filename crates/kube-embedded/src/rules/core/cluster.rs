@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, Path};
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
 use crate::rules::network::ip;
 use crate::rules::read::{
@@ -208,8 +209,7 @@ fn amounts(root: &At, errs: &mut Vec<FieldError>) {
             let at = amount.named(list.path.field(name));
             quantity::not_negative(&at, errs);
             let counted = matches!(name, "pods") || name.contains('/') && !name.starts_with("kubernetes.io/");
-            let whole =
-                amount.value.and_then(quantity::Quantity::of).is_none_or(quantity::Quantity::is_whole);
+            let whole = amount.value.and_then(Quantity::of).is_none_or(|amount| amount.is_whole());
             if counted && !whole {
                 errs.push(FieldError::invalid(&at.path, at.json(), "must be an integer"));
             }

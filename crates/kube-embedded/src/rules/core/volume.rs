@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, Path};
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
-use crate::rules::read::{empty, fill, fill_text, go_name, go_names, list_mut, members, text};
-use crate::rules::{Naming, PLAIN, Rules, diff, meta};
+use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
+use crate::rules::{Naming, PLAIN, Rules, go_structs, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -121,10 +122,9 @@ fn access_modes(modes: &At, errs: &mut Vec<FieldError>) {
 }
 
 fn basic_amount(at: &At, errs: &mut Vec<FieldError>) {
-    let amount = at.value.and_then(quantity::Quantity::of).unwrap_or_default();
-    if amount.units() < 0 {
-        let whole = i64::try_from(amount.units()).unwrap_or(i64::MIN);
-        errs.push(FieldError::invalid(&at.path, whole, "must be a valid resource quantity"));
+    let amount = at.value.and_then(Quantity::of).unwrap_or_default();
+    if amount.value() < 0 {
+        errs.push(FieldError::invalid(&at.path, amount.value(), "must be a valid resource quantity"));
     }
 }
 
@@ -305,7 +305,10 @@ fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
         source
     };
     if source(new) != source(old) {
-        let words = "spec.persistentvolumesource is immutable after creation";
+        let words = format!(
+            "spec.persistentvolumesource is immutable after creation\n{}",
+            go_structs::difference("PersistentVolumeSource", &source(old).into(), &source(new).into())
+        );
         errs.push(FieldError::forbidden(&Path::new("spec.persistentvolumesource"), words));
     }
     unchanged_mode(new, old, &mut errs);
@@ -318,7 +321,8 @@ fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
     let (now, was) = (&new["spec"]["nodeAffinity"], &old["spec"]["nodeAffinity"]);
     if !was.is_null() && now != was {
         let path = Path::new("nodeAffinity");
-        errs.push(FieldError::invalid(&path, go_names(now), check::IMMUTABLE));
+        let words = "field is immutable, except for updating from beta label to GA";
+        errs.push(FieldError::invalid(&path, go_names(now), words));
     }
     errs
 }
@@ -423,72 +427,13 @@ fn validate_claim_change(new: &Value, old: &Value) -> Vec<FieldError> {
     if now != was {
         let words = format!(
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{}",
-            diff::unified(&go_claim(&was), &go_claim(&now))
+            go_structs::difference("PersistentVolumeClaimSpec", &was, &now)
         );
         errs.push(FieldError::forbidden(&Path::new("spec"), words));
     }
     shrunk(new, old, &mut errs);
     unchanged_mode(new, old, &mut errs);
     errs
-}
-
-/// The spec of a claim as Go shows it: every field, in the order of its declaration.
-fn go_claim(spec: &Value) -> String {
-    let or_null = |value: &Value| if empty(value) { Value::Null } else { value.clone() };
-    let source = |field: &str, members: &[&str]| -> Option<Vec<(String, Value)>> {
-        let given = spec[field].as_object()?;
-        Some(
-            members
-                .iter()
-                .map(|name| (go_name(name), given.get(*name).cloned().unwrap_or_default()))
-                .collect(),
-        )
-    };
-    let mut shown_members = Vec::new();
-    let mut put = |name: &str, value: &Value| {
-        shown_members.push(format!(" \"{name}\": {}", indented(value, 1)));
-    };
-    put("AccessModes", &or_null(&spec["accessModes"]));
-    put("Selector", &or_null(&spec["selector"]));
-    put(
-        "Resources",
-        &json!({
-            "Limits": or_null(&spec["resources"]["limits"]), "Requests": or_null(&spec["resources"]["requests"]),
-        }),
-    );
-    put("VolumeName", &text(&spec["volumeName"]).into());
-    put("StorageClassName", &spec["storageClassName"]);
-    put("VolumeMode", &spec["volumeMode"]);
-    for (name, field, members) in [
-        ("DataSource", "dataSource", &["apiGroup", "kind", "name"][..]),
-        ("DataSourceRef", "dataSourceRef", &["apiGroup", "kind", "name", "namespace"][..]),
-    ] {
-        // The members happen to be in alphabetical order, in which our maps are, too.
-        let shown =
-            source(field, members).map_or(Value::Null, |given| Value::Object(given.into_iter().collect()));
-        put(name, &shown);
-    }
-    put("VolumeAttributesClassName", &spec["volumeAttributesClassName"]);
-    format!("{{\n{}\n}}", shown_members.join(",\n"))
-}
-
-/// JSON with one space for each level, as it stands at a level.
-fn indented(value: &Value, level: usize) -> String {
-    let (inner, outer) = (" ".repeat(level + 1), " ".repeat(level));
-    let join = |parts: Vec<String>, open: char, close: char| {
-        if parts.is_empty() {
-            return format!("{open}{close}");
-        }
-        format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
-    };
-    match value {
-        Value::Array(list) => join(list.iter().map(|v| indented(v, level + 1)).collect(), '[', ']'),
-        Value::Object(map) => {
-            let member = |(key, v): (&String, &Value)| format!("{}: {}", json!(key), indented(v, level + 1));
-            join(map.iter().map(member).collect(), '{', '}')
-        }
-        other => other.to_string(),
-    }
 }
 
 fn without_nulls(spec: &mut Value) {
@@ -499,7 +444,7 @@ fn without_nulls(spec: &mut Value) {
 
 /// A claim may ask for less again only down to what it has.
 fn shrunk(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
-    let amount = |value: &Value| quantity::Quantity::of(value).unwrap_or_default();
+    let amount = |value: &Value| Quantity::of(value).unwrap_or_default();
     let asked = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]["storage"]);
     if asked(new) < asked(old) && asked(new) <= amount(&old["status"]["capacity"]["storage"]) {
         let path = Path::new("spec.resources.requests.storage");
@@ -519,7 +464,7 @@ fn claim_warnings(claim: &Value) -> Vec<String> {
     }
     for field in ["requests", "limits"] {
         let amount = root.down("spec.resources").get(field).key("storage");
-        if amount.value.and_then(quantity::Quantity::of).is_some_and(|amount| !amount.is_whole()) {
+        if amount.value.and_then(Quantity::of).is_some_and(|amount| !amount.is_whole()) {
             let (path, shown) = (&amount.path, amount.text());
             told.push(format!("{path}: fractional byte value {shown:?} is invalid, must be an integer"));
         }

@@ -49,6 +49,10 @@ pub fn to_v1(object: &mut Value) {
     {
         put(status, "currentCPUUtilizationPercentage", now);
     }
+    // Version 1 always says how many there are.
+    if let Some(status) = ensure(object, "status") {
+        missing(status, "currentReplicas", 0);
+    }
     let current: Vec<_> = current.iter().map(status_to_v1).collect();
     let notes = [
         (METRICS, (!others.is_empty()).then_some(Value::Array(others))),

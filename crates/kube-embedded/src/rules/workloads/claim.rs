@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::field::FieldError;
-use crate::rules::check::quantity::{self, Quantity};
+use crate::quantity::Quantity;
+use crate::rules::check::quantity;
 use crate::rules::check::{self, At};
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

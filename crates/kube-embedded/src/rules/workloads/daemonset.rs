@@ -109,11 +109,9 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
                 _ => {}
             }
         }
-        _ => errs.push(FieldError::unsupported(
-            &strategy.path,
-            strategy.json(),
-            &["RollingUpdate", "OnDelete"],
-        )),
+        _ => {
+            errs.push(FieldError::unsupported(&strategy.path, strategy.go(), &["RollingUpdate", "OnDelete"]))
+        }
     }
 }
 

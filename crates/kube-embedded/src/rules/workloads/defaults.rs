@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::fill::{down, each, ensure, is_empty, missing, put, zero};
-use crate::rules::check::quantity::Quantity;
+use crate::quantity::Quantity;
 
 /// The members of a volume that say what it is.
 pub const VOLUME_SOURCES: &[&str] = &[
@@ -259,8 +259,7 @@ pub fn resource_list(list: Option<&mut Value>) {
     for amount in list.and_then(Value::as_object_mut).into_iter().flat_map(|map| map.values_mut()) {
         let fine = amount.as_str().is_some_and(|text| text.ends_with(['n', 'u']));
         if fine && let Some(parsed) = Quantity::of(amount) {
-            let milli = parsed.milli();
-            *amount = if milli % 1000 == 0 { (milli / 1000).to_string() } else { format!("{milli}m") }.into();
+            *amount = parsed.round_up_to_milli().to_string().into();
         }
     }
 }

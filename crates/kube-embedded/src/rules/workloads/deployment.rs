@@ -87,11 +87,9 @@ fn strategy(strategy: &At, errs: &mut Vec<FieldError>) {
             }
             check::at_most_hundred_percent(&unavailable, errs);
         }
-        _ => errs.push(FieldError::unsupported(
-            &strategy.path,
-            strategy.json(),
-            &["Recreate", "RollingUpdate"],
-        )),
+        _ => {
+            errs.push(FieldError::unsupported(&strategy.path, strategy.go(), &["Recreate", "RollingUpdate"]))
+        }
     }
 }
 

@@ -55,7 +55,7 @@ fn validate_budget(object: &Value) -> Vec<FieldError> {
     let (available, unavailable) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
     if available.exists() && unavailable.exists() {
         let words = "minAvailable and maxUnavailable cannot be both set";
-        errs.push(FieldError::invalid(&spec.path, spec.json(), words));
+        errs.push(FieldError::invalid(&spec.path, spec.go(), words));
     }
     for at in [available, unavailable].iter().filter(|at| at.exists()) {
         check::number_or_percent(at, &mut errs);

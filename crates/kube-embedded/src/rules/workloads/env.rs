@@ -1,7 +1,7 @@
 //! The environment of a container, and the fields of a pod that it may read.
 
 use crate::field::FieldError;
-use crate::rules::check::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 
 const FIELDS_FOR_ENV: &[&str] = &[
@@ -135,7 +135,7 @@ pub fn resource_ref(at: &At, in_volume: bool, errs: &mut Vec<FieldError>) {
     }
 
     let divisor = at.get("divisor");
-    if divisor.value.and_then(Quantity::of).is_none_or(Quantity::is_zero) {
+    if divisor.value.and_then(Quantity::of).is_none_or(|divisor| divisor.is_zero()) {
         return;
     }
     let units = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the";

@@ -198,7 +198,7 @@ pub fn validate_spec(spec: &At, errs: &mut Vec<FieldError>) {
         if mode.text() == "Indexed" {
             failure_policy::success(spec, errs);
         } else {
-            errs.push(FieldError::invalid(&success.path, success.json(), "requires indexed completion mode"));
+            errs.push(FieldError::invalid(&success.path, success.go(), "requires indexed completion mode"));
         }
     }
     let replacement = spec.get("podReplacementPolicy");
@@ -295,7 +295,7 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     check::immutable(&now.get("selector"), &before.get("selector"), &mut errs);
     template_change(&now, &was, &mut errs);
     for name in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
-        check::immutable(&now.get(name), &before.get(name), &mut errs);
+        check::immutable_structure(&now.get(name), &before.get(name), &mut errs);
     }
     errs
 }
@@ -341,10 +341,10 @@ fn template_change(now: &At, job: &At, errs: &mut Vec<FieldError>) {
         let (spec, old) = (pods.get("spec"), At::root(&old).get("spec").json());
         if spec.json() != old {
             let path = now.path.field("template.spec");
-            errs.push(FieldError::invalid(&path, spec.json(), check::IMMUTABLE));
+            errs.push(FieldError::invalid(&path, spec.go(), check::IMMUTABLE));
         }
     } else if pods.json() != old {
-        errs.push(FieldError::invalid(&pods.path, pods.json(), check::IMMUTABLE));
+        errs.push(FieldError::invalid(&pods.path, pods.go(), check::IMMUTABLE));
     }
 }
 

@@ -37,7 +37,7 @@ pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
         let uncounted = now.get("uncountedTerminatedPods");
         if !uncounted.get("failed").is_empty() || !uncounted.get("succeeded").is_empty() {
             let words = "must be empty for finished job";
-            errs.push(FieldError::invalid(&uncounted.path, uncounted.json(), words));
+            errs.push(FieldError::invalid(&uncounted.path, uncounted.go(), words));
         }
     }
     let ready = now.get("ready");

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::field::FieldError;
-use crate::rules::check::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 use crate::rules::{PLAIN, Rules};
 
@@ -158,7 +158,7 @@ fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
     order(&min, &usual, "default", &min, ["min", "default"]);
     order(&usual, &max, "default", &max, ["default", "max"]);
     if let Some((amount, at)) = &ratio {
-        if *amount < Quantity::parse("1").unwrap_or_default() {
+        if amount.as_f64() < 1.0 {
             let words = format!("ratio {} is less than 1", at.text());
             errs.push(FieldError::invalid(&at.path, at.json(), words));
         }
@@ -221,7 +221,7 @@ fn scope_expression(expression: &At, selector: &At, spec: &At, errs: &mut Vec<Fi
     }
     for _ in unfit(scope.text(), spec) {
         let words = "unsupported scope applied to resource";
-        errs.push(FieldError::invalid(&expression.path, selector.json(), words));
+        errs.push(FieldError::invalid(&expression.path, selector.go(), words));
     }
     let yes_or_no =
         ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];

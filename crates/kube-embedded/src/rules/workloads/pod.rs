@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::field::FieldError;
-use crate::rules::check::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::{Generation, PLAIN, Rules, go_structs};
 
 use super::fill::{down, each, ensure, is_empty, missing, put};
 use super::{container, defaults, podspec, resources, scheduling, status, template, warnings};
@@ -31,7 +31,22 @@ pub const RULES: Rules = Rules {
 
 const CHANGE_REFUSED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
 
+/// The first of a pod's addresses stands in two places. The old place decides where both are told.
+fn default_addresses(pod: &mut Value) {
+    let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
+    let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_owned();
+    match status["podIP"].as_str() {
+        Some(ip) if !ip.is_empty() && ip != first => {
+            let ip = ip.to_owned();
+            put(status, "podIPs", json!([{"ip": ip}]));
+        }
+        None | Some("") if !first.is_empty() => put(status, "podIP", first),
+        _ => {}
+    }
+}
+
 fn default(pod: &mut Value) {
+    default_addresses(pod);
     let Some(spec) = ensure(pod, "spec") else { return };
     defaults::pod_spec(spec);
     let on_host = spec.get("hostNetwork").is_some_and(|value| value == true);
@@ -181,7 +196,7 @@ pub fn quality_of_service(spec: &At) -> &'static str {
     };
     let limited = |owner: &At| ["cpu", "memory"].iter().all(|name| amount(owner, "limits", name).is_some());
     let total = |list: &str, name: &str| {
-        owners.iter().filter_map(|owner| amount(owner, list, name)).reduce(Quantity::plus)
+        owners.iter().filter_map(|owner| amount(owner, list, name)).reduce(|sum, amount| sum.add(&amount))
     };
     let totals = |list: &str| ["cpu", "memory"].map(|name| total(list, name));
     let (requests, limits) = (totals("requests"), totals("limits"));
@@ -284,9 +299,24 @@ fn validate_change(new: &At, old: &At, errs: &mut Vec<FieldError>) {
     if gated {
         narrowed(new, old, errs);
     }
-    if with_changes_undone(new, old, gated) != old.json() {
-        errs.push(FieldError::forbidden(&new.path, CHANGE_REFUSED));
+    let (before, now) = (old.json(), with_changes_undone(new, old, gated));
+    if now != before {
+        let difference = go_structs::difference("PodSpec", &inside(before), &inside(now));
+        errs.push(FieldError::forbidden(&new.path, format!("{CHANGE_REFUSED}{difference}")));
     }
+}
+
+/// A specification as Kubernetes keeps it: what a pod shares with its host stands in the security context.
+fn inside(mut spec: Value) -> Value {
+    for name in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
+        let shared = spec.get(name).cloned();
+        if let Some(shared) = shared
+            && let Some(context) = ensure(&mut spec, "securityContext")
+        {
+            put(context, name, shared);
+        }
+    }
+    spec
 }
 
 fn only_more_tolerations(new: &At, old: &At, errs: &mut Vec<FieldError>) {

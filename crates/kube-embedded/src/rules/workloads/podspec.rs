@@ -103,12 +103,12 @@ fn resource_claims(list: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
         match (direct.exists(), template.exists()) {
             (true, true) => errs.push(FieldError::invalid(
                 &claim.path,
-                claim.json(),
+                claim.go(),
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             )),
             (false, false) => errs.push(FieldError::invalid(
                 &claim.path,
-                claim.json(),
+                claim.go(),
                 "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             )),
             _ => {}

@@ -1,7 +1,8 @@
 //! Which resources may be asked for, limited and counted, and by how much.
 
 use crate::field::{FieldError, Path};
-use crate::rules::check::quantity::{self, Quantity};
+use crate::quantity::Quantity;
+use crate::rules::check::quantity;
 use crate::rules::check::{self, At};
 
 const COMPUTE: &[&str] = &["cpu", "memory", "ephemeral-storage"];
@@ -94,7 +95,7 @@ pub fn quota_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
 /// An amount of a resource.
 pub fn amount(name: &str, at: &At, errs: &mut Vec<FieldError>) {
     quantity::not_negative(at, errs);
-    let whole = at.value.and_then(Quantity::of).is_none_or(Quantity::is_whole);
+    let whole = at.value.and_then(Quantity::of).is_none_or(|amount| amount.is_whole());
     if (COUNTED.contains(&name) || is_extended(name)) && !whole {
         errs.push(FieldError::invalid(&at.path, at.json(), "must be an integer"));
     }
@@ -122,11 +123,11 @@ fn requirements(
     for (name, at) in requests.entries() {
         let (asked, limit) = (at.value.and_then(Quantity::of), limits.peek(name));
         match limit.and_then(Quantity::of) {
-            Some(most) if !may_overcommit(name) && asked != Some(most) => {
+            Some(most) if !may_overcommit(name) && asked.as_ref() != Some(&most) => {
                 let words = format!("must be equal to {name} limit of {}", limits.get(name).text());
                 errs.push(FieldError::invalid(&requests.path, at.json(), words));
             }
-            Some(most) if asked > Some(most) => {
+            Some(most) if asked.as_ref() > Some(&most) => {
                 let words =
                     format!("must be less than or equal to {name} limit of {}", limits.get(name).text());
                 errs.push(FieldError::invalid(&requests.path, at.json(), words));
@@ -146,10 +147,10 @@ fn requirements(
 }
 
 fn is_multiple_of_page(name: &str, at: &At) -> bool {
-    let page = name.strip_prefix("hugepages-").and_then(Quantity::parse);
+    let page = name.strip_prefix("hugepages-").and_then(|size| Quantity::parse(size).ok());
     match (page, at.value.and_then(Quantity::of)) {
         (Some(page), Some(amount)) => {
-            page > Quantity::default() && page.is_whole() && amount.units() % page.units() == 0
+            page > Quantity::default() && page.is_whole() && amount.value() % page.value() == 0
         }
         _ => false,
     }
@@ -193,20 +194,21 @@ fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
 pub fn aggregate(spec: &At, list: &str, name: &str) -> Option<(Quantity, String)> {
     let of = |container: &At| container.get("resources").get(list).peek(name).cloned();
     let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
-    let sample = regular.items().chain(init.items()).find_map(|container| of(&container))?;
+    regular.items().chain(init.items()).find_map(|container| of(&container))?;
     let amount = |container: &At| of(container).as_ref().and_then(Quantity::of).unwrap_or_default();
-    let mut together = regular.items().map(|c| amount(&c)).fold(Quantity::default(), Quantity::plus);
+    let mut together = regular.items().map(|c| amount(&c)).fold(Quantity::ZERO, |sum, own| sum.add(&own));
     let (mut sidecars, mut before) = (Quantity::default(), Quantity::default());
     for container in init.items() {
         let own = amount(&container);
-        before = before.max(sidecars.plus(own));
+        before = before.max(sidecars.add(&own));
         if container.get("restartPolicy").text() == "Always" {
-            together = together.plus(own);
-            sidecars = sidecars.plus(own);
+            together = together.add(&own);
+            sidecars = sidecars.add(&own);
         }
     }
     let most = together.max(before);
-    Some((most, most.words_like(sample.as_str().unwrap_or_default())))
+    let words = most.to_string();
+    Some((most, words))
 }
 
 /// Resources of the pod as a whole, and that its containers fit in.

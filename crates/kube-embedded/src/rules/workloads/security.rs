@@ -135,7 +135,7 @@ fn seccomp(profile: &At, errs: &mut Vec<FieldError>) {
         }
     } else if local.exists() {
         let words = "can only be set when seccomp type is Localhost";
-        errs.push(FieldError::invalid(&local.path, profile.json(), words));
+        errs.push(FieldError::invalid(&local.path, profile.go(), words));
     }
 }
 

@@ -159,7 +159,7 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
         "OnDelete" => {
             if rolling.exists() {
                 let words = "only allowed for updateStrategy 'RollingUpdate'";
-                errs.push(FieldError::invalid(&rolling.path, rolling.json(), words));
+                errs.push(FieldError::invalid(&rolling.path, rolling.go(), words));
             }
         }
         "RollingUpdate" => {
@@ -167,7 +167,7 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
         }
         _ => {
             let words = "must be 'RollingUpdate' or 'OnDelete'";
-            errs.push(FieldError::invalid(&strategy.path, strategy.json(), words));
+            errs.push(FieldError::invalid(&strategy.path, strategy.go(), words));
         }
     }
 }

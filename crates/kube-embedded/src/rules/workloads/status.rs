@@ -144,6 +144,6 @@ fn addresses(list: &At, errs: &mut Vec<FieldError>) {
     let both = texts.iter().any(|ip| ip.contains(':')) && texts.iter().any(|ip| !ip.contains(':'));
     if texts.len() > 1 && (!both || texts.len() > 2) {
         let words = "may specify no more than one IP for each IP family";
-        errs.push(FieldError::invalid(&list.path, list.json(), words));
+        errs.push(FieldError::invalid(&list.path, list.go(), words));
     }
 }

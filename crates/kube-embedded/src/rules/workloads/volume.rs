@@ -1,7 +1,7 @@
 //! Volumes of a pod. Of several sources in one volume only the first is looked into.
 
 use crate::field::FieldError;
-use crate::rules::check::quantity::Quantity;
+use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 
 use super::defaults::VOLUME_SOURCES;
@@ -59,7 +59,7 @@ fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec
     match kind {
         "emptyDir" => {
             let size = at.get("sizeLimit");
-            if size.value.and_then(Quantity::of).is_some_and(Quantity::is_negative) {
+            if size.value.and_then(Quantity::of).is_some_and(|amount| amount < Quantity::ZERO) {
                 errs.push(FieldError::forbidden(
                     &size.path,
                     "SizeLimit field must be a valid resource quantity",

@@ -1,0 +1,81 @@
+//! Secrets that ask for the token of a ServiceAccount.
+//!
+//! The API takes such a Secret without a token; it is filled in here, and goes when its account goes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::queue::{Controller, Next};
+use super::{Context, Failure, Preconditions, Propagation, replace, settled};
+use crate::access::tokens::fill_token_secret;
+use crate::store::{Event, EventKind, Key};
+
+const SECRETS: &str = "secrets";
+const ACCOUNTS: &str = "serviceaccounts";
+
+fn asks_for_token(secret: &Value) -> bool {
+    secret["type"] == "kubernetes.io/service-account-token"
+}
+
+fn account_of(secret: &Value) -> &str {
+    secret["metadata"]["annotations"]["kubernetes.io/service-account.name"].as_str().unwrap_or_default()
+}
+
+/// The Secrets in `namespace`, or in all, that ask for the token of `account`, or of any.
+fn asking(context: &Context, namespace: Option<&str>, account: Option<&str>) -> Vec<Key> {
+    let storage: Arc<str> = SECRETS.into();
+    let secrets = context.store.list(SECRETS, namespace).objects;
+    let asking = secrets.iter().filter(|secret| {
+        let value = secret.value();
+        asks_for_token(&value) && account.is_none_or(|account| account == account_of(&value))
+    });
+    asking.map(|secret| Key::new(&storage, &secret.namespace, &secret.name)).collect()
+}
+
+pub(super) struct Tokens;
+
+impl Controller for Tokens {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        asking(context, None, None)
+    }
+
+    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        let object = &event.object;
+        match storage.as_ref() {
+            SECRETS if event.kind != EventKind::Deleted && asks_for_token(&object.value()) => {
+                keys.push(Key::new(storage, &object.namespace, &object.name));
+            }
+            ACCOUNTS if event.kind != EventKind::Modified => {
+                keys.extend(asking(context, Some(&object.namespace), Some(&object.name)));
+            }
+            _ => {}
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(secret) = context.store.get(SECRETS, &key.namespace, &key.name) else {
+            return Ok(Next::Rest);
+        };
+        let value = secret.value();
+        let account =
+            context.store.get(ACCOUNTS, &key.namespace, account_of(&value)).map(|found| found.value());
+        let wanted = value["metadata"]["annotations"]["kubernetes.io/service-account.uid"].as_str();
+        let fits =
+            |account: &&Value| wanted.is_none_or(|uid| uid.is_empty() || account["metadata"]["uid"] == uid);
+        match account.as_ref().filter(fits) {
+            Some(account) => {
+                let pki = &context.pki;
+                if let Some(filled) = fill_token_secret(&pki.signing_key(), account, &value, pki.ca_pem()) {
+                    replace(context, key, &secret, filled).await?;
+                }
+            }
+            None if secret.deleting => {}
+            None => {
+                let preconditions = Preconditions { uid: &secret.uid, version: Some(secret.version) };
+                settled(context.actor.delete(key, preconditions, Propagation::Background).await)?;
+            }
+        }
+        Ok(Next::Rest)
+    }
+}

@@ -1,0 +1,104 @@
+//! What the API counts, under the names that operators of Kubernetes know.
+
+use std::time::Duration;
+
+use http::Method;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry as Exposition;
+
+use crate::http::target::{self, ResourcePath};
+use crate::registry::Registry;
+
+/// What a request was about. Only what is served has a name here: paths that clients invent must not grow the
+/// number of series.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Subject {
+    verb: &'static str,
+    group: String,
+    resource: String,
+}
+
+impl Subject {
+    pub fn of(registry: &Registry, method: &Method, path: Option<&ResourcePath>, watch: bool) -> Self {
+        let served = path.filter(|path| registry.get(&path.group, &path.version, &path.resource).is_some());
+        match served {
+            Some(path) => Self {
+                verb: target::verb(method, path, watch),
+                group: path.group.clone(),
+                resource: path.resource.clone(),
+            },
+            None => Self { verb: "other", group: String::new(), resource: String::new() },
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    #[prometheus(flatten)]
+    subject: Subject,
+    code: u16,
+}
+
+/// The counters of one cluster; clones count together.
+#[derive(Clone)]
+pub struct Metrics {
+    requests: Family<Outcome, Counter>,
+    duration: Family<Subject, Histogram>,
+    watches: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_25, 4.0, 10));
+        let duration = Family::new_with_constructor(histogram);
+        Self { requests: Family::default(), duration, watches: Gauge::default() }
+    }
+}
+
+impl Metrics {
+    /// Adds the counters to what somebody shows.
+    pub fn register(&self, shown: &mut Exposition) {
+        shown.register("apiserver_request", "Kubernetes requests answered", self.requests.clone());
+        let help = "Time from a Kubernetes request to the head of its answer";
+        shown.register("apiserver_request_duration_seconds", help, self.duration.clone());
+        shown.register("apiserver_longrunning_requests", "Watches that are open", self.watches.clone());
+    }
+
+    pub fn observe(&self, subject: Subject, code: u16, took: Duration) {
+        self.duration.get_or_create(&subject).observe(took.as_secs_f64());
+        self.requests.get_or_create(&Outcome { subject, code }).inc();
+    }
+
+    /// Counts a watch for as long as the guard lives.
+    pub fn watching(&self) -> Watching {
+        self.watches.inc();
+        Watching(self.watches.clone())
+    }
+}
+
+/// An open watch.
+pub struct Watching(Gauge);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_nobody_serves_share_one_series() {
+        let registry = Registry::builtin();
+        let of = |path| Subject::of(&registry, &Method::GET, target::resource_path(path).as_ref(), false);
+        assert_eq!(of("/api/v1/namespaces/x/pods").resource, "pods");
+        assert_eq!(of("/api/v1/namespaces/x/pods").verb, "list");
+        assert_eq!(of("/api/v1/namespaces/x/invented"), of("/anything"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Input that means no good, or nothing at all: each is answered by a Status with the code that Kubernetes gives,
+//! nothing is written, and the server answers afterwards.
+
+use http::{Method, Request};
+use tempfile::tempdir;
+
+use crate::program::Server;
+use crate::request::{Answer, get, send, with};
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// There before, and not to be changed.
+const TARGET: &str = "/api/v1/namespaces/default/configmaps/target";
+
+/// Nine times nine times nine ... strings, in half a page.
+fn billion_laughs() -> Vec<u8> {
+    let line = |(before, name)| format!("{name}: &{name} [{}]\n", vec![format!("*{before}"); 9].join(","));
+    let lines: String = "abcdefghi".chars().zip("bcdefghij".chars()).map(line).collect();
+    format!("a: &a [x,x,x,x,x,x,x,x,x]\n{lines}").into_bytes()
+}
+
+fn nested(open: &str, middle: &str, close: &str) -> Vec<u8> {
+    format!("{}{middle}{}", open.repeat(10_000), close.repeat(10_000)).into_bytes()
+}
+
+/// Each is sent to the same server in turn; every one must leave everything as it was.
+struct Attempts {
+    client: kube::Client,
+    before: String,
+}
+
+impl Attempts {
+    async fn new(server: &Server) -> Self {
+        let client = server.client().await;
+        let target = r#"{"metadata": {"name": "target"}, "data": {"a": "b"}}"#;
+        let made = with(&client, Method::POST, MAPS, JSON, target).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        let before = get(&client, MAPS).await.json()["items"].to_string();
+        Self { client, before }
+    }
+
+    async fn body(&self, method: Method, path: &str, media: &str, body: impl Into<Vec<u8>>, code: u16) {
+        let body = body.into();
+        let start: String = String::from_utf8_lossy(&body).chars().take(80).collect();
+        let answer = with(&self.client, method.clone(), path, media, body).await;
+        self.judge(&format!("{method} {path} {media} {start}"), &answer, code).await;
+    }
+
+    async fn path(&self, method: Method, path: &str, code: u16) {
+        let request = Request::builder().method(method.clone()).uri(path).body(Vec::new()).unwrap();
+        let answer = send(&self.client, request).await;
+        self.judge(&format!("{method} {path}"), &answer, code).await;
+    }
+
+    async fn judge(&self, what: &str, answer: &Answer, code: u16) {
+        let what: String = what.chars().take(200).collect();
+        assert_eq!(answer.code, code, "{what}: {}", answer.text.chars().take(300).collect::<String>());
+        let status = answer.json();
+        assert_eq!(
+            (&status["kind"], &status["status"], &status["code"]),
+            (&"Status".into(), &"Failure".into(), &code.into()),
+            "{what}"
+        );
+        let after = get(&self.client, MAPS).await.json()["items"].to_string();
+        assert_eq!(after, self.before, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_objects() {
+    let folder = tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let attempts = Attempts::new(&server).await;
+    let too_large = format!(r#"{{"metadata": {{"name": "x"}}, "data": {{"a": "{}"}}}}"#, "x".repeat(3 << 20));
+    let long_name = format!(r#"{{"metadata": {{"name": "{}"}}}}"#, "a".repeat(100_000));
+    let deep = |inner: Vec<u8>| {
+        [br#"{"metadata": {"name": "x", "annotations": "#.to_vec(), inner, b"}}".to_vec()].concat()
+    };
+    let posts: Vec<(&str, Vec<u8>, u16)> = vec![
+        (JSON, b"{\"metadata\":".to_vec(), 400),
+        (JSON, b"".to_vec(), 400),
+        (JSON, b"[]".to_vec(), 400),
+        (JSON, b"null".to_vec(), 422),
+        (JSON, b"\"text\"".to_vec(), 400),
+        (JSON, br#"{"metadata": {"name": "x"}} {}"#.to_vec(), 400),
+        (JSON, br#"{"metadata": {"name": "x"}, "data": {"a": 1}}"#.to_vec(), 400),
+        (JSON, br#"{"metadata": {"name": "x", "generation": 1e999}}"#.to_vec(), 400),
+        (JSON, br#"{"metadata": {"name": "x", "generation": 99999999999999999999999}}"#.to_vec(), 400),
+        (JSON, br#"{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}}"#.to_vec(), 400),
+        (JSON, too_large.into_bytes(), 413),
+        (JSON, nested("[", "", ""), 400),
+        (JSON, deep(nested("[", "", "]")), 400),
+        (JSON, deep(nested("{\"a\":", "1", "}")), 400),
+        (YAML, b"metadata: {name: [".to_vec(), 400),
+        (YAML, b"a: *b".to_vec(), 400),
+        (YAML, b"metadata: {name: \"\xff\"}".to_vec(), 400),
+        (YAML, billion_laughs(), 400),
+        (YAML, nested("[", "", "]"), 400),
+        (YAML, nested("{a: ", "", ""), 400),
+        (PROTOBUF, b"garbage".to_vec(), 400),
+        (PROTOBUF, b"k8s\0".to_vec(), 400),
+        (PROTOBUF, b"k8s\0\xff\xff\xff".to_vec(), 400),
+        ("text/plain", b"{}".to_vec(), 415),
+        ("nonsense", b"{}".to_vec(), 415),
+        ("application/cbor", b"\xff".to_vec(), 415),
+        (JSON, br#"{"metadata": {"name": "a/b"}}"#.to_vec(), 422),
+        (JSON, br#"{"metadata": {"name": ".."}}"#.to_vec(), 422),
+        (JSON, br#"{"metadata": {"name": ""}}"#.to_vec(), 422),
+        (JSON, b"{\"metadata\": {\"name\": \"a\xff\"}}".to_vec(), 422),
+        (JSON, br#"{"metadata": {"name": "a\ud800"}}"#.to_vec(), 422),
+        (JSON, br#"{"metadata": {"name": "x", "namespace": "other"}}"#.to_vec(), 400),
+        (JSON, long_name.into_bytes(), 422),
+    ];
+    for (media, body, code) in posts {
+        attempts.body(Method::POST, MAPS, media, body, code).await;
+    }
+    attempts.body(Method::PUT, TARGET, JSON, r#"{"metadata": {"name": "other"}}"#, 400).await;
+    attempts.body(Method::PUT, TARGET, JSON, r#"{"metadata": {"name": "target"}, "data": []}"#, 400).await;
+    attempts.body(Method::PUT, MAPS, JSON, "{}", 405).await;
+    attempts.body(Method::from_bytes(b"WAT").unwrap(), MAPS, JSON, "{}", 405).await;
+    attempts.body(Method::DELETE, TARGET, JSON, "{\"propagationPolicy\":", 400).await;
+    assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
+}
+
+#[tokio::test]
+async fn patches_that_cannot_be_applied() {
+    let folder = tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let attempts = Attempts::new(&server).await;
+    let operations = vec![r#"{"op": "test", "path": "/data/a", "value": "b"}"#; 10_001].join(",");
+    let deep = [b"{\"data\":".to_vec(), nested("{\"a\":", "1", "}"), b"}".to_vec()].concat();
+    let managed = format!("{TARGET}?fieldManager=e2e");
+    let mismanaged = format!("{TARGET}?fieldManager={}", "x".repeat(200));
+    let patches: Vec<(&str, &str, Vec<u8>, u16)> = vec![
+        (TARGET, JSON, b"{}".to_vec(), 415),
+        (TARGET, JSON_PATCH, b"{}".to_vec(), 400),
+        (TARGET, JSON_PATCH, br#"[{"op": "wat", "path": "/a"}]"#.to_vec(), 422),
+        (TARGET, JSON_PATCH, br#"[{"op": "add", "path": "nowhere", "value": 1}]"#.to_vec(), 422),
+        (TARGET, JSON_PATCH, format!("[{operations}]").into_bytes(), 413),
+        (TARGET, MERGE, b"[".to_vec(), 400),
+        (TARGET, MERGE, b"[]".to_vec(), 400),
+        (TARGET, MERGE, deep, 400),
+        (TARGET, STRATEGIC, br#"{"$patch": "wat"}"#.to_vec(), 500),
+        (TARGET, APPLY, b"{}".to_vec(), 422),
+        (&managed, APPLY, b"a: [".to_vec(), 400),
+        (&managed, APPLY, b"{}".to_vec(), 400),
+        (&managed, APPLY, billion_laughs(), 400),
+        (&mismanaged, MERGE, b"{}".to_vec(), 422),
+    ];
+    for (path, media, body, code) in patches {
+        attempts.body(Method::PATCH, path, media, body, code).await;
+    }
+    assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
+}
+
+#[tokio::test]
+async fn paths_and_queries_that_lead_nowhere() {
+    let folder = tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let attempts = Attempts::new(&server).await;
+    let below = |rest: &str| format!("{MAPS}{rest}");
+    let gets = [
+        (below("/..%2Ftarget"), 404),
+        (below("/%2e%2e/target"), 404),
+        (below("/../configmaps/target"), 404),
+        (below("//target"), 404),
+        (below("/a%2Fb"), 404),
+        (below("/%00"), 404),
+        (below("/%ff"), 404),
+        (below(&format!("/{}", "a".repeat(5_000))), 404),
+        (below("?labelSelector=a+in+("), 400),
+        (below(&format!("?labelSelector={}", "(".repeat(8_000))), 400),
+        (below("?labelSelector=-%3D-"), 400),
+        (below("?fieldSelector=spec.x%3Dy"), 400),
+        (below("?fieldSelector=x"), 400),
+        (below("?limit=many"), 400),
+        (below("?continue=garbage"), 400),
+        (below("?resourceVersion=new"), 400),
+        (below("?resourceVersionMatch=Wat"), 422),
+        (below("?watch=1&timeoutSeconds=x"), 400),
+        ("/api/v1/namespaces/default/nonsense".to_owned(), 404),
+    ];
+    for (path, code) in gets {
+        attempts.path(Method::GET, &path, code).await;
+    }
+    for (query, code) in [("propagationPolicy=Wat", 422), ("dryRun=Some", 422), ("gracePeriodSeconds=x", 400)]
+    {
+        attempts.path(Method::DELETE, &format!("{TARGET}?{query}"), code).await;
+    }
+    for accept in ["text/html", "application/json;as=Nonsense;v=v1;g=x"] {
+        let request = Request::get(MAPS).header("accept", accept).body(Vec::new()).unwrap();
+        attempts.judge(accept, &send(&attempts.client, request).await, 406).await;
+    }
+    assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
+}

@@ -1,0 +1,106 @@
+//! The real binary: started on free ports and a data folder, asked, stopped, killed.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// `longshore` with these arguments and no settings from whoever runs the tests.
+pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    let inherited = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"));
+    inherited.for_each(|(name, _)| {
+        command.env_remove(name);
+    });
+    command.args(args);
+    command
+}
+
+/// Runs a command to its end; a failed one is a failed test.
+pub fn output(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
+    stdout
+}
+
+/// A running server. Dropped, it is killed.
+pub struct Server {
+    child: Child,
+    /// Of the platform.
+    pub url: String,
+    /// Of the embedded Kubernetes API.
+    pub kube: String,
+    data: std::path::PathBuf,
+}
+
+impl Server {
+    /// Starts on this data folder and returns when the server says that it is ready.
+    pub fn start(data: &Path) -> Self {
+        let mut serve =
+            longshore(["serve", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"]);
+        // The log is beside the folder, for whoever looks into a failure.
+        let log = fs::File::options().create(true).append(true).open(data.with_extension("log")).unwrap();
+        let mut child = serve.arg(data).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let ready = said.lines().map(Result::unwrap).find(|line| line.starts_with("ready "));
+        let Some(ready) = ready else {
+            let _ = child.wait();
+            panic!("not ready: {}", fs::read_to_string(data.with_extension("log")).unwrap_or_default());
+        };
+        let words: Vec<&str> = ready.split(' ').collect();
+        let ["ready", url, "kube", kube] = words[..] else { panic!("an odd line: {ready}") };
+        Self { child, url: url.to_owned(), kube: kube.to_owned(), data: data.to_owned() }
+    }
+
+    /// What `longshore kubeconfig` prints.
+    pub fn kubeconfig(&self) -> String {
+        output(longshore(["kubeconfig", "--data"]).arg(&self.data))
+    }
+
+    /// An administrator's client over TLS.
+    pub async fn client(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        kube::Client::try_from(config).unwrap()
+    }
+
+    /// A client for the platform's own port.
+    pub fn platform(&self) -> kube::Client {
+        kube::Client::try_from(kube::Config::new(self.url.parse().unwrap())).unwrap()
+    }
+
+    /// Asks it to stop, as a service manager does, and waits for the end.
+    pub fn stop(mut self) -> (ExitStatus, Duration) {
+        let began = Instant::now();
+        output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
+        while began.elapsed() < Duration::from_secs(20) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, began.elapsed());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("still running 20 s after SIGTERM");
+    }
+
+    /// `kill -9`: it learns nothing of it.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,51 @@
+//! Requests below the level of typed clients, and the whole of their answers.
+
+use http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::Value;
+
+/// All of an answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+}
+
+pub async fn get(client: &kube::Client, path: &str) -> Answer {
+    send(client, Request::get(path).body(Vec::new()).unwrap()).await
+}
+
+/// With a body of this media type.
+pub async fn with(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    media: &str,
+    body: impl Into<Vec<u8>>,
+) -> Answer {
+    let request = Request::builder().method(method).uri(path).header("content-type", media);
+    send(client, request.body(body.into()).unwrap()).await
+}
+
+pub async fn send(client: &kube::Client, request: Request<Vec<u8>>) -> Answer {
+    let answer = client.send(request.map(Body::from)).await.unwrap();
+    let (parts, body) = answer.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Answer {
+        code: parts.status.as_u16(),
+        headers: parts.headers,
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}
