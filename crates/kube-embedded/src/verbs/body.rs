@@ -133,15 +133,14 @@ fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, St
 
 /// Defaults and normal form of an object in its stored version.
 pub fn complete(resource: &Resource, value: &mut Value) {
-    match &resource.custom {
-        Some(custom) => custom.default(value),
-        None => {
-            let ty = stored_type(resource);
-            normalise(ty, value);
-            (rules_of(resource).default)(value);
-            normalise(ty, value);
-        }
+    if let Some(custom) = &resource.custom {
+        custom.default(value);
+        return;
     }
+    let ty = stored_type(resource);
+    normalise(ty, value);
+    (rules_of(resource).default)(value);
+    normalise(ty, value);
 }
 
 /// The type of the stored form.
@@ -275,15 +274,15 @@ fn mismatch(resource: &Resource, value: &Value) -> String {
 fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     // The group of metadata has types, but registers none of them.
-    match builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") {
-        Some(ty) => match conform::conform(ty, &mut value.clone(), Reader::Json) {
-            Ok(_) => format!("converting ({version}.{kind}) to ({wanted}): unknown conversion"),
-            Err(why) => why,
-        },
-        None => {
-            let scheme = "pkg/runtime/scheme.go:111";
-            format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
-        }
+    let Some(ty) = builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") else {
+        let scheme = "pkg/runtime/scheme.go:111";
+        return format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\""
+        );
+    };
+    match conform::conform(ty, &mut value.clone(), Reader::Json) {
+        Ok(_) => format!("converting ({version}.{kind}) to ({wanted}): unknown conversion"),
+        Err(why) => why,
     }
 }
 
