@@ -110,6 +110,13 @@ impl ApiError {
             .with_details(&[])
     }
 
+    /// What custom resources say instead.
+    pub fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Self {
+        let what = qualified(resource, group);
+        let message = format!("{verb} is not supported on resources of kind \"{what}\"");
+        Self::new(405, "MethodNotAllowed", message).with_details(&[("group", group), ("kind", resource)])
+    }
+
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", qualified(resource, group)))
             .with_details(&[("name", name), ("group", group), ("kind", resource)])

@@ -24,8 +24,13 @@ pub struct Decoded<'a> {
 }
 
 impl Decoded<'_> {
+    /// As Kubernetes reads what it has no Go type for: first all that comes twice, then all that is unknown.
+    pub fn untyped(self) -> Self {
+        Self { json: None, ..self }
+    }
+
     /// All that a strict decoder complains about: the repeated fields, and those that the type does not
-    /// know (by their paths), in the order of the text.
+    /// know (by their paths), in the order of the text where there is a Go type for it.
     pub fn complaints(&self, unknown: &[String]) -> Vec<String> {
         let below = |inner: &str, outer: &String| {
             inner.strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
@@ -118,14 +123,19 @@ fn plain(read: yaml::Document) -> Decoded<'static> {
     Decoded { value: read.value, duplicates: read.duplicates, json: None }
 }
 
-/// It is an object, and says in a readable way what it is, if it says so.
 fn identified(mut decoded: Decoded<'_>) -> Result<Decoded<'_>, String> {
-    const PLACE: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
     if decoded.value.is_null() {
         decoded.value = Value::Object(Map::new());
     }
-    let Some(members) = decoded.value.as_object() else {
-        let word = word(&decoded.value);
+    identify(&decoded.value)?;
+    Ok(decoded)
+}
+
+/// It is an object, and says in a readable way what it is, if it says so.
+pub fn identify(value: &Value) -> Result<(), String> {
+    const PLACE: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
+    let Some(members) = value.as_object() else {
+        let word = word(value);
         return Err(format!(
             "{PLACE} {word} into Go value of type struct {{ APIVersion string \
              \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
@@ -143,7 +153,7 @@ fn identified(mut decoded: Decoded<'_>) -> Result<Decoded<'_>, String> {
     if version.matches('/').count() > 1 {
         return Err(format!("unexpected GroupVersion string: {version}"));
     }
-    Ok(decoded)
+    Ok(())
 }
 
 /// What Go calls a JSON value in its messages.
@@ -215,8 +225,7 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
     let mut decoded = if kind == PatchKind::Apply {
         applied(bytes).map_err(|why| refuse(format!("error converting YAML to JSON: {why}")))?
     } else {
-        let read = json::read(bytes).map_err(refuse)?;
-        Decoded { json: Some(bytes), ..named(read) }
+        named(json::read(bytes).map_err(refuse)?)
     };
     match (kind, &decoded.value) {
         (PatchKind::Merge, Value::Null) => return Err(ApiError::bad_request("Invalid JSON Patch")),

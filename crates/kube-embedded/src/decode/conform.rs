@@ -115,28 +115,23 @@ impl<'a> Walk<'a> {
         body: &'a Struct,
         members: &mut Map<String, Value>,
     ) -> Result<(), String> {
-        if !body.preserve_unknown {
-            let known = |name: &String| body.field(name).is_some();
-            for name in members.keys().filter(|name| !known(name)) {
-                let outer = self.enter(name);
-                if self.findings.unknown.len() < MOST_FINDINGS {
-                    self.findings.unknown.push(self.path.clone());
-                }
-                self.path.truncate(outer);
-            }
-            members.retain(|name, _| known(name));
-        }
         members.retain(|name, value| !value.is_null() || body.field(name).is_none());
         self.structs.push(ty.short_name());
-        for (name, value) in members {
-            let Some(field) = body.field(name) else { continue };
+        for (name, value) in members.iter_mut() {
             let outer = self.enter(name);
-            self.fields.push(&field.name);
-            self.value(ty.follow(field.ty), value)?;
-            self.fields.pop();
+            if let Some(field) = body.field(name) {
+                self.fields.push(&field.name);
+                self.value(ty.follow(field.ty), value)?;
+                self.fields.pop();
+            } else if !body.preserve_unknown && self.findings.unknown.len() < MOST_FINDINGS {
+                self.findings.unknown.push(self.path.clone());
+            }
             self.path.truncate(outer);
         }
         self.structs.pop();
+        if !body.preserve_unknown {
+            members.retain(|name, _| body.field(name).is_some());
+        }
         Ok(())
     }
 

@@ -76,6 +76,9 @@ impl Reader<'_> {
             None => "unexpected end of JSON input".to_owned(),
             Some(b'\'') => format!("invalid character '\\'' {place}"),
             Some(b'"') => format!("invalid character '\"' {place}"),
+            Some(&byte) if byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') => {
+                format!("invalid character '\\x{byte:02x}' {place}")
+            }
             Some(&byte) => format!("invalid character {:?} {place}", char::from(byte)),
         }
     }

@@ -176,3 +176,25 @@ fn the_store_forgets_empty_lists() {
     super::normalise::as_stored(ty("authorization.k8s.io", "SubjectAccessReview"), &mut review);
     assert_eq!(review, json!({"spec": {"groups": []}}));
 }
+
+#[test]
+fn what_was_merged_in_memory_is_refused_in_other_words() {
+    let ty = crate::schema::builtin::type_of("", "v1", "ConfigMap").unwrap();
+    let rows = [
+        (json!({"data": {"a": 5}}), "cannot convert int64 to string"),
+        (json!({"data": {"a": true}}), "unrecognized type: string"),
+        (json!({"data": []}), "cannot restore map from slice"),
+        (json!({"metadata": "x"}), "cannot restore struct from: string"),
+        (json!({"metadata": {"finalizers": "x"}}), "cannot restore slice from string"),
+        (json!({"metadata": {"generation": 1.5}}), "cannot convert float64 to int64"),
+        (
+            json!({"metadata": {"creationTimestamp": 5}}),
+            "json: cannot unmarshal number into Go value of type string",
+        ),
+        (json!({"immutable": "x"}), "unrecognized type: bool"),
+        (json!({"binaryData": {"a": "!"}}), "error decoding from json: illegal base64 data at input byte 0"),
+    ];
+    for (mut given, message) in rows {
+        assert_eq!(conform(ty, &mut given, Reader::Unstructured).unwrap_err(), message);
+    }
+}

@@ -37,48 +37,118 @@ impl Representation {
     }
 }
 
+/// What an endpoint produces, as its refusals name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    Object,
+    /// Objects, also as a stream.
+    List,
+    /// JSON alone.
+    Json,
+    /// Objects, of an endpoint that has no list of its own to compare with.
+    Loose,
+}
+
+impl Offer {
+    fn types(self) -> &'static str {
+        match self {
+            Self::Object | Self::Loose => TYPES,
+            Self::List => {
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+                 application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+            }
+            Self::Json => "application/json",
+        }
+    }
+
+    /// The first look at a clause's media type.
+    fn has(self, media: &str) -> bool {
+        match media {
+            "*/*" | "application/json" => true,
+            "application/yaml" | "application/vnd.kubernetes.protobuf" => self != Self::Json,
+            _ => self == Self::Loose,
+        }
+    }
+}
+
 const TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
+/// What a watch can be sent as.
+pub const STREAM_TYPES: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// One of the alternatives in an `Accept` header.
+struct Clause<'a> {
+    media: &'a str,
+    quality: f32,
+    kind: &'a str,
+    group: &'a str,
+    version: &'a str,
+}
+
+/// The alternatives, best first; of equals those without a wildcard come first.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let clause = |text| {
+        let mut parts = str::split(text, ';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let mut clause = Clause { media, quality: 1.0, kind: "", group: "", version: "" };
+        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            let value = value.trim();
+            match key.trim() {
+                "q" => clause.quality = value.parse().unwrap_or(1.0),
+                "as" => clause.kind = value,
+                "g" => clause.group = value,
+                "v" => clause.version = value,
+                _ => {}
+            }
+        }
+        clause
+    };
+    let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
+    let wildcards = |clause: &Clause<'_>| clause.media.matches('*').count();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(wildcards(a).cmp(&wildcards(b))));
+    clauses
+}
+
 /// Chooses; `views` says which transformations the endpoint offers.
-pub fn choose(accept: Option<&str>, views: fn(&str, &str, &str) -> Option<View>) -> Result<Representation> {
+pub fn choose(
+    accept: Option<&str>,
+    offer: Offer,
+    views: fn(&str, &str, &str) -> Option<View>,
+) -> Result<Representation> {
     let accept = accept.unwrap_or_default();
     if accept.trim().is_empty() {
         return Ok(Representation::default());
     }
-    let mut known_type = false;
-    for offer in accept.split(',') {
-        let mut parts = offer.split(';').map(str::trim);
-        let format = match parts.next().unwrap_or_default() {
+    let clauses = clauses(accept);
+    if !clauses.iter().any(|clause| offer.has(clause.media)) {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offer.types());
+        return Err(ApiError::new(406, "NotAcceptable", message).with_details(&[]));
+    }
+    for Clause { media, kind, group, version, .. } in clauses {
+        let format = match media {
             "application/json" | "*/*" | "application/*" => Format::Json,
-            "application/yaml" => Format::Yaml,
-            "application/vnd.kubernetes.protobuf" => {
-                known_type = true; // known to Kubernetes; we answer in another type of the list
-                continue;
-            }
-            _ => continue,
+            "application/yaml" if offer != Offer::Json => Format::Yaml,
+            _ => continue, // protobuf is known to Kubernetes; we answer in another type of the list
         };
-        known_type = true;
-        let (mut kind, mut group, mut version) = ("", "", "");
-        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
-            match key.trim() {
-                "as" => kind = value.trim(),
-                "g" => group = value.trim(),
-                "v" => version = value.trim(),
-                _ => {}
-            }
-        }
-        if kind.is_empty() {
+        if kind.is_empty() || offer == Offer::Json {
             return Ok(Representation { format, view: View::Whole });
         }
         if let Some(view) = views(kind, group, version) {
             return Ok(Representation { format, view });
         }
     }
-    if known_type {
-        return Err(ApiError::not_acceptable(TYPES));
-    }
-    let message = format!("406: Not Acceptable\n\nAvailable representations: {TYPES}");
-    Err(ApiError::new(406, "NotAcceptable", message).with_details(&[]))
+    Err(ApiError::not_acceptable(TYPES))
+}
+
+/// No transformations at all.
+pub fn no_views(_: &str, _: &str, _: &str) -> Option<View> {
+    None
+}
+
+/// In which format a refusal is sent, however little else of the header could be met.
+pub fn of_refusals(accept: Option<&str>) -> Format {
+    choose(accept, Offer::Loose, no_views).map(|chosen| chosen.format).unwrap_or_default()
 }
 
 /// The transformations of objects and lists.
@@ -113,8 +183,9 @@ mod tests {
 
     #[test]
     fn the_first_acceptable_offer_wins() {
-        let ask =
-            |accept: &str| choose(Some(accept), object_views).map(|r| (r.format, r.view)).map_err(|e| e.code);
+        let ask = |accept: &str| {
+            choose(Some(accept), Offer::Object, object_views).map(|r| (r.format, r.view)).map_err(|e| e.code)
+        };
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(ask(table), Ok((Format::Json, View::Table("v1"))));
         assert_eq!(
@@ -127,7 +198,13 @@ mod tests {
             Ok((Format::Json, View::Whole))
         );
         assert_eq!(ask("application/yaml"), Ok((Format::Yaml, View::Whole)));
-        assert_eq!(ask("text/html"), Err(406));
+        assert_eq!(ask("application/json;q=0.1, application/yaml"), Ok((Format::Yaml, View::Whole)));
+        assert_eq!(ask("*/*, application/yaml"), Ok((Format::Yaml, View::Whole)));
+        for refused in ["text/html", "application/*", "Application/JSON"] {
+            assert_eq!(ask(refused), Err(406), "{refused}");
+        }
+        assert_eq!(of_refusals(Some("application/*")), Format::Json);
+        assert_eq!(of_refusals(Some("application/yaml")), Format::Yaml);
         assert_eq!(ask(""), Ok((Format::Json, View::Whole)));
     }
 }

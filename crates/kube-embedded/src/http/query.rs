@@ -29,12 +29,15 @@ pub struct Query {
     pub propagation_policy: Option<String>,
     pub orphan_dependents: Option<bool>,
     pub include_object: String,
+    /// Why the options of a list or watch, and those of a deletion, cannot be read: only who needs them cares.
+    pub bad_list: Option<ApiError>,
+    pub bad_deletion: Option<ApiError>,
     /// Everything, in order: subresources read their own.
     pub all: Vec<(String, String)>,
 }
 
 impl Query {
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Self {
         let mut query = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -50,25 +53,34 @@ impl Query {
                 "watch" => query.watch = truth(&value),
                 "labelSelector" => query.label_selector = value,
                 "fieldSelector" => query.field_selector = value,
-                "limit" => query.limit = number(&key, &value)?,
+                "limit" => match number(&value) {
+                    Ok(limit) => query.limit = limit,
+                    Err(why) => query.bad_list = Some(ApiError::bad_request(why)),
+                },
                 "continue" => query.continue_token = value,
                 "resourceVersion" => query.resource_version = value,
                 "resourceVersionMatch" => query.resource_version_match = value,
                 "allowWatchBookmarks" => query.allow_bookmarks = truth(&value),
                 "sendInitialEvents" => query.send_initial_events = Some(truth(&value)),
-                "timeoutSeconds" => query.timeout_seconds = u64::try_from(number(&key, &value)?).ok(),
+                "timeoutSeconds" => match number(&value) {
+                    Ok(seconds) => query.timeout_seconds = u64::try_from(seconds).ok(),
+                    Err(why) => query.bad_list = Some(ApiError::bad_request(why)),
+                },
                 "dryRun" => query.dry_run.push(value),
                 "fieldManager" => query.field_manager = value,
                 "fieldValidation" => query.field_validation = value,
                 "force" => query.force = Some(truth(&value)),
-                "gracePeriodSeconds" => query.grace_period_seconds = Some(number(&key, &value)?),
+                "gracePeriodSeconds" => match number(&value) {
+                    Ok(seconds) => query.grace_period_seconds = Some(seconds),
+                    Err(why) => query.bad_deletion = Some(ApiError::bad_request(why)),
+                },
                 "propagationPolicy" => query.propagation_policy = Some(value),
                 "orphanDependents" => query.orphan_dependents = Some(truth(&value)),
                 "includeObject" => query.include_object = value,
                 _ => {}
             }
         }
-        Ok(query)
+        query
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
@@ -131,15 +143,11 @@ fn truth(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-fn number(key: &str, value: &str) -> Result<i64> {
+fn number(value: &str) -> Result<i64, String> {
     value.parse().map_err(|_| {
-        let problem = if value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit())
-            && !value.is_empty()
-        {
-            "value out of range"
-        } else {
-            "invalid syntax"
-        };
-        ApiError::bad_request(format!("{key}: strconv.ParseInt: parsing {value:?}: {problem}"))
+        let digits = value.trim_start_matches(['-', '+']);
+        let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let problem = if is_number { "value out of range" } else { "invalid syntax" };
+        format!("strconv.ParseInt: parsing {value:?}: {problem}")
     })
 }

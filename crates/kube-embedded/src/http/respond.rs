@@ -52,8 +52,8 @@ pub fn document(code: u16, value: &Value, format: Format) -> Response<Body> {
     }
 }
 
-pub fn refusal(error: &ApiError) -> Response<Body> {
-    let mut response = json(error.code, &error.status());
+pub fn refusal(error: &ApiError, format: Format) -> Response<Body> {
+    let mut response = document(error.code, &error.status(), format);
     let seconds =
         error.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
     if let Some(seconds) = seconds.filter(|&seconds| seconds > 0) {

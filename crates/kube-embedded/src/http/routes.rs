@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use serde_json::{Value, json};
 
-use super::negotiate::{self, View};
+use super::negotiate::{self, Offer, View};
 use super::query::Query;
 use super::respond::{self, Body, full, response, text};
 use super::target::{self, ResourcePath};
@@ -20,28 +20,43 @@ use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
 use crate::{discovery, openapi};
 
-/// The row that a path names, or the refusal: an unknown group is no part of the API at all.
-pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Arc<Resource>, Response<Body>> {
+/// The row that a path names; nothing for an unknown group, which is no part of the API at all.
+pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resource>>> {
     let registry = cluster.registry();
     if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
-        return Ok(found.clone());
+        return Ok(Some(found.clone()));
     }
     if registry.is_builtin_group(&path.group) {
-        return Err(respond::refusal(&ApiError::no_such_resource()));
+        return Err(ApiError::no_such_resource());
     }
-    Err(text(404, "404 page not found\n"))
+    Ok(None)
+}
+
+/// The answer to paths outside of the API.
+pub fn nothing() -> Response<Body> {
+    text(404, "404 page not found\n")
+}
+
+/// What is not about a group version answers to every method.
+fn takes_get_alone(path: &str) -> bool {
+    matches!(path, "/api" | "/version" | "/.well-known/openid-configuration" | "/openid/v1/jwks")
+        || target::resource_path(path).is_some()
 }
 
 pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Response<Body>> {
-    if parts.method != Method::GET && parts.method != Method::HEAD {
+    let path = parts.uri.path().trim_end_matches('/');
+    if parts.method != Method::GET && takes_get_alone(path) {
         return Err(ApiError::method_not_allowed());
     }
-    let path = parts.uri.path().trim_end_matches('/');
     let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     match path {
-        "" => Ok(respond::json(200, &json!({"paths": paths(cluster)}))),
+        "" | "/index.html" => Ok(respond::json(200, &json!({"paths": paths(cluster)}))),
         "/healthz" | "/livez" | "/readyz" => Ok(health(cluster, &path[1..], query)),
-        "/version" => Ok(respond::json(200, &version())),
+        "/healthz/ping" | "/livez/ping" | "/readyz/ping" => Ok(text(200, "ok")),
+        "/version" => {
+            negotiate::choose(accept, Offer::Json, negotiate::no_views)?;
+            Ok(respond::json(200, &version()))
+        }
         "/metrics" => metrics(cluster),
         "/api" => discovery_root(cluster, parts, accept, true),
         "/apis" => discovery_root(cluster, parts, accept, false),
@@ -60,7 +75,8 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
         )),
         _ => match path.strip_prefix("/openapi/v3/") {
             Some(group_version) => Ok(openapi_v3(cluster, parts, query, group_version)),
-            None => group(cluster, path),
+            None if path.starts_with("/version/") => Err(ApiError::no_such_resource()),
+            None => group(cluster, path, accept),
         },
     }
 }
@@ -140,7 +156,11 @@ fn discovery_root(
     accept: Option<&str>,
     core: bool,
 ) -> Result<Response<Body>> {
-    let representation = negotiate::choose(accept, negotiate::discovery_views)?;
+    let representation = negotiate::choose(
+        accept,
+        if core { Offer::Object } else { Offer::Loose },
+        negotiate::discovery_views,
+    )?;
     let registry = cluster.registry();
     if let View::Discovery(_) = representation.view {
         let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -158,11 +178,17 @@ fn discovery_root(
 }
 
 /// `/api/v1`, `/apis/apps`, `/apis/apps/v1`.
-fn group(cluster: &Cluster, path: &str) -> Result<Response<Body>> {
+fn group(cluster: &Cluster, path: &str, accept: Option<&str>) -> Result<Response<Body>> {
     let registry = cluster.registry();
+    let shown = |document: &Value, offer: Offer| {
+        let format = negotiate::choose(accept, offer, negotiate::no_views)?.format;
+        Ok(respond::document(200, document, format))
+    };
     if let Some(found) = target::resource_path(path) {
-        if let Some(document) = discovery::resource_list(registry.resources(), &found.group, &found.version) {
-            return Ok(respond::json(200, &document));
+        let alone = found.name.is_empty() && found.namespace.is_empty();
+        let document = discovery::resource_list(registry.resources(), &found.group, &found.version);
+        if let Some(document) = document.filter(|_| alone) {
+            return shown(&document, Offer::Object);
         }
         if registry.is_builtin_group(&found.group) {
             return Err(ApiError::no_such_resource());
@@ -170,9 +196,9 @@ fn group(cluster: &Cluster, path: &str) -> Result<Response<Body>> {
     } else if let Some(name) = path.strip_prefix("/apis/").filter(|name| !name.contains('/'))
         && let Some(document) = discovery::group(registry.resources(), name)
     {
-        return Ok(respond::json(200, &document));
+        return shown(&document, Offer::Loose);
     }
-    Ok(text(404, "404 page not found\n"))
+    Ok(nothing())
 }
 
 /// What a CRD says about its kind, for OpenAPI.
@@ -190,7 +216,9 @@ fn openapi_v2(accept: Option<&str>) -> Response<Body> {
 
 fn openapi_v3(cluster: &Cluster, parts: &Parts, query: &Query, group_version: &str) -> Response<Body> {
     let Some((document, hash)) = cluster.openapi(group_version) else {
-        return text(404, "404 page not found\n");
+        let mut nothing = text(404, "");
+        nothing.headers_mut().remove(CONTENT_TYPE);
+        return nothing;
     };
     if let Some(asked) = query.get("hash") {
         if asked != hash {

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use parking_lot::Mutex;
 
-use super::negotiate;
+use super::negotiate::{self, Format, Offer};
 use super::query::Query;
 use super::respond::{self, Body};
 use super::routes;
@@ -28,6 +28,7 @@ use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::metrics::Subject;
 use crate::rules;
+use crate::schema::resources::Resource;
 use crate::verbs::{self, Call};
 
 /// Kubernetes' own limit.
@@ -75,13 +76,14 @@ impl ApiService {
         let cluster = self.cluster;
         let started = Instant::now();
         let work = AssertUnwindSafe(handle(&cluster, &parts, body)).catch_unwind();
+        let format = negotiate::of_refusals(header(&parts.headers, &ACCEPT));
         let response = match work.await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => respond::refusal(&error),
+            Ok(Err(error)) => respond::refusal(&error, format),
             Err(_) => {
                 tracing::error!(method = %parts.method, path = parts.uri.path(), "a request panicked");
                 let message = "This request caused apiserver to panic. Look in the logs for details.";
-                respond::refusal(&ApiError::internal(message))
+                respond::refusal(&ApiError::internal(message), format)
             }
         };
         count(&cluster, &parts, response.status().as_u16(), started.elapsed());
@@ -126,7 +128,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let path = parts.uri.path();
-    let query = Query::parse(parts.uri.query().unwrap_or_default())?;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
     let resource_path = target::resource_path(path).filter(|found| !found.resource.is_empty());
     let asked = match &resource_path {
         Some(found) => attributes(target::verb(&parts.method, found, query.watch), found, &query),
@@ -143,26 +145,17 @@ where
         return routes::answer(cluster, parts, &query);
     };
     let verb = target::verb(&parts.method, &found, query.watch);
-    let resource = match routes::find(cluster, &found) {
-        Ok(resource) => resource,
-        Err(response) => return Ok(response),
-    };
-    if verb.is_empty() || !suits(&found, verb) {
+    let Some(resource) = routes::find(cluster, &found)? else { return Ok(routes::nothing()) };
+    check_path(&resource, &found)?;
+    if verb.is_empty() || !suits(&resource, &found, verb) {
         return Err(ApiError::method_not_allowed());
     }
-    if resource.namespaced && found.namespace.is_empty() && !matches!(verb, "list" | "watch") {
-        // `/api/v1/pods/x`: namespaced objects are reached through their namespace only.
-        return Err(if found.name.is_empty() {
-            ApiError::method_not_allowed()
-        } else {
-            ApiError::no_such_resource()
-        });
+    check_name(&found.name)?;
+    let offer = if matches!(verb, "list" | "watch") { Offer::List } else { Offer::Object };
+    let representation = negotiate::choose(header(&parts.headers, &ACCEPT), offer, negotiate::object_views)?;
+    if verb == "watch" && representation.format == Format::Yaml {
+        return Err(ApiError::not_acceptable(negotiate::STREAM_TYPES));
     }
-    if !resource.namespaced && !found.namespace.is_empty() {
-        return Err(ApiError::no_such_resource());
-    }
-    let views = negotiate::object_views;
-    let representation = negotiate::choose(header(&parts.headers, &ACCEPT), views)?;
     // A watch lives long and costs little; everything else takes one of a limited number of places.
     let _place = if verb == "watch" { None } else { Some(cluster.enter()?) };
     let body = read_body(body).await?;
@@ -190,15 +183,44 @@ where
     let answer = verbs::answer(&call).await;
     let mut response = match answer.and_then(|answer| respond::answer(&call, answer)) {
         Ok(response) => response,
-        Err(error) => respond::refusal(&error),
+        Err(error) => respond::refusal(&error, negotiate::of_refusals(header(&parts.headers, &ACCEPT))),
     };
     respond::add_warnings(&mut response, &call.warnings.lock());
     Ok(response)
 }
 
-/// POST goes to collections, PUT and PATCH to objects.
-fn suits(found: &ResourcePath, verb: &str) -> bool {
+/// Refuses paths that lead nowhere, whatever the method: namespaced objects are reached through their namespace
+/// only, others through none, and below a subresource there is nothing but what a proxy leads to.
+fn check_path(resource: &Resource, found: &ResourcePath) -> Result<()> {
+    let misplaced = if found.namespace.is_empty() {
+        resource.namespaced && !found.name.is_empty()
+    } else {
+        !resource.namespaced
+    };
+    let unknown = !found.subresource.is_empty()
+        && !resource.is_custom()
+        && resource.subresource(&found.subresource).is_none();
+    let beyond = !found.rest.is_empty() && found.subresource != "proxy";
+    if misplaced || unknown || beyond { Err(ApiError::no_such_resource()) } else { Ok(()) }
+}
+
+/// Some names would mean another place.
+fn check_name(name: &str) -> Result<()> {
+    match name {
+        "." | ".." => {
+            Err(ApiError::bad_request(format!("Name parameter invalid: {name:?}: may not be '{name}'")))
+        }
+        _ if name.contains('%') => {
+            Err(ApiError::bad_request(format!("Name parameter invalid: {name:?}: may not contain '%'")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// POST goes to collections, PUT and PATCH to objects; all namespaces at once can only be read.
+fn suits(resource: &Resource, found: &ResourcePath, verb: &str) -> bool {
     match verb {
+        _ if resource.namespaced && found.namespace.is_empty() => matches!(verb, "list" | "watch"),
         "create" => found.name.is_empty() || !found.subresource.is_empty(),
         "update" | "patch" => !found.name.is_empty(),
         _ => true,

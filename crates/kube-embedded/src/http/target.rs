@@ -20,7 +20,8 @@ pub struct ResourcePath {
 
 /// Takes a path below `/api` or `/apis` apart; `None` for every other path, and for a bare group.
 pub fn resource_path(path: &str) -> Option<ResourcePath> {
-    let mut parts = path.split('/').filter(|part| !part.is_empty()).map(decode);
+    let path = percent(path.as_bytes(), false);
+    let mut parts = path.trim_matches('/').split('/').map(str::to_owned);
     let mut found = ResourcePath::default();
     match parts.next()?.as_str() {
         "api" => found.version = parts.next()?,
@@ -59,13 +60,14 @@ fn namespace_alone(more: &[String]) -> bool {
     more.is_empty() || (more.len() == 1 && matches!(more[0].as_str(), "status" | "finalize"))
 }
 
-/// The verb that RBAC knows for this request.
+/// The verb that RBAC knows for this request; empty for methods that no resource has.
 pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
     let one = !path.name.is_empty();
     match *method {
-        Method::GET | Method::HEAD if (watch && !one) || path.watch => "watch",
-        Method::GET | Method::HEAD if one => "get",
-        Method::GET | Method::HEAD => "list",
+        Method::GET if (watch && !one) || path.watch => "watch",
+        _ if path.watch => "",
+        Method::GET if one => "get",
+        Method::GET => "list",
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
@@ -75,13 +77,8 @@ pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
     }
 }
 
-/// Percent-decoding of one path segment; bytes that are not UTF-8 become the replacement character, which
+/// Percent-decoding; in queries `+` is a space. Bytes that are not UTF-8 become the replacement character, which
 /// no name contains.
-fn decode(segment: &str) -> String {
-    percent(segment.as_bytes(), false)
-}
-
-/// Percent-decoding; in queries `+` is a space.
 pub fn percent(text: &[u8], plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -119,7 +116,9 @@ mod tests {
         assert_eq!(show("/apis/apps/v1"), "apps|v1|||||");
         assert_eq!(show("/apis/apps"), "-");
         assert_eq!(show("/healthz"), "-");
-        assert_eq!(show("/api/v1/namespaces/x/configmaps/a%2Fb"), "|v1|x|configmaps|a/b||");
+        assert_eq!(show("/api/v1/namespaces/x/configmaps/a%2Fb"), "|v1|x|configmaps|a|b|");
+        assert_eq!(show("/api/v1//namespaces/x/configmaps"), "|v1|||namespaces|x|configmaps");
+        assert_eq!(show("/api/v1/namespaces//configmaps/"), "|v1||configmaps|||");
         assert_eq!(show("/api/v1/namespaces/x/configmaps/%ff"), "|v1|x|configmaps|\u{fffd}||");
     }
 }

@@ -179,7 +179,10 @@ pub fn table<'a>(
 
 /// The Table of a single object.
 pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
-    let list_meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+    let list_meta = match object["metadata"].get("resourceVersion") {
+        Some(version) => json!({"resourceVersion": version}),
+        None => json!({}), // of a dry run
+    };
     table(resource, [object], &list_meta, form, now)
 }
 

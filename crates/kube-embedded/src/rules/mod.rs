@@ -153,6 +153,7 @@ pub fn deprecation(group: &str, kind: &str) -> Option<&'static str> {
         ("", "Endpoints") => {
             Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         }
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         _ => None,
     }
 }

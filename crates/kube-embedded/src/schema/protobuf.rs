@@ -29,7 +29,7 @@ pub fn decode(body: &[u8]) -> Result<Value, String> {
 fn object(body: &[u8], depth: usize) -> Result<Value, String> {
     let envelope = body
         .strip_prefix(MAGIC)
-        .ok_or("provided data does not appear to be a protobuf message, expected prefix 6b 38 73 00")?;
+        .ok_or("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     for record in records(envelope) {
         match record? {

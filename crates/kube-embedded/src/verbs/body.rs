@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::Call;
 use super::convert::to_storage;
 use crate::decode::{
-    self,
     body::{self, Decoded},
-    conform::Reader,
+    conform::{self, Reader},
+    normalise::normalise,
 };
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -43,15 +43,30 @@ impl Origin<'_> {
 /// The object in a POST or PUT.
 pub fn read(call: &Call) -> Result<Value> {
     let resource = &call.resource;
-    let mut decoded = decode_as(call, &resource.kind)?;
+    let mut decoded = decode(call, &resource.kind)?;
     let mut value = std::mem::take(&mut decoded.value);
+    if resource.is_custom() {
+        decoded = decoded.untyped();
+    }
     check_kind(resource, &mut value, &call.body)?;
     accept(call, value, |unknown| decoded.complaints(unknown), Origin::Body)
 }
 
-/// The body as a document that should be of `kind`.
-pub fn decode_as<'a>(call: &'a Call, kind: &str) -> Result<Decoded<'a>> {
-    decode::body::object(call.content_type.as_deref(), &call.body, kind, protobuf::decode)
+fn decode<'a>(call: &'a Call, kind: &str) -> Result<Decoded<'a>> {
+    body::object(call.content_type.as_deref(), &call.body, kind, protobuf::decode)
+}
+
+/// The body as a document that should be of the internal type `wanted` (`core.Binding`).
+pub fn decode_as(call: &Call, wanted: &str) -> Result<Value> {
+    let kind = wanted.rsplit('.').next().unwrap_or_default();
+    let value = decode(call, kind)?.value;
+    let claim = Claim::of(&value);
+    if !claim.kind.is_empty() && claim.kind != kind {
+        let why = unconvertible(claim.api_version, claim.kind, wanted, &value);
+        let version = claim.api_version.rsplit('/').next().unwrap_or_default();
+        return Err(body::unhandled(claim.kind, version, kind, &why));
+    }
+    Ok(value)
 }
 
 /// Checks an object in the request's version against its type and brings it into stored form. `complaints`
@@ -101,7 +116,7 @@ fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec
             unknown.extend(custom.prune(value));
             Ok(unknown)
         }
-        None => decode::conform::conform(resource.root(), value, reader).map(|findings| findings.unknown),
+        None => conform::conform(resource.root(), value, reader).map(|findings| findings.unknown),
     }
 }
 
@@ -111,22 +126,21 @@ fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, St
     let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else {
         return Ok(Vec::new());
     };
-    let findings = decode::conform::conform(ty, metadata, reader)?;
-    decode::normalise::normalise(ty, metadata);
+    let findings = conform::conform(ty, metadata, reader)?;
+    normalise(ty, metadata);
     Ok(findings.unknown.iter().map(|path| format!("metadata.{path}")).collect())
 }
 
 /// Defaults and normal form of an object in its stored version.
 pub fn complete(resource: &Resource, value: &mut Value) {
-    match &resource.custom {
-        Some(custom) => custom.default(value),
-        None => {
-            let ty = stored_type(resource);
-            decode::normalise::normalise(ty, value);
-            (rules_of(resource).default)(value);
-            decode::normalise::normalise(ty, value);
-        }
+    if let Some(custom) = &resource.custom {
+        custom.default(value);
+        return;
     }
+    let ty = stored_type(resource);
+    normalise(ty, value);
+    (rules_of(resource).default)(value);
+    normalise(ty, value);
 }
 
 /// An object as it will come back from the store.
@@ -214,16 +228,34 @@ fn check_kind(resource: &Resource, value: &mut Value, text: &[u8]) -> Result<()>
     Ok(())
 }
 
-/// Checks that a patch has left an object what it is. Nobody looks at a custom resource's here: another kind is
-/// a complaint of its validation.
-pub fn check_patched_kind(resource: &Resource, value: &mut Value, patch: &str) -> Result<()> {
+/// Checks that a patch has left an object what it is.
+pub fn check_patched_kind(call: &Call, value: &mut Value, patch: &str) -> Result<()> {
+    let resource = &call.resource;
+    body::identify(value).map_err(|why| bad_patch(patch, &why))?;
+    let claim = Claim::of(value);
     if !resource.is_custom() {
-        if !Claim::of(value).is_of(resource) {
-            return Err(malformed(resource, &mismatch(resource, value), Origin::Patch(patch)));
+        if !claim.is_of(resource) {
+            return Err(bad_patch(patch, &mismatch(resource, value)));
         }
         write_kind(resource, value);
+        return Ok(());
     }
-    Ok(())
+    if claim.kind.is_empty() {
+        return Err(bad_patch(patch, &format!("Object 'Kind' is missing in '{patch}'")));
+    }
+    let mut errors = Vec::new();
+    for (key, given, wanted) in
+        [("apiVersion", claim.api_version, &*resource.api_version()), ("kind", claim.kind, &resource.kind)]
+    {
+        if given != wanted {
+            errors.push(FieldError::invalid(&Path::new(key), given, format!("must be {wanted}")));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = claim.api_version.split_once('/').map_or("", |(group, _)| group);
+    Err(ApiError::invalid(group, claim.kind, &call.name, &errors))
 }
 
 /// A document without a type is of the one that the URL says.
@@ -249,21 +281,21 @@ fn mismatch(resource: &Resource, value: &Value) -> String {
 fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     // The group of metadata has types, but registers none of them.
-    match builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") {
-        Some(ty) => match decode::conform::conform(ty, &mut value.clone(), Reader::Json) {
-            Ok(_) => format!("converting ({version}.{kind}) to ({wanted}): unknown conversion"),
-            Err(why) => why,
-        },
-        None => {
-            let scheme = "pkg/runtime/scheme.go:111";
-            format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
-        }
+    let Some(ty) = builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") else {
+        let scheme = "pkg/runtime/scheme.go:111";
+        return format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\""
+        );
+    };
+    match conform::conform(ty, &mut value.clone(), Reader::Json) {
+        Ok(_) => format!("converting ({version}.{kind}) to ({wanted}): unknown conversion"),
+        Err(why) => why,
     }
 }
 
 /// The Scale in a PUT to a kind's `/scale`.
 pub fn read_scale(call: &Call, ty: TypeRef<'_>) -> Result<Value> {
-    let mut decoded = decode_as(call, "Scale")?;
+    let mut decoded = decode(call, "Scale")?;
     let mut value = std::mem::take(&mut decoded.value);
     let Claim { api_version, kind } = Claim::of(&value);
     let is_scale = matches!(kind, "" | "Scale") && matches!(api_version, "" | "autoscaling/v1");
@@ -277,7 +309,7 @@ pub fn read_scale(call: &Call, ty: TypeRef<'_>) -> Result<Value> {
         return Err(body::unhandled(kind, version, "Scale", &why));
     }
     let refuse = |why: &str| body::unhandled("Scale", "v1", "Scale", why);
-    let findings = decode::conform::conform(ty, &mut value, Reader::Json).map_err(|why| refuse(&why))?;
+    let findings = conform::conform(ty, &mut value, Reader::Json).map_err(|why| refuse(&why))?;
     validate_fields(call, decoded.complaints(&findings.unknown)).map_err(|why| refuse(&why))?;
     Ok(value)
 }

@@ -41,6 +41,7 @@ pub async fn delete(call: &Call) -> Result<Answer> {
 /// Reads the options from the body, or, without one, from the query.
 pub fn options(call: &Call) -> Result<Deletion> {
     let body = if call.body.is_empty() {
+        call.query.bad_deletion.clone().map_or(Ok(()), Err)?;
         json!({
             "dryRun": call.query.dry_run,
             "gracePeriodSeconds": call.query.grace_period_seconds,

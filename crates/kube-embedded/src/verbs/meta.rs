@@ -110,6 +110,7 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
             metadata.insert(key.to_owned(), kept.clone());
         }
     }
+    metadata.remove("selfLink");
 }
 
 /// Moves the generation on when the kind says that this change counts.

@@ -33,12 +33,12 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
         from_storage(&call.resource, &mut shown);
         let mut patched = parsed.apply(call.resource.root(), &shown)?;
         let shown_patch = parsed.quoted(&patched);
-        let complaints = |unknown: &[String]| parsed.decoded.complaints(unknown);
+        let complaints = |unknown: &[String]| parsed.complaints(unknown);
         let origin = if kind == PatchKind::Strategic {
             write_kind(&call.resource, &mut patched);
             Origin::Strategic(&shown_patch)
         } else {
-            check_patched_kind(&call.resource, &mut patched, &shown_patch)?;
+            check_patched_kind(call, &mut patched, &shown_patch)?;
             Origin::Patch(&shown_patch)
         };
         let mut object = accept(call, patched, complaints, origin)?;
@@ -58,7 +58,7 @@ pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) 
     let quoted = parsed.quoted(&value);
     let reader = if kind == PatchKind::Strategic { Reader::Unstructured } else { Reader::Json };
     let findings = conform(ty, &mut value, reader).map_err(|why| bad_patch(&quoted, &why))?;
-    let complaints = parsed.decoded.complaints(&findings.unknown);
+    let complaints = parsed.complaints(&findings.unknown);
     validate_fields(call, complaints).map_err(|why| bad_patch(&quoted, &why))?;
     Ok(value)
 }
@@ -92,6 +92,18 @@ impl<'a> Parsed<'a> {
             metadata.remove("managedFields");
         }
         shown.to_string()
+    }
+
+    /// What a strict reader refuses in the patch and in what it makes.
+    fn complaints(&self, unknown: &[String]) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for (at, operation) in self.decoded.value.as_array().into_iter().flatten().enumerate() {
+            let members = operation.as_object().into_iter().flat_map(|operation| operation.keys());
+            let strange = members.filter(|name| !matches!(name.as_str(), "op" | "path" | "from" | "value"));
+            complaints.extend(strange.map(|name| format!("json patch unknown field \"[{at}].{name}\"")));
+        }
+        complaints.extend(self.decoded.complaints(unknown));
+        complaints
     }
 
     fn apply(&self, ty: TypeRef<'_>, document: &Value) -> Result<Value> {

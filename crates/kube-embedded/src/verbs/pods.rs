@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::body::decode_as;
-use super::update::{Changed, modify};
+use super::update::{Changed, modify, other_object};
 use super::{Answer, Call, Deletion, delete, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
@@ -74,7 +74,7 @@ pub fn log(call: &Call) -> Result<Answer> {
 
 /// Puts a pod on a node.
 pub async fn bind(call: &Call) -> Result<Answer> {
-    let binding = decode_as(call, "Binding")?.value;
+    let binding = decode_as(call, "core.Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
     if !call.name.is_empty() && name != call.name {
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
@@ -87,6 +87,9 @@ pub async fn bind(call: &Call) -> Result<Answer> {
     pod.resource = pods;
     pod.subresource = "binding".to_owned();
     modify(&pod, |live| {
+        if let Some(uid) = binding["metadata"]["uid"].as_str().filter(|uid| live["metadata"]["uid"] != *uid) {
+            return Err(other_object(&pod, uid, live["metadata"]["uid"].as_str().unwrap_or_default()));
+        }
         let conflict = |why: String| Err(ApiError::conflict("", "pods/binding", name, why));
         if !live["metadata"]["deletionTimestamp"].is_null() {
             return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
@@ -139,7 +142,7 @@ fn check_target(target: &Value) -> Result<()> {
 
 /// Deletes a pod if the disruption budgets allow it.
 pub async fn evict(call: &Call) -> Result<Answer> {
-    let eviction = decode_as(call, "Eviction")?.value;
+    let eviction = decode_as(call, "policy.Eviction")?;
     if eviction["metadata"]["name"] != call.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }

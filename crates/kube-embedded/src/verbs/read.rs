@@ -142,6 +142,7 @@ fn not_from_the_future(store: &Store, version: u64) -> Result<()> {
 }
 
 fn check_list_options(query: &Query) -> Result<()> {
+    query.bad_list.clone().map_or(Ok(()), Err)?;
     let mut errors = check_version_match(query);
     if query.send_initial_events.is_some() {
         errors.push(FieldError::forbidden(

@@ -15,10 +15,15 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         return Err(if call.resource.is_custom() { call.not_found() } else { ApiError::no_such_resource() });
     };
     if matches!(&*door.name, "exec" | "attach" | "portforward" | "proxy") {
+        call.live()?;
         return Err(pods::not_simulated(call));
     }
     if !door.verbs.iter().any(|verb| verb.as_ref() == call.verb) {
-        return Err(ApiError::method_not_allowed());
+        return Err(if call.resource.is_custom() {
+            ApiError::verb_not_supported(call.verb, &call.resource.group, &call.resource.name)
+        } else {
+            ApiError::method_not_allowed()
+        });
     }
     match (&*door.name, call.verb) {
         ("scale", _) => scale::answer(call).await,
@@ -60,7 +65,7 @@ pub fn review(call: &Call) -> Result<Answer> {
 }
 
 fn token(call: &Call) -> Result<Answer> {
-    let body = decode_as(call, "TokenRequest")?.value;
+    let body = decode_as(call, "authentication.TokenRequest")?;
     let (store, now) = (call.cluster.store(), call.cluster.clock().now());
     let key = call.cluster.pki().signing_key();
     let answer = tokens::request(store, &key, now, &call.namespace, &call.name, &body)?;

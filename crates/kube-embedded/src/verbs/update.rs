@@ -108,17 +108,23 @@ fn stale(call: &Call) -> ApiError {
     ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
 }
 
+/// The write was meant for an object of this name that is gone.
+pub fn other_object(call: &Call, meant: &str, found: &str) -> ApiError {
+    let root = if call.query.is_dry_run() { "" } else { "/registry" };
+    let place = conduct::storage_path(&call.resource, &call.namespace, &call.name);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {root}{place}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {meant}, UID in object meta: {found}"
+    );
+    ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why)
+}
+
 /// Refuses a change that was meant for another version, or by a PUT for another object.
 fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<()> {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let uid = text("uid");
     if call.verb == "update" && !uid.is_empty() && uid != live.uid.as_ref() {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            conduct::storage_path(&call.resource, &call.namespace, &call.name),
-            live.uid
-        );
-        return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
+        return Err(other_object(call, uid, &live.uid));
     }
     match text("resourceVersion") {
         "" => Ok(()),

@@ -174,16 +174,18 @@ impl WatchStream {
         }
     }
 
+    /// One object as a Table; only the first event says what its columns are.
+    fn table(&mut self, value: &Value, version: &'static str) -> Shown {
+        let form = print::Form { include: self.include, version, headers: !self.columns_sent };
+        self.columns_sent = true;
+        Shown::Value(print::table_of(&self.resource, value, form, self.cluster.clock().now()))
+    }
+
     fn push(&mut self, kind: &str, object: &Object) {
         let line = match self.representation.view {
             View::Table(version) => {
-                let form = print::Form { include: self.include, version, headers: !self.columns_sent };
-                self.columns_sent = true;
                 let value = super::convert::shown(&self.resource, object);
-                frame(
-                    kind,
-                    &Shown::Value(print::table_of(&self.resource, &value, form, self.cluster.clock().now())),
-                )
+                frame(kind, &self.table(&value, version))
             }
             View::Metadata(version) | View::MetadataList(version) => {
                 let value = print::partial(&super::convert::shown(&self.resource, object), version);
@@ -200,11 +202,16 @@ impl WatchStream {
             metadata["annotations"] = annotations;
         }
         let mut object = json!({"kind": &*self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
-        if let View::Metadata(version) | View::MetadataList(version) = self.representation.view {
-            object["kind"] = "PartialObjectMetadata".into();
-            object["apiVersion"] = format!("meta.k8s.io/{version}").into();
-        }
-        self.ready.push_back(frame("BOOKMARK", &Shown::Value(object)));
+        let shown = match self.representation.view {
+            View::Table(version) => self.table(&object, version),
+            View::Metadata(version) | View::MetadataList(version) => {
+                object["kind"] = "PartialObjectMetadata".into();
+                object["apiVersion"] = format!("meta.k8s.io/{version}").into();
+                Shown::Value(object)
+            }
+            View::Whole | View::Discovery(_) => Shown::Value(object),
+        };
+        self.ready.push_back(frame("BOOKMARK", &shown));
     }
 
     fn expire(&mut self, old: TooOld) {
@@ -230,6 +237,7 @@ fn frame(kind: &str, object: &Shown) -> Bytes {
 }
 
 fn check_watch_options(query: &Query) -> Result<()> {
+    query.bad_list.clone().map_or(Ok(()), Err)?;
     let mut errors = Vec::new();
     let path = Path::new("resourceVersionMatch");
     let asked = query.resource_version_match.as_str();
@@ -245,12 +253,10 @@ fn check_watch_options(query: &Query) -> Result<()> {
         if asked != "NotOlderThan" {
             errors.push(FieldError::unsupported(&path, asked, &["NotOlderThan"]));
         }
-        if !query.continue_token.is_empty() {
-            errors.push(FieldError::forbidden(
-                &path,
-                "resourceVersionMatch is forbidden when continue is provided",
-            ));
-        }
+    }
+    if !query.continue_token.is_empty() {
+        let why = "resourceVersionMatch is forbidden when continue is provided";
+        errors.push(FieldError::forbidden(&path, why));
     }
     refuse("ListOptions", &errors)
 }

@@ -478,6 +478,7 @@ mod tests {
                 ("volumes", volumes, Some("name")),
                 ("finalizers", texts, Some("")),
                 ("labels", dict, None),
+                ("selector", dict, None),
                 ("plain", envs, None),
             ],
         );
@@ -496,6 +497,7 @@ mod tests {
             "volumes": [{"name": "v", "emptyDir": {}}],
             "finalizers": ["f1", "f2"],
             "labels": {"a": "1", "b": "2"},
+            "selector": {"a": "1"},
             "plain": [{"name": "p"}],
         });
         let rows = [
@@ -539,6 +541,7 @@ mod tests {
             ("/finalizers", json!({"$deleteFromPrimitiveList/finalizers": ["f1"]}), json!(["f2"])),
             ("/labels", json!({"labels": {"$patch": "replace", "c": "3"}}), json!({"c": "3"})),
             ("/labels", json!({"labels": {"$patch": "delete"}}), json!({})),
+            ("/selector", json!({"selector": {"b": "2"}}), json!({"b": "2"})),
             ("/labels", json!({"labels": {"a": null, "n": null, "c": "3"}}), json!({"b": "2", "c": "3"})),
             ("/plain", json!({"plain": [{"name": "q", "value": "1"}]}), json!([{"name": "q", "value": "1"}])),
         ];

@@ -71,7 +71,7 @@ fn every_cut_of_a_body_is_an_error_or_an_object() {
 #[test]
 fn what_is_wrong_with_a_body_is_said() {
     for (body, message) in [
-        (b"{}".to_vec(), "expected prefix 6b 38 73 00"),
+        (b"{}".to_vec(), "expected prefix [107 56 115 0]"),
         (envelope("v1", "Ship", b""), r#"no kind "Ship" is registered for version "v1""#),
         (envelope("v1", "Pod", &[0x0a, 0x05, 0x01]), "unexpected EOF"),
         (envelope("v1", "Pod", &[0x08, 0x01]), "proto: wrong wireType = 0"),
