@@ -8,7 +8,7 @@ use super::convert::to_storage;
 use crate::decode::{
     body::{self, Decoded},
     conform::{self, Reader},
-    normalise::{as_stored, normalise},
+    normalise::{self, normalise},
 };
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -146,7 +146,7 @@ pub fn complete(resource: &Resource, value: &mut Value) {
 /// An object as it will come back from the store.
 pub fn as_stored(resource: &Resource, value: &mut Value) {
     if !resource.is_custom() {
-        as_stored(stored_type(resource), value);
+        normalise::as_stored(stored_type(resource), value);
     }
 }
 
