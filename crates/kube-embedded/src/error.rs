@@ -11,6 +11,7 @@ use crate::field::FieldError;
 
 /// A refusal, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct ApiError {
     pub code: u16,
     /// Empty where Kubernetes gives none.
@@ -37,9 +38,9 @@ pub fn qualified(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
-fn details(pairs: &[(&str, &str)]) -> Option<Map<String, Value>> {
+fn details(pairs: &[(&str, &str)]) -> Map<String, Value> {
     let filled = pairs.iter().filter(|(_, v)| !v.is_empty());
-    Some(filled.map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect())
+    filled.map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect()
 }
 
 impl ApiError {
@@ -48,7 +49,7 @@ impl ApiError {
     }
 
     pub fn with_details(mut self, pairs: &[(&str, &str)]) -> Self {
-        self.details = details(pairs);
+        self.details = Some(details(pairs));
         self
     }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 /// A path as it is printed: `spec.containers[0].ports[1].name`, `data[a b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Path(String);
 
 impl Path {

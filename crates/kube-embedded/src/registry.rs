@@ -11,9 +11,13 @@ use crate::schema::builtin;
 use crate::schema::resources::Resource;
 use crate::store::Object;
 
+/// Group, version and plural.
+type Place = (Box<str>, Box<str>, Box<str>);
+
+#[must_use]
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
-    by_plural: HashMap<(Box<str>, Box<str>, Box<str>), Arc<Resource>>,
+    by_plural: HashMap<Place, Arc<Resource>>,
     /// The rows of each CRD, by its name and version: compiling them is dear, and few change at a time.
     compiled: HashMap<(Box<str>, u64), Vec<Arc<Resource>>>,
 }

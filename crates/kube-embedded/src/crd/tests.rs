@@ -1,3 +1,5 @@
+//! Custom resources: pruned, defaulted, checked.
+
 use proptest::prelude::*;
 use serde_json::json;
 

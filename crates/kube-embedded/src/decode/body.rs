@@ -15,6 +15,7 @@ const CUSTOM_PATCH_TYPES: &str =
 
 /// A body that could be read.
 #[derive(Debug)]
+#[must_use]
 pub struct Decoded<'a> {
     pub value: Value,
     /// `duplicate field "data.a"`, in the order of the text.

@@ -113,9 +113,9 @@ impl Query {
             errors.push(FieldError::invalid(&manager, self.field_manager.as_str(), why));
         }
         if !matches!(self.field_validation.as_str(), "" | "Ignore" | "Warn" | "Strict") {
-            let path = Path::new("fieldValidation");
+            let validation = Path::new("fieldValidation");
             let supported = ["", "Ignore", "Strict", "Warn"];
-            errors.push(FieldError::unsupported(&path, self.field_validation.as_str(), &supported));
+            errors.push(FieldError::unsupported(&validation, self.field_validation.as_str(), &supported));
         }
         refuse(options, &errors)
     }

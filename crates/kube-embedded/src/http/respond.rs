@@ -86,7 +86,7 @@ pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
         },
         Answer::Document(code, value) => one(call, code, value),
         Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
-        Answer::List(page) => list(call, page),
+        Answer::List(page) => list(call, &page),
         Answer::Watch(stream) => Ok(watch(*stream, representation, call.cluster.metrics().watching())),
         Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
     }
@@ -111,12 +111,12 @@ fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
     Ok(document(code, &value, representation.format))
 }
 
-fn list(call: &Call, page: Page) -> Result<Response<Body>> {
+fn list(call: &Call, page: &Page) -> Result<Response<Body>> {
     let representation = call.representation;
-    let metadata = list_metadata(call, &page);
+    let metadata = list_metadata(call, page);
     let value = match (representation.view, representation.format) {
         (View::Whole | View::Discovery(_), Format::Json) => {
-            return Ok(response(200, "application/json", raw_list(call, &page, &metadata)));
+            return Ok(response(200, "application/json", raw_list(call, page, &metadata)));
         }
         (View::Metadata(_), _) => {
             return Err(not_acceptable(format!(
@@ -125,7 +125,7 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
             )));
         }
         (View::Whole | View::Discovery(_), Format::Yaml) => {
-            let mut items = values(call, &page);
+            let mut items = values(call, page);
             if !call.resource.is_custom() {
                 items.iter_mut().for_each(strip_type);
             }
@@ -134,11 +134,11 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
         (View::Table(version), _) => {
             let now = call.cluster.clock().now();
             let form = print::Form { include: call.include()?, version, headers: true };
-            print::table(&call.resource, &values(call, &page), &metadata, form, now)
+            print::table(&call.resource, &values(call, page), &metadata, form, now)
         }
         (View::MetadataList(version), _) => {
             let items: Vec<_> =
-                values(call, &page).iter().map(|value| print::partial(value, version)).collect();
+                values(call, page).iter().map(|value| print::partial(value, version)).collect();
             json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata, "items": items})
         }
     };

@@ -33,7 +33,7 @@ use crate::verbs::{self, Call};
 
 /// Kubernetes' own limit.
 pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The Kubernetes API as a `tower` service, over TLS or in process for a named identity.
 #[derive(Clone)]
@@ -254,7 +254,7 @@ fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
     let mut name = found.name.clone();
     if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
         // A rule for one name allows to list and watch just that one.
-        name = name_in_field_selector(&query.field_selector).unwrap_or_default().to_owned();
+        name_in_field_selector(&query.field_selector).unwrap_or_default().clone_into(&mut name);
     }
     // A namespace lies in itself: who may do everything in it may read it.
     let own = found.resource == "namespaces" && found.group.is_empty();

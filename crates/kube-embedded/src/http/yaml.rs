@@ -169,11 +169,10 @@ fn ambiguous(string: &str) -> bool {
 
 fn needs_quotes(string: &str) -> bool {
     ambiguous(string)
-        || string.starts_with(|c: char| "!&*-?|>@`\"'%#,[]{}: ".contains(c))
-            && !(string.starts_with('-')
-                && string.len() > 1
-                && !string.starts_with("- ")
-                && !string.starts_with("---"))
+        || string.starts_with(|c: char| "!&*?|>@`\"'%#,[]{}: ".contains(c))
+        || string == "-"
+        || string.starts_with("- ")
+        || string.starts_with("---")
         || string.ends_with([' ', ':'])
         || string.contains(": ")
         || string.contains(" #")

@@ -1,3 +1,5 @@
+//! Policies evaluated on small requests.
+
 use crate::access::User;
 use crate::schema::resources::Resource;
 use crate::schema::types::{Shape, Type, Types};

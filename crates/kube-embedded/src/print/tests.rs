@@ -1,3 +1,5 @@
+//! Rows and tables as kubectl shows them.
+
 use std::sync::Arc;
 
 use super::*;

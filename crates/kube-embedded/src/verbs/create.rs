@@ -30,7 +30,7 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
         let mut object = given.clone();
         meta::stamp_new(call, &mut object)?;
         own(call, &mut object);
-        let prepared = prepare(call, object).await?;
+        let prepared = prepare(call, object)?;
         let name = prepared.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if call.query.is_dry_run() {
             return dry_run(call, &name, prepared.value);
@@ -71,7 +71,7 @@ struct Prepared {
     _reserved: admission::Reserved,
 }
 
-async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
+fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     let rules = rules_of(&call.resource);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let request = call.admission(Operation::Create, &name, None);
@@ -87,7 +87,7 @@ async fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
     if !errors.is_empty() {
         return Err(call.invalid(&object, &errors));
     }
-    (rules.warnings)(&object, None).into_iter().for_each(|warning| call.warn(warning));
+    call.warn_all((rules.warnings)(&object, None));
     admission::establish(&call.cluster, &request, &mut object);
     let also =
         admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;

@@ -99,6 +99,12 @@ impl Call {
         }
     }
 
+    fn warn_all(&self, texts: Vec<String>) {
+        for text in texts {
+            self.warn(text);
+        }
+    }
+
     pub fn not_found(&self) -> ApiError {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }

@@ -141,7 +141,7 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
 fn repeated_keys(call: &Call, duplicates: &[String]) -> Result<()> {
     match call.query.field_validation.as_str() {
         "Strict" if !duplicates.is_empty() => {
-            let lines: String = duplicates.iter().map(|line| format!("\n  {line}")).collect();
+            let lines = format!("\n  {}", duplicates.join("\n  "));
             let why = format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}");
             return Err(ApiError::bad_request(format!("error strict decoding YAML: {why}")));
         }

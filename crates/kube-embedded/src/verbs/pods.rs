@@ -85,7 +85,7 @@ pub async fn bind(call: &Call) -> Result<Answer> {
         call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(ApiError::no_such_resource)?;
     let mut pod = call.about(&call.namespace, name);
     pod.resource = pods;
-    pod.subresource = "binding".to_owned();
+    "binding".clone_into(&mut pod.subresource);
     modify(&pod, |live| {
         if let Some(uid) = binding["metadata"]["uid"].as_str().filter(|uid| live["metadata"]["uid"] != *uid) {
             return Err(other_object(&pod, uid, live["metadata"]["uid"].as_str().unwrap_or_default()));

@@ -31,7 +31,21 @@ pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let namespace = selection.namespace.as_deref();
     let asked = parse_version(&query.resource_version)?;
     let mut begun: Option<ContinueToken> = None;
-    let snapshot = if !query.continue_token.is_empty() {
+    let snapshot = if query.continue_token.is_empty() {
+        match asked {
+            Some(version) if version != 0 && query.resource_version_match == "Exact" => {
+                not_from_the_future(store, version)?;
+                store
+                    .list_at(storage, namespace, version)
+                    .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old."))?
+            }
+            Some(version) => {
+                not_from_the_future(store, version)?;
+                store.list(storage, namespace)
+            }
+            None => store.list(storage, namespace),
+        }
+    } else {
         if asked.is_some_and(|version| version != 0) {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",
@@ -47,20 +61,6 @@ pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
         };
         begun = Some(token);
         snapshot
-    } else {
-        match asked {
-            Some(version) if version != 0 && query.resource_version_match == "Exact" => {
-                not_from_the_future(store, version)?;
-                store
-                    .list_at(storage, namespace, version)
-                    .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old."))?
-            }
-            Some(version) => {
-                not_from_the_future(store, version)?;
-                store.list(storage, namespace)
-            }
-            None => store.list(storage, namespace),
-        }
     };
     Ok(cut(snapshot, selection, begun.as_ref(), query))
 }

@@ -49,9 +49,10 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     } else {
         let kind = patch::patch_kind(call)?;
         call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
-        modify(&parent, |live| match kind {
-            PatchKind::Apply => applied(&parent, live),
-            _ => {
+        modify(&parent, |live| {
+            if kind == PatchKind::Apply {
+                applied(&parent, live)
+            } else {
                 let scale = patch::patched(call, kind, ty, &scale_or_zero(&parent, live))?;
                 meta::check_name(call, &scale["metadata"])?;
                 changed(&parent, live, &scale)

@@ -32,7 +32,7 @@ impl Selection {
             FieldSelector::parse(&call.query.field_selector, selected).map_err(ApiError::bad_request)?;
         let namespace = (!call.namespace.is_empty()).then(|| call.namespace.clone());
         let name = (!call.name.is_empty()).then(|| call.name.clone());
-        Ok(Self { labels, fields, namespace, name, resource })
+        Ok(Self { resource, labels, fields, name, namespace })
     }
 
     pub fn is_everything(&self) -> bool {

@@ -153,10 +153,8 @@ fn is_finished(resource: &crate::schema::resources::Resource, object: &Value) ->
 /// Restricts a change to what the door (main resource, `/status`, ...) may change; the rest is the old state.
 pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
     match call.subresource.as_str() {
-        "" => {
-            if call.resource.subresource("status").is_some() {
-                copy(object, old, "status");
-            }
+        "" if call.resource.subresource("status").is_some() => {
+            copy(object, old, "status");
         }
         "status" => {
             let mut whole = old.clone();
@@ -224,7 +222,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
         return Err(call.invalid(object, &errors));
     }
     if call.subresource.is_empty() {
-        (rules.warnings)(object, Some(old)).into_iter().for_each(|warning| call.warn(warning));
+        call.warn_all((rules.warnings)(object, Some(old)));
     }
     admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;

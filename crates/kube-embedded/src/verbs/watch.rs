@@ -29,7 +29,7 @@ use crate::store::{Event, EventKind, Object, TooOld, Watch};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(55);
 /// As long as the longest default of Kubernetes.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
 
 /// An open watch; ask it for [`WatchStream::next`] until it ends.
 pub struct WatchStream {

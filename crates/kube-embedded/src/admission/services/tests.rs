@@ -1,3 +1,5 @@
+//! Addresses and ports, given out and taken back.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which CRDs are accepted, and the words for those that are not.
+
 use serde_json::json;
 
 use super::*;

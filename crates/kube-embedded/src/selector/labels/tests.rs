@@ -1,3 +1,5 @@
+//! Label selectors: grammar, refusals, and a naive evaluation to agree with.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -406,7 +406,7 @@ fn kubectl_takes_over_what_it_applied_on_the_client_side() {
         "",
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": {ANNOTATION: last}}, "spec": {"replicas": 1, "paused": true}}),
     );
-    server.apply("someone", &json!({"spec": {"replicas": 2}}), false).unwrap_err();
+    assert_eq!(server.apply("someone", &json!({"spec": {"replicas": 2}}), false).unwrap_err().code, 409);
     let refused =
         server.apply("kubectl", &json!({"spec": {"replicas": 2, "paused": false}}), false).unwrap_err();
     assert_eq!(

@@ -1,3 +1,5 @@
+//! Pods: defaults, refusals, changes.
+
 use super::*;
 
 fn pod(spec: &Value) -> Value {
