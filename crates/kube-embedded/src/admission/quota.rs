@@ -42,6 +42,18 @@ pub fn charge(
         return Ok(Vec::new());
     }
     let quotas = store.list(STORAGE, Some(request.namespace)).objects;
+    if let Some(new) = new
+        && refusable(request, new)
+        && storage == "pods"
+    {
+        // What no quota can count is refused before any of them says how much is left.
+        for quota in quotas.iter().map(|found| found.value()).filter(|quota| in_scopes(quota, storage, new)) {
+            if let Some(lacking) = undeclared(&amounts::read(&quota["spec"]["hard"]), new) {
+                let name = text(&quota["metadata"], "name");
+                return Err(refused(request, new, format!("failed quota: {name}: must specify {lacking}")));
+            }
+        }
+    }
     let mut changes = Vec::new();
     for found in &quotas {
         // A quota that is itself written is not changed twice in one transaction.
@@ -85,12 +97,6 @@ fn charge_one(
         && refusable(request, new)
         && !after.is_empty()
     {
-        if storage == "pods"
-            && let Some(lacking) = undeclared(&hard, new)
-        {
-            let name = text(&quota["metadata"], "name");
-            return Err(refused(request, new, format!("failed quota: {name}: must specify {lacking}")));
-        }
         if let Some(excess) = excess(&hard, &used, &before, &after) {
             let name = text(&quota["metadata"], "name");
             return Err(refused(request, new, format!("exceeded quota: {name}, {excess}")));

@@ -228,6 +228,9 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
     } else {
         named(json::read(bytes).map_err(refuse)?)
     };
+    if kind == PatchKind::Json {
+        decoded.duplicates.iter_mut().for_each(|text| text.insert_str(0, "json patch "));
+    }
     match (kind, &decoded.value) {
         (PatchKind::Merge, Value::Null) => return Err(ApiError::bad_request("Invalid JSON Patch")),
         (PatchKind::Json, Value::Null) => decoded.value = Value::Array(Vec::new()),

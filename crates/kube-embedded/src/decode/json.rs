@@ -20,26 +20,32 @@ pub struct Document {
 }
 
 pub fn read(bytes: &[u8]) -> Result<Document, String> {
-    read_noting(bytes, &mut |_| {})
+    read_noting(bytes, &mut |_, _| {})
 }
 
-/// Where in the text each of these members stands, by rank; of a repeated one, the last place. Paths longer
-/// than any that people write are left out: looking for them could take quadratic time.
+/// Where in the text each of these members stands, by rank: where it comes again in its object, or else the
+/// last place. Paths longer than any that people write are left out: looking for them could take quadratic time.
 pub fn places<'p>(bytes: &[u8], paths: &[&'p str]) -> HashMap<&'p str, usize> {
     const LONGEST: usize = 1_000;
     let wanted: HashSet<&'p str> = paths.iter().copied().filter(|path| path.len() <= LONGEST).collect();
     let mut places = HashMap::new();
+    let mut repeated = HashSet::new();
     let mut rank = 0;
-    let read = read_noting(bytes, &mut |path| {
+    let read = read_noting(bytes, &mut |path, again| {
         rank += 1;
-        if let Some(path) = (path.len() <= LONGEST).then(|| wanted.get(path)).flatten() {
+        if let Some(path) = (path.len() <= LONGEST).then(|| wanted.get(path)).flatten()
+            && !repeated.contains(path)
+        {
             places.insert(*path, rank);
+            if again {
+                repeated.insert(*path);
+            }
         }
     });
     if read.is_ok() { places } else { HashMap::new() }
 }
 
-fn read_noting(bytes: &[u8], note: &mut dyn FnMut(&str)) -> Result<Document, String> {
+fn read_noting(bytes: &[u8], note: &mut dyn FnMut(&str, bool)) -> Result<Document, String> {
     let mut reader = Reader { bytes, at: 0, depth: 0, path: String::new(), duplicates: Vec::new(), note };
     let value = reader.value()?;
     match reader.peek() {
@@ -55,7 +61,8 @@ struct Reader<'a> {
     /// Where the reader is, as Kubernetes writes it.
     path: String,
     duplicates: Vec<String>,
-    note: &'a mut dyn FnMut(&str),
+    /// Told of each member, and whether its object has had it before.
+    note: &'a mut dyn FnMut(&str, bool),
 }
 
 impl Reader<'_> {
@@ -128,11 +135,12 @@ impl Reader<'_> {
                 self.path.push('.');
             }
             self.path.push_str(&key);
-            (self.note)(&self.path);
-            let value = self.value()?;
-            if members.contains_key(&key) && repeated.insert(key.clone()) {
+            let again = members.contains_key(&key);
+            (self.note)(&self.path, again);
+            if again && repeated.insert(key.clone()) {
                 self.report_duplicate();
             }
+            let value = self.value()?;
             self.path.truncate(outer);
             insert(&mut members, key, value);
             match self.peek() {

@@ -85,6 +85,17 @@ pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
             _ => one(call, code, shown(&call.resource, &object)),
         },
         Answer::Document(code, value) => one(call, code, value),
+        Answer::Scale(value) => {
+            let value = match representation.view {
+                View::Table(version) => {
+                    let form = print::Form { include: call.include()?, version, headers: true };
+                    print::table_of_scale(&call.resource, &value, form, call.cluster.clock().now())
+                }
+                View::Metadata(version) => print::partial(&value, version),
+                _ => value,
+            };
+            Ok(document(200, &value, representation.format))
+        }
         Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
         Answer::List(page) => list(call, &page),
         Answer::Watch(stream) => Ok(watch(*stream, representation, call.cluster.metrics().watching())),

@@ -186,6 +186,35 @@ pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timest
     table(resource, [object], &list_meta, form, now)
 }
 
+/// The Table of the Scale of an object of `parent`.
+pub fn table_of_scale(parent: &Resource, scale: &Value, form: Form<'_>, now: Timestamp) -> Value {
+    const OWN: [(&str, &str, &str); 4] = [
+        ("Name", "string", ""),
+        ("Desired", "integer", ""),
+        ("Available", "integer", ""),
+        ("Age", "string", ""),
+    ];
+    const CUSTOM: [(&str, &str, &str); 2] = [("Name", "string", "name"), ("Created At", "date", "")];
+    let columns: &[_] = if parent.is_custom() { &CUSTOM } else { &OWN };
+    let column = |(name, ty, format): &(&str, &str, &str)| Column {
+        name: (*name).into(),
+        ty: (*ty).into(),
+        format: (*format).into(),
+        description: "".into(),
+        priority: 0,
+        json_path: "".into(),
+    };
+    let shown = Resource {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        kind: if parent.is_custom() { "" } else { "Scale" }.into(),
+        columns: columns.iter().map(column).collect(),
+        custom: None,
+        ..parent.clone()
+    };
+    table_of(&shown, scale, form, now)
+}
+
 /// Annotations that stand in for fields which a version does not have. The metadata alone is shown as
 /// Kubernetes keeps it, which is without them.
 const STAND_INS: &[&str] = &[

@@ -7,6 +7,7 @@ use x509_parser::prelude::FromDer;
 
 use super::check::{self, At};
 use super::read::{empty, fill, fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text};
+use super::workloads::podspec;
 use super::{Generation, Naming, PLAIN, Rules, meta};
 use crate::field::{FieldError, Path};
 
@@ -136,6 +137,7 @@ fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
     let root = At::root(class);
     let mut errs = Vec::new();
     check::required_text(&root.get("handler"), check::dns_label, &mut errs);
+    podspec::overhead(&root.down("overhead.podFixed").named(Path::new("overhead")), &mut errs);
     check::labels(&root.down("scheduling.nodeSelector"), &mut errs);
     let mut seen = Vec::new();
     for toleration in root.down("scheduling.tolerations").items() {

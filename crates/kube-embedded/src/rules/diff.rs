@@ -1,12 +1,17 @@
 //! The difference of two texts, as Kubernetes appends it to some refusals: a unified diff without file names.
 
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Lines around a change that are shown with it.
 const CONTEXT: usize = 3;
 
 /// Above this many pairs of lines the whole text counts as changed.
 const MOST_PAIRS: usize = 1 << 22;
+
+/// From this many lines on, frequent lines begin no run.
+const LONG: usize = 200;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Line<'a> {
@@ -54,40 +59,88 @@ fn hunk(lines: &[Line<'_>], from: usize, to: usize, text: &mut String) {
     }
 }
 
-/// The shortest way from old to new, removals first.
+/// The way from old to new, removals first. What is kept is found as Python's `difflib` finds it: the longest
+/// common run, the first of equals, then the same on both sides of it.
 fn script<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
-    let width = new.len() + 1;
-    if old.len().saturating_mul(new.len()) > MOST_PAIRS {
-        let gone = old.iter().map(|line| Line::Old(line));
-        return gone.chain(new.iter().map(|line| Line::New(line))).collect();
-    }
-    // common[i][j]: how many lines of old[i..] and new[j..] can be kept.
-    let mut common = vec![0_u32; (old.len() + 1) * width];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            common[i * width + j] = if old[i] == new[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
-            };
+    let mut kept = Vec::new();
+    if old.len().saturating_mul(new.len()) <= MOST_PAIRS {
+        let places = places(new);
+        let mut open = vec![(0..old.len(), 0..new.len())];
+        while let Some((olds, news)) = open.pop() {
+            let run = longest(old, new, olds.clone(), news.clone(), &places);
+            if run.length > 0 {
+                open.push((olds.start..run.old, news.start..run.new));
+                open.push((run.old + run.length..olds.end, run.new + run.length..news.end));
+                kept.push(run);
+            }
         }
+        kept.sort_by_key(|run| run.old);
     }
+    kept.push(Run { old: old.len(), new: new.len(), length: 0 });
     let (mut i, mut j) = (0, 0);
     let mut lines = Vec::new();
-    while i < old.len() || j < new.len() {
-        if i < old.len() && j < new.len() && old[i] == new[j] {
-            lines.push(Line::Same(old[i]));
-            (i, j) = (i + 1, j + 1);
-        } else if j == new.len() || i < old.len() && common[(i + 1) * width + j] >= common[i * width + j + 1]
-        {
-            lines.push(Line::Old(old[i]));
-            i += 1;
-        } else {
-            lines.push(Line::New(new[j]));
-            j += 1;
-        }
+    for run in kept {
+        lines.extend(old[i..run.old].iter().map(|line| Line::Old(line)));
+        lines.extend(new[j..run.new].iter().map(|line| Line::New(line)));
+        (i, j) = (run.old + run.length, run.new + run.length);
+        lines.extend(old[run.old..i].iter().map(|line| Line::Same(line)));
     }
     lines
+}
+
+/// Lines that both texts have, by where they begin in each.
+struct Run {
+    old: usize,
+    new: usize,
+    length: usize,
+}
+
+/// Where each line stands in a text. In a long one, lines that come often say little and begin no run.
+fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in lines.iter().enumerate() {
+        places.entry(line).or_default().push(at);
+    }
+    if lines.len() >= LONG {
+        places.retain(|_, at| at.len() <= lines.len() / 100 + 1);
+    }
+    places
+}
+
+fn longest(
+    old: &[&str],
+    new: &[&str],
+    olds: Range<usize>,
+    news: Range<usize>,
+    places: &HashMap<&str, Vec<usize>>,
+) -> Run {
+    let mut best = Run { old: olds.start, new: news.start, length: 0 };
+    // The lengths of the runs that end at the line before, by where they end in the new text.
+    let mut ending: HashMap<usize, usize> = HashMap::new();
+    for i in olds.clone() {
+        let mut next = HashMap::new();
+        for &j in places.get(old[i]).into_iter().flatten().filter(|j| news.contains(j)) {
+            let length = j.checked_sub(1).and_then(|before| ending.get(&before)).unwrap_or(&0) + 1;
+            next.insert(j, length);
+            if length > best.length {
+                best = Run { old: i + 1 - length, new: j + 1 - length, length };
+            }
+        }
+        ending = next;
+    }
+    // Frequent lines join a run that lies beside them.
+    while best.old > olds.start && best.new > news.start && old[best.old - 1] == new[best.new - 1] {
+        best = Run { old: best.old - 1, new: best.new - 1, length: best.length + 1 };
+    }
+    let after = |run: &Run| (run.old + run.length, run.new + run.length);
+    while let (i, j) = after(&best)
+        && i < olds.end
+        && j < news.end
+        && old[i] == new[j]
+    {
+        best.length += 1;
+    }
+    best
 }
 
 #[cfg(test)]
@@ -105,5 +158,7 @@ mod tests {
             "@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+x\n 11\n 12\n 13\n@@ -18,3 +18,4 @@\n 18\n 19\n 20\n+21\n"
         );
         assert_eq!(unified("a\nb", "a\nb"), "");
+        // The longest run is kept, though a shorter one begins earlier.
+        assert_eq!(unified("{\na\nb", "{\nc\n{\na\nb"), "@@ -1,3 +1,5 @@\n+{\n+c\n {\n a\n b\n");
     }
 }

@@ -32,6 +32,8 @@ pub enum Generation {
     Absent,
     /// When anything but metadata and status changes.
     Content,
+    /// The same, but new objects have none yet (`CSIDriver`).
+    ContentOnceChanged,
     /// Also when the annotations change (Deployment).
     ContentAndAnnotations,
     /// Also when the labels change (`EndpointSlice`).

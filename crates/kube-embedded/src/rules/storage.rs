@@ -55,6 +55,7 @@ pub const RULES: &[Rules] = &[
     Rules {
         group: GROUP,
         kind: "CSIDriver",
+        generation: Generation::ContentOnceChanged,
         default: default_driver,
         validate: |driver| validate_driver(&At::root(driver).get("spec")),
         validate_update: |new, old| {

@@ -6,10 +6,15 @@
 //! Always true: a token that is read names a place within the collection asked for, never one above it.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::decode::json as reader;
+
+/// Go does not look at the bits that are left over at the end.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 const VERSION: &str = "meta.k8s.io/v1";
 
@@ -44,7 +49,7 @@ impl ContinueToken {
     pub fn decode(token: &str, all_namespaces: bool) -> Result<Self, String> {
         const INVALID: &str = "continue key is not valid:";
         let bytes: Vec<u8> = token.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-        let bytes = URL_SAFE_NO_PAD
+        let bytes = LENIENT
             .decode(&bytes)
             .map_err(|error| format!("{INVALID} illegal base64 data at input byte {}", offset(&error)))?;
         let value = reader::read(&bytes).map_err(|why| format!("{INVALID} {why}"))?.value;

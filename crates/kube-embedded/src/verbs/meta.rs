@@ -24,7 +24,7 @@ pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".to_owned(), now.into());
-    if generation != Generation::Absent {
+    if !matches!(generation, Generation::Absent | Generation::ContentOnceChanged) {
         metadata.insert("generation".to_owned(), 1.into());
     }
     let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -115,7 +115,7 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
 
 /// Moves the generation on when the kind says that this change counts.
 pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
-    let Some(generation) = old["metadata"]["generation"].as_i64() else { return };
+    let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
     // Without a status subresource the status is content like any other.
     let differs = |new: &Value, old: &Value| {
         content_differs(new, old)
@@ -123,7 +123,7 @@ pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
     };
     let changed = match rules_of(resource).generation {
         Generation::Absent | Generation::Fixed => false,
-        Generation::Content => differs(new, old),
+        Generation::Content | Generation::ContentOnceChanged => differs(new, old),
         Generation::ContentAndAnnotations => {
             differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
         }

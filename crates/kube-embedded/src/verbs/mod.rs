@@ -71,7 +71,9 @@ pub enum Answer {
     Stored(u16, Arc<Object>),
     /// A document as it is to be shown, of the resource's kind.
     Document(u16, Value),
-    /// A document of another kind (`Status`, `Scale`, a review): never shown as a Table row.
+    /// The `Scale` of an object.
+    Scale(Value),
+    /// A document of another kind (`Status`, a review): never shown as a Table row.
     Other(u16, Value),
     List(Page),
     Watch(Box<WatchStream>),

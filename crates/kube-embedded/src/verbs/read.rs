@@ -11,7 +11,11 @@ use crate::selector::ContinueToken;
 use crate::store::{Object, Snapshot, Store};
 
 pub fn get(call: &Call) -> Result<Answer> {
-    if let Some(version) = parse_version(&call.query.resource_version)? {
+    let unreadable = |error: ApiError| {
+        // Only lists and watches call it the client's mistake.
+        ApiError::new(500, "", error.message.trim_start_matches("invalid resource version: "))
+    };
+    if let Some(version) = parse_version(&call.query.resource_version).map_err(unreadable)? {
         not_from_the_future(call.cluster.store(), version)?;
     }
     Ok(Answer::Stored(200, call.live()?))

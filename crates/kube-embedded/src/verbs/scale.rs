@@ -37,7 +37,7 @@ fn paths(call: &Call) -> Paths {
 
 pub async fn answer(call: &Call) -> Result<Answer> {
     if call.verb == "get" {
-        return Ok(Answer::Other(200, scale_of(call, &call.live()?.value())?));
+        return Ok(Answer::Scale(scale_of(call, &call.live()?.value())?));
     }
     let ty = builtin::type_of("autoscaling", "v1", "Scale").ok_or_else(ApiError::no_such_resource)?;
     let parent = call.main("scale");
@@ -70,7 +70,7 @@ fn dress(call: &Call, answer: Answer) -> Result<Answer> {
         Answer::Document(_, value) => value,
         other => return Ok(other),
     };
-    Ok(Answer::Other(200, scale_of(call, &value)?))
+    Ok(Answer::Scale(scale_of(call, &value)?))
 }
 
 /// The parent with the count that `scale` asks for.

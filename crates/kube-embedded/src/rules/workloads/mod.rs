@@ -12,7 +12,7 @@ mod fill;
 mod job_status;
 mod mount;
 mod path;
-mod podspec;
+pub mod podspec;
 mod probe;
 mod projected;
 mod resources;

@@ -218,7 +218,7 @@ fn host_name(spec: &At, errs: &mut Vec<FieldError>) {
     check::text(&own, check::dns_subdomain, errs);
 }
 
-fn overhead(list: &At, errs: &mut Vec<FieldError>) {
+pub fn overhead(list: &At, errs: &mut Vec<FieldError>) {
     for (name, at) in list.entries() {
         let at = at.named(list.path.field("limits").key(name));
         resources::container_name(name, &at.path, errs);
