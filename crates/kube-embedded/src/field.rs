@@ -178,7 +178,10 @@ fn shown(value: &Value) -> String {
         (Some(labels), Some(expressions)) => {
             format!("{{\"matchLabels\":{labels},\"matchExpressions\":{expressions}}}")
         }
-        _ => value.to_string(),
+        _ => match value {
+            Value::String(text) => crate::write::go::quote(text),
+            other => other.to_string(),
+        },
     }
 }
 

@@ -86,6 +86,8 @@ impl Reader<'_> {
             Some(&byte) if byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') => {
                 format!("invalid character '\\x{byte:02x}' {place}")
             }
+            Some(b'\x7f') => format!("invalid character '\\x7f' {place}"),
+            Some(&byte @ (0x80..=0xa0 | 0xad)) => format!("invalid character '\\u{byte:04x}' {place}"),
             Some(&byte) => format!("invalid character {:?} {place}", char::from(byte)),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Naming;
 use super::check::{self, At};
 use super::read::text;
-use crate::field::{FieldError, Path};
+use crate::field::{Complaint, FieldError, Path};
 
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
@@ -120,6 +120,18 @@ fn content_checks(at: &At, errs: &mut Vec<FieldError>) {
     owners(&at.get("ownerReferences"), errs);
 }
 
+/// A reference to an owner, its members in Go's order.
+fn owner_text(owner: &Value) -> String {
+    let members = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let given = members.iter().filter_map(|name| Some(format!("\"{name}\":{}", owner.get(name)?)));
+    format!("{{{}}}", given.collect::<Vec<_>>().join(","))
+}
+
+fn ill_owned(path: &Path, shown: &str, words: &str) -> FieldError {
+    let detail = format!("{shown}: {words}");
+    FieldError { path: path.clone(), complaint: Complaint::Invalid, value: None, detail }
+}
+
 fn owners(at: &At, errs: &mut Vec<FieldError>) {
     let mut controller: Option<String> = None;
     for owner in at.items() {
@@ -139,7 +151,7 @@ fn owners(at: &At, errs: &mut Vec<FieldError>) {
         }
         if (group, version, kind) == ("", "v1", "Event") {
             let words = "/v1, Kind=Event is disallowed from being an owner";
-            errs.push(FieldError::invalid(&at.path, owner.json(), words));
+            errs.push(ill_owned(&at.path, &owner_text(&owner.json()), words));
         }
         if owner.get("controller").flag() {
             let this = format!("{kind}/{}", read("name"));
@@ -147,7 +159,8 @@ fn owners(at: &At, errs: &mut Vec<FieldError>) {
                 let words = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                errs.push(FieldError::invalid(&at.path, at.json(), words));
+                let all: Vec<_> = at.items().map(|owner| owner_text(&owner.json())).collect();
+                errs.push(ill_owned(&at.path, &format!("[{}]", all.join(",")), &words));
             } else {
                 controller = Some(this);
             }

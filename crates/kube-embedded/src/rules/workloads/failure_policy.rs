@@ -1,5 +1,7 @@
 //! When a Job's pod that failed counts, and when a Job has succeeded early.
 
+use serde_json::json;
+
 use crate::field::{Complaint, FieldError, Path};
 use crate::rules::check::{self, At};
 
@@ -69,7 +71,7 @@ fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
         errs.push(FieldError::invalid(&container.path, container.text(), words));
     }
     if values.is_empty() {
-        errs.push(FieldError::invalid(&values.path, values.json(), "at least one value is required"));
+        errs.push(FieldError::invalid(&values.path, json!([]), "at least one value is required"));
     } else if values.len() > 255 {
         errs.push(FieldError::too_many(&values.path, values.len(), 255));
     }

@@ -2,6 +2,7 @@
 
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
+use crate::rules::read::go_names;
 
 use super::path;
 
@@ -70,11 +71,11 @@ pub fn container(context: &At, host_users: bool, errs: &mut Vec<FieldError>) {
     if escalation.exists() && !escalation.flag() {
         if context.get("privileged").flag() {
             let words = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            errs.push(FieldError::invalid(&context.path, context.json(), words));
+            errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
         }
         for _ in context.down("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN") {
             let words = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errs.push(FieldError::invalid(&context.path, context.json(), words));
+            errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
         }
     }
     windows(&context.get("windowsOptions"), errs);
