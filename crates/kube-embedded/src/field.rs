@@ -179,7 +179,7 @@ fn shown(value: &Value) -> String {
             format!("{{\"matchLabels\":{labels},\"matchExpressions\":{expressions}}}")
         }
         _ => match value {
-            Value::String(text) => crate::write::go::quote(text),
+            Value::String(text) => crate::go::quote(text),
             other => other.to_string(),
         },
     }

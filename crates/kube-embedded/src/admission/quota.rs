@@ -96,11 +96,10 @@ fn charge_one(
     if let Some(new) = new
         && refusable(request, new)
         && !after.is_empty()
+        && let Some(excess) = excess(&hard, &used, &before, &after)
     {
-        if let Some(excess) = excess(&hard, &used, &before, &after) {
-            let name = text(&quota["metadata"], "name");
-            return Err(refused(request, new, format!("exceeded quota: {name}, {excess}")));
-        }
+        let name = text(&quota["metadata"], "name");
+        return Err(refused(request, new, format!("exceeded quota: {name}, {excess}")));
     }
     let mut updated = used;
     for name in hard.keys() {

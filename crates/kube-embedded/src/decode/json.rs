@@ -360,8 +360,11 @@ mod tests {
         let read = read(text).unwrap();
         assert_eq!(read.duplicates, ["data.a", "l[1].x", "data"]);
         assert_eq!(read.value, json!({"data": {"a": "3", "c": "d"}, "l": [{"x": 1}, {"x": 2}]}));
-        let places = places(br#"{"b":[{"c":1}],"a":2,"b":3}"#, &["a", "b", "b[0].c", "d"]);
+        let places = self::places(br#"{"b":[{"c":1}],"a":2,"b":3}"#, &["a", "b", "b[0].c", "d"]);
         assert_eq!(places, HashMap::from([("b[0].c", 2), ("a", 3), ("b", 4)]));
+        // What comes twice in the first of two is told before the two are.
+        let nested = self::places(br#"{"p":[{"q":1,"q":2}],"p":[{"q":3}]}"#, &["p", "p[0].q"]);
+        assert_eq!(nested, HashMap::from([("p[0].q", 3), ("p", 4)]));
     }
 
     #[test]
