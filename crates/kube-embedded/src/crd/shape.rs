@@ -24,9 +24,16 @@ fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Drops unknown fields and needless nulls; answers the dropped fields' paths in the order of Kubernetes:
-/// those of `metadata`, of the body, of embedded metadata.
+/// Drops unknown fields and needless nulls; answers the dropped fields' paths.
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
+    let unknown = drop_unknown(object, schema);
+    drop_nulls(object, Some(schema));
+    unknown
+}
+
+/// Drops unknown fields; answers the dropped fields' paths in the order of Kubernetes:
+/// those of `metadata`, of the body, of embedded metadata.
+pub fn drop_unknown(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
         prune_metadata(metadata, "metadata", &mut unknown);
@@ -35,7 +42,6 @@ pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     prune_node(object, Some(schema), true, "", &mut body);
     body.sort();
     unknown.append(&mut body);
-    drop_nulls(object, Some(schema));
     let mut embedded = Vec::new();
     prune_embedded(object, Some(schema), "", &mut embedded);
     embedded.sort();

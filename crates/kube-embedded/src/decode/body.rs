@@ -228,6 +228,10 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
     } else {
         named(json::read(bytes).map_err(refuse)?)
     };
+    if matches!(kind, PatchKind::Merge | PatchKind::Strategic) && !decoded.duplicates.is_empty() {
+        // A patch has no type whose fields would go on being filled: of a repeated key the last value counts.
+        decoded.value = serde_json::from_slice(bytes).unwrap_or(decoded.value);
+    }
     match (kind, &decoded.value) {
         (PatchKind::Merge, Value::Null) => return Err(ApiError::bad_request("Invalid JSON Patch")),
         (PatchKind::Json, Value::Null) => decoded.value = Value::Array(Vec::new()),
