@@ -138,6 +138,9 @@ pub fn validate(
 ) -> Result<Vec<Change>> {
     let store = cluster.store();
     namespace::check(store, request)?;
+    if request.operation == Operation::Delete && request.is("scheduling.k8s.io", "PriorityClass") {
+        defaults::keep_system_class(request.name)?;
+    }
     if let Some(object) = object {
         limits::validate(store, request, object)?;
         pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);

@@ -226,6 +226,16 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn only_pruning_drops_nulls() {
+        let given = json!({"spec": {"m": null, "zz": 1}});
+        let (mut kept, mut pruned) = (given.clone(), given);
+        assert_eq!(drop_unknown(&mut kept, &schema()), ["spec.zz"]);
+        assert_eq!(kept, json!({"spec": {"m": null}}));
+        assert_eq!(prune(&mut pruned, &schema()), ["spec.zz"]);
+        assert_eq!(pruned, json!({"spec": {}}));
+    }
+
     fn schema() -> Schema {
         Schema::read(&json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {

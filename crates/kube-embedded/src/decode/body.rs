@@ -281,6 +281,16 @@ mod tests {
     }
 
     #[test]
+    fn of_a_key_that_a_patch_repeats_the_last_value_counts() {
+        let text = br#"{"data": {"a": "1"}, "data": {"b": "2"}}"#;
+        for kind in [PatchKind::Merge, PatchKind::Strategic] {
+            let read = patch(kind, text).unwrap();
+            assert_eq!(read.value, json!({"data": {"b": "2"}}));
+            assert_eq!(read.duplicates.len(), 1);
+        }
+    }
+
+    #[test]
     fn each_bad_object_has_its_answer() {
         const BEGIN: &str = "the object provided is unrecognized (must be of type ConfigMap): ";
         const PARSE: &str = "couldn't get version/kind; json parse error: ";
