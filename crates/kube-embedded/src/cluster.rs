@@ -302,11 +302,16 @@ fn kinds(cluster: WeakCluster) -> control::Kinds {
 
 /// Keeps the registry what the stored CRDs say, also where a controller changed them.
 async fn follow_crds(cluster: WeakCluster) {
-    let Some(mut changes) = cluster.upgrade().map(|cluster| cluster.store().follow(CRDS, None).1) else {
-        return;
-    };
+    let Some(begun) = cluster.upgrade() else { return };
+    let (mut changes, stopping) = (begun.store().follow(CRDS, None).1, begun.stopping());
+    drop(begun);
+    tokio::pin!(stopping);
     loop {
-        let seen = changes.next().await;
+        let seen = tokio::select! {
+            seen = changes.next() => seen,
+            // Also resolves when the cluster has been dropped.
+            () = &mut stopping => return,
+        };
         let Some(cluster) = cluster.upgrade() else { return };
         if seen.is_err() {
             changes = cluster.store().follow(CRDS, None).1;

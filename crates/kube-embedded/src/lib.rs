@@ -37,6 +37,7 @@
 pub mod clock;
 pub mod error;
 pub mod field;
+pub mod go;
 
 pub mod cluster;
 

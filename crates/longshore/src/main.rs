@@ -9,6 +9,11 @@ use cli::{Cli, Command, KubeconfigArgs, ServeArgs};
 use server::endpoints::Endpoints;
 use server::{Config, Flags};
 
+/// Objects are trees of small strings, made and dropped by every thread: the system's allocator takes a third of
+/// the time of a server-side apply, and keeps what a burst of lists has used.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,

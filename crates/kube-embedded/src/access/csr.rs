@@ -14,11 +14,12 @@ use serde_json::{Map, Value, json};
 use super::certificate::{CertificateRequest, issue};
 use super::pki::Pki;
 use super::rbac::Authorizer;
-use super::{Attributes, MASTERS, User, items, quoted, text, texts};
+use super::{Attributes, MASTERS, User, items, text, texts};
 use crate::clock::rfc3339;
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::go::quote;
 
 const GROUP: &str = "certificates.k8s.io";
 const RESOURCE: &str = "certificatesigningrequests";
@@ -72,7 +73,7 @@ pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Valu
     if may {
         return Ok(());
     }
-    let why = format!("user not permitted to {verb} requests with signerName {}", quoted(signer));
+    let why = format!("user not permitted to {verb} requests with signerName {}", quote(signer));
     Err(ApiError::forbidden(GROUP, RESOURCE, text(&csr["metadata"], "name"), why))
 }
 

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::rbac::{Authorizer, CLUSTER_ROLES, ROLES};
 use super::rule::{Rule, missing};
-use super::{Attributes, MASTERS, RBAC_GROUP, User, items, quoted, quoted_list, text};
+use super::{Attributes, MASTERS, RBAC_GROUP, User, items, quoted_list, text};
 use crate::admission::{Operation, Request};
 use crate::error::{ApiError, Result};
+use crate::go::quote;
 use crate::store::Store;
 
 /// Refuses a role or binding that gives more than its writer holds. Other resources pass.
@@ -87,7 +88,7 @@ impl Guard<'_> {
             "Role" => ("roles", ROLES, self.request.namespace),
             "ClusterRole" => ("clusterroles", CLUSTER_ROLES, ""),
             other => {
-                let why = format!("unsupported role reference kind: {}", quoted(other));
+                let why = format!("unsupported role reference kind: {}", quote(other));
                 return Err(ApiError { reason: "", ..ApiError::internal(why) });
             }
         };
@@ -126,7 +127,7 @@ impl Guard<'_> {
 }
 
 fn attempt(user: &User, lines: &str) -> String {
-    let (name, groups) = (quoted(&user.name), quoted_list(&user.groups));
+    let (name, groups) = (quote(&user.name), quoted_list(&user.groups));
     format!(
         "user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}"
     )

@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 
 use super::rbac::{Authorizer, refusal};
 use super::{
-    ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, User, quoted, service_account_groups,
+    ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, User, service_account_groups,
     split_service_account,
 };
 use crate::error::{ApiError, Result};
+use crate::go::quote;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -116,7 +117,7 @@ fn unescape(key: &str) -> String {
 
 /// `&user.DefaultInfo{...}`: the refusal quotes the Go value.
 fn go_syntax(user: &User) -> String {
-    let list = |texts: &[String]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
+    let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(", ");
     let groups = if user.groups.is_empty() {
         "[]string(nil)".to_owned()
     } else {
@@ -126,10 +127,10 @@ fn go_syntax(user: &User) -> String {
     if user.extra.is_empty() {
         extra.push_str("(nil)");
     } else {
-        let entries = user.extra.iter().map(|(k, v)| format!("{}:[]string{{{}}}", quoted(k), list(v)));
+        let entries = user.extra.iter().map(|(k, v)| format!("{}:[]string{{{}}}", quote(k), list(v)));
         let _ = write!(extra, "{{{}}}", entries.collect::<Vec<_>>().join(", "));
     }
-    let (name, uid) = (quoted(&user.name), quoted(&user.uid));
+    let (name, uid) = (quote(&user.name), quote(&user.uid));
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 

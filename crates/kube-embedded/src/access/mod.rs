@@ -21,9 +21,10 @@ pub mod rule;
 pub mod tokens;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
+
+use crate::go::quote;
 
 /// Everybody whom authentication knows.
 pub const AUTHENTICATED: &str = "system:authenticated";
@@ -142,34 +143,9 @@ pub fn service_account_groups(namespace: &str) -> [String; 2] {
     ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// A string as Go's `%q` prints it: messages of Kubernetes are full of them.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0b' => out.push_str("\\v"),
-            '\x0c' => out.push_str("\\f"),
-            c if c.is_ascii_control() => {
-                let _ = write!(out, "\\x{:02x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
 /// A list as Go's `%q` prints it: `["a" "b"]`.
 pub(crate) fn quoted_list(texts: &[impl AsRef<str>]) -> String {
-    format!("[{}]", texts.iter().map(|text| quoted(text.as_ref())).collect::<Vec<_>>().join(" "))
+    format!("[{}]", texts.iter().map(|text| quote(text.as_ref())).collect::<Vec<_>>().join(" "))
 }
 
 /// The string at `key`, empty if there is none.

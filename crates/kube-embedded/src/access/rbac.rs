@@ -15,8 +15,9 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::rule::Rule;
-use super::{Attributes, MASTERS, User, items, quoted, service_account_username, text};
+use super::{Attributes, MASTERS, User, items, service_account_username, text};
 use crate::error::ApiError;
+use crate::go::quote;
 use crate::store::Store;
 
 pub const ROLES: &str = "roles.rbac.authorization.k8s.io";
@@ -220,19 +221,19 @@ impl Binding {
         let found = match kind {
             "Role" | "ClusterRole" => {
                 roles.get(&(from.to_owned(), role.to_owned())).cloned().ok_or_else(|| {
-                    format!("{}.{} {} not found", kind.to_ascii_lowercase(), super::RBAC_GROUP, quoted(role))
+                    format!("{}.{} {} not found", kind.to_ascii_lowercase(), super::RBAC_GROUP, quote(role))
                 })
             }
-            other => Err(format!("unsupported role reference kind: {}", quoted(other))),
+            other => Err(format!("unsupported role reference kind: {}", quote(other))),
         };
         let named = if namespace.is_empty() {
-            format!("ClusterRoleBinding {}", quoted(name))
+            format!("ClusterRoleBinding {}", quote(name))
         } else {
-            format!("RoleBinding {}", quoted(&format!("{name}/{namespace}")))
+            format!("RoleBinding {}", quote(&format!("{name}/{namespace}")))
         };
         Self {
             subjects: items(binding, "subjects").iter().map(|s| Subject::compile(s, namespace)).collect(),
-            source: format!("{named} of {kind} {}", quoted(role)),
+            source: format!("{named} of {kind} {}", quote(role)),
             rules: found,
         }
     }
@@ -257,7 +258,7 @@ impl Subject {
             }
             _ => (Who::Nobody, name.to_owned()),
         };
-        Self { who, described: format!("{kind} {}", quoted(&shown)) }
+        Self { who, described: format!("{kind} {}", quote(&shown)) }
     }
 
     fn is(&self, user: &User) -> bool {
@@ -271,17 +272,17 @@ impl Subject {
 
 /// `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`
 pub fn forbidden_message(user: &User, asked: &Attributes) -> String {
-    let who = quoted(&user.name);
+    let who = quote(&user.name);
     let message = if asked.is_resource() {
         let place = if asked.namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
-            format!("in the namespace {}", quoted(&asked.namespace))
+            format!("in the namespace {}", quote(&asked.namespace))
         };
-        let (resource, group) = (quoted(&asked.combined_resource()), quoted(&asked.group));
+        let (resource, group) = (quote(&asked.combined_resource()), quote(&asked.group));
         format!("User {who} cannot {} resource {resource} in API group {group} {place}", asked.verb)
     } else {
-        format!("User {who} cannot {} path {}", asked.verb, quoted(&asked.path))
+        format!("User {who} cannot {} path {}", asked.verb, quote(&asked.path))
     };
     // Nothing that a browser could take for HTML.
     message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

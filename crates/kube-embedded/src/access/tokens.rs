@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::authn::{Authenticator, ISSUER, LEGACY_ISSUER};
 use super::jwt::SigningKey;
-use super::{items, quoted, service_account_username, text, texts};
+use super::{items, service_account_username, text, texts};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::go::quote;
 use crate::store::Store;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -119,7 +120,7 @@ fn bind(store: &Store, namespace: &str, account: &str, reference: &Value, privat
     if claim == "pod" {
         let runs_as = text(&object["spec"], "serviceAccountName");
         if runs_as != account {
-            let account = quoted(account);
+            let account = quote(account);
             return Err(ApiError::bad_request(format!(
                 "cannot bind token for serviceaccount {account} to pod running with different serviceaccount name."
             )));

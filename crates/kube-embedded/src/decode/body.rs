@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{json, yaml};
 use crate::error::{ApiError, Result};
+use crate::go::json_kind;
 
 const OBJECT_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const CUSTOM_PATCH_TYPES: &str =
@@ -136,7 +137,7 @@ fn identified(mut decoded: Decoded<'_>) -> Result<Decoded<'_>, String> {
 pub fn identify(value: &Value) -> Result<(), String> {
     const PLACE: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
     let Some(members) = value.as_object() else {
-        let word = word(value);
+        let word = json_kind(value);
         return Err(format!(
             "{PLACE} {word} into Go value of type struct {{ APIVersion string \
              \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
@@ -146,7 +147,10 @@ pub fn identify(value: &Value) -> Result<(), String> {
         match members.get(name) {
             None | Some(Value::Null | Value::String(_)) => {}
             Some(other) => {
-                return Err(format!("{PLACE} {} into Go struct field .{name} of type string", word(other)));
+                return Err(format!(
+                    "{PLACE} {} into Go struct field .{name} of type string",
+                    json_kind(other)
+                ));
             }
         }
     }
@@ -155,18 +159,6 @@ pub fn identify(value: &Value) -> Result<(), String> {
         return Err(format!("unexpected GroupVersion string: {version}"));
     }
     Ok(())
-}
-
-/// What Go calls a JSON value in its messages.
-pub fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// The beginning of a body, as the refusal quotes it: text if it looks like JSON, hexadecimal otherwise.
@@ -240,12 +232,12 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
         (PatchKind::Json, other) => {
             return Err(refuse(format!(
                 "json: cannot unmarshal {} into Go value of type {OPERATIONS}",
-                word(other)
+                json_kind(other)
             )));
         }
         (_, Value::Object(_)) => {}
         (_, other) => {
-            let why = format!("json: cannot unmarshal {} into Go value of type {MAP}", word(other));
+            let why = format!("json: cannot unmarshal {} into Go value of type {MAP}", json_kind(other));
             let stage = "error unmarshaling JSON: while decoding JSON: ";
             return Err(refuse(if kind == PatchKind::Apply { format!("{stage}{why}") } else { why }));
         }

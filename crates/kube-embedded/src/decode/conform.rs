@@ -9,7 +9,8 @@
 use base64::Engine as _;
 use serde_json::{Map, Number, Value};
 
-use super::{MOST_FINDINGS, body::word, times};
+use super::{MOST_FINDINGS, times};
+use crate::go::json_kind;
 use crate::quantity::Quantity;
 use crate::schema::types::{Shape, Struct, TypeRef};
 
@@ -96,7 +97,7 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             (_, given) if self.reader == Reader::Unstructured => Err(unrestorable(ty, given)),
-            (_, given) => Err(self.wrong(word(given), &go_type(ty))),
+            (_, given) => Err(self.wrong(json_kind(given), &go_type(ty))),
         }
     }
 
@@ -184,7 +185,7 @@ fn unrestorable(ty: TypeRef<'_>, given: &Value) -> String {
         (Shape::Bytes | Shape::List(_), _) => format!("cannot restore slice from {kind}"),
         (Shape::Map(_), _) => format!("cannot restore map from {kind}"),
         (Shape::Struct(_), _) => format!("cannot restore struct from: {kind}"),
-        _ => format!("json: cannot unmarshal {} into Go value of type {wanted}", word(given)),
+        _ => format!("json: cannot unmarshal {} into Go value of type {wanted}", json_kind(given)),
     }
 }
 

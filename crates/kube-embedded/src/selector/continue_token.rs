@@ -54,7 +54,7 @@ impl ContinueToken {
             other => Err(wrong(other, name, "string")),
         };
         if !matches!(value, Value::Object(_) | Value::Null) {
-            let word = crate::decode::body::word(&value);
+            let word = crate::go::json_kind(&value);
             return Err(format!(
                 "{INVALID} json: cannot unmarshal {word} into Go value of type storage.continueToken"
             ));
@@ -101,7 +101,7 @@ impl ContinueToken {
 }
 
 fn wrong(given: &Value, name: &str, wanted: &str) -> String {
-    let word = crate::decode::body::word(given);
+    let word = crate::go::json_kind(given);
     format!(
         "continue key is not valid: json: cannot unmarshal {word} into Go struct field continueToken.{name} of \
          type {wanted}"

@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
@@ -35,6 +36,10 @@ const VERSION_KEY: &str = "version";
 const COMPRESS_ABOVE: usize = 1024;
 /// No document is anywhere near this; a length beyond it is damage.
 const LONGEST_DOCUMENT: usize = 64 << 20;
+
+/// Half a second in all, before a folder counts as in use.
+const LOCK_TRIES: usize = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A larger file of which less than a third is in use is made smaller when it is opened.
 const SMALL_FILE: u64 = 4 << 20;
@@ -143,8 +148,19 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Opens the data folder, making it where it is missing.
+    /// Opens the data folder, making it where it is missing. A lock can outlive its holder for a moment: while a
+    /// server ends, or in a child that has been forked and does not run its own program yet.
     pub fn open(folder: &Path) -> Result<(Self, Contents), OpenError> {
+        for _ in 0..LOCK_TRIES {
+            match Self::open_now(folder) {
+                Err(OpenError::InUse { .. }) => std::thread::sleep(LOCK_PAUSE),
+                other => return other,
+            }
+        }
+        Self::open_now(folder)
+    }
+
+    fn open_now(folder: &Path) -> Result<(Self, Contents), OpenError> {
         let lock = lock(folder)?;
         let file = folder.join("store.redb");
         if !file.try_exists().map_err(|source| OpenError::Io { file: file.clone(), source })? {

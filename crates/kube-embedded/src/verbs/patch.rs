@@ -12,8 +12,9 @@ use crate::decode::{
     conform::{Reader, conform},
 };
 use crate::error::{ApiError, Result};
+use crate::go;
 use crate::schema::types::TypeRef;
-use crate::write::{go, json_patch, strategic};
+use crate::write::{json_patch, strategic};
 
 pub async fn patch(call: &Call) -> Result<Answer> {
     patch_then(call, |_| Ok(())).await

@@ -7,8 +7,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::go;
 use crate::error::{ApiError, Result};
+use crate::go;
 
 const MAX_OPERATIONS: usize = 10_000;
 /// How many bytes all `copy` operations of one patch may add together.

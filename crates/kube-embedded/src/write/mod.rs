@@ -6,5 +6,3 @@
 pub mod apply;
 pub mod json_patch;
 pub mod strategic;
-
-pub mod go;

@@ -9,12 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{
-    go,
-    json_patch::{drop_nulls, rejected},
-};
+use super::json_patch::{drop_nulls, rejected};
 use crate::{
     error::{ApiError, Result},
+    go,
     schema::types::{Field, Patch, Shape, TypeRef},
 };
 

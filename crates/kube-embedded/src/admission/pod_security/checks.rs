@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::access::{items, quoted, text};
+use crate::access::{items, text};
+use crate::go::quote;
 
 /// What one check has against a pod.
 pub(super) struct Complaint {
@@ -136,7 +137,7 @@ fn app_armor(pod: &Value, _: u32) -> Option<Complaint> {
             key.starts_with("container.apparmor.security.beta.kubernetes.io/")
                 && !(value.is_empty() || *value == "runtime/default" || value.starts_with("localhost/"))
         })
-        .map(|(key, value)| format!("{key}={}", quoted(value)))
+        .map(|(key, value)| format!("{key}={}", quote(value)))
         .collect();
     let mut who: Vec<String> = setters(pod_bad, &bad_containers).into_iter().collect();
     if !annotated.is_empty() {
@@ -352,7 +353,7 @@ fn seccomp_baseline(pod: &Value, minor: u32) -> Option<Complaint> {
     for key in keys {
         let Some(value) = annotations[&key].as_str() else { continue };
         if !matches!(value, "runtime/default" | "docker/default") && !value.starts_with("localhost/") {
-            forbidden.insert(format!("{key}={}", quoted(value)));
+            forbidden.insert(format!("{key}={}", quote(value)));
         }
     }
     let noun = plural("annotation", "annotations", forbidden.len());

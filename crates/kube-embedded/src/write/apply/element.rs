@@ -4,7 +4,7 @@ use std::{cmp::Ordering, fmt};
 
 use serde_json::{Map, Value};
 
-use crate::write::go;
+use crate::go;
 
 /// Ordered as Kubernetes orders them in `fieldsV1`.
 #[derive(Clone, Debug)]

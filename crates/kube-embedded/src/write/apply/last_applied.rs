@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{Context, compare::compare, fieldset::FieldSet, owned, updater::Conflict, validate};
-use crate::write::go;
+use crate::go;
 
 /// The only manager for whom this is done.
 pub const KUBECTL: &str = "kubectl";

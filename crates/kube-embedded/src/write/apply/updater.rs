@@ -13,7 +13,7 @@ use super::{
     owned::{field_set, reconciled, with_named_fields},
     prune::remove,
 };
-use crate::{error::ApiError, write::go};
+use crate::{error::ApiError, go};
 
 /// A field that the applier wants otherwise than its owner.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use super::{
     element::Element,
     node::{Form, Node, Scalar},
 };
-use crate::write::go;
+use crate::go;
 
 /// What is wrong, and where: `.spec.replicas`, `expected numeric (int or float), got string`.
 struct Misfit {

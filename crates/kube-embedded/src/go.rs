@@ -1,4 +1,4 @@
-//! How Go prints JSON values, because messages of patches and of apply quote them.
+//! How Go prints and names values: Kubernetes' messages are full of them, and clients read messages.
 
 use std::fmt::Write as _;
 
