@@ -13,6 +13,18 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 
 const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
 
+const PRIORITY_CLASS_STORAGE: &str = "priorityclasses.scheduling.k8s.io";
+
+/// Name, value, and which system critical pods are of the class.
+const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    ("system-node-critical", 2_000_001_000, "must not be moved from their current node."),
+];
+
 /// The groups that this server itself answers for: group, version, and the two priorities by which Kubernetes
 /// orders them.
 #[rustfmt::skip]
@@ -46,6 +58,7 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
     for name in NAMESPACES {
         objects.push(("namespaces", namespace(name)));
     }
+    objects.extend(SYSTEM_CLASSES.iter().map(|class| (PRIORITY_CLASS_STORAGE, priority_class(*class))));
     objects.push(("services", kubernetes_service()));
     objects.push(("configmaps", cluster_info("https://127.0.0.1:6443", pki.ca_pem())));
     objects.extend(
@@ -79,6 +92,16 @@ fn namespace(name: &str) -> Value {
         "kind": "Namespace", "apiVersion": "v1",
         "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+    })
+}
+
+fn priority_class((name, value, which): (&str, i64, &str)) -> Value {
+    json!({
+        "kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
+        "metadata": {"name": name, "generation": 1},
+        "value": value,
+        "description": format!("Used for system critical pods that {which}"),
+        "preemptionPolicy": "PreemptLowerPriority",
     })
 }
 

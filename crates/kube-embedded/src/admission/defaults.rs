@@ -103,6 +103,15 @@ pub fn tolerations(pod: &mut Value) {
 const SYSTEM_CLASSES: &[(&str, i64)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
+/// Refuses to let one of them go.
+pub fn keep_system_class(name: &str) -> Result<()> {
+    if SYSTEM_CLASSES.iter().any(|(class, _)| *class == name) {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(ApiError::forbidden("scheduling.k8s.io", "priorityclasses", name, why));
+    }
+    Ok(())
+}
+
 /// The priority of a new pod, from its class or the default one.
 pub fn priority(store: &Store, pod: &mut Value) -> Result<()> {
     const STORAGE: &str = "priorityclasses.scheduling.k8s.io";

@@ -115,7 +115,11 @@ pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> 
 
 /// Gives an accepted CRD its names, unless others have them.
 pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
-    if request.resource.storage.as_ref() == CRDS {
+    if request.resource.storage.as_ref() != CRDS {
+        return;
+    }
+    // What is never stored is never given its names, either.
+    if !request.dry_run {
         let stored = cluster.store().list(CRDS, None).objects;
         let others: Vec<Value> = stored
             .iter()
@@ -123,9 +127,9 @@ pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
             .map(|other| other.value())
             .collect();
         crd::status::establish(object, &others, cluster.clock().now());
-        if request.subresource.is_empty() {
-            crd::status::remember_stored_version(object);
-        }
+    }
+    if request.subresource.is_empty() {
+        crd::status::remember_stored_version(object);
     }
 }
 
@@ -138,6 +142,9 @@ pub fn validate(
 ) -> Result<Vec<Change>> {
     let store = cluster.store();
     namespace::check(store, request)?;
+    if request.operation == Operation::Delete && request.is("scheduling.k8s.io", "PriorityClass") {
+        defaults::keep_system_class(request.name)?;
+    }
     if let Some(object) = object {
         limits::validate(store, request, object)?;
         pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);

@@ -79,6 +79,11 @@ impl CustomKind {
     }
 
     /// Drops unknown fields, also of `metadata`; answers their paths, as warnings print them.
+    pub fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
+        shape::drop_unknown(object, &self.schema)
+    }
+
+    /// Drops unknown fields and the nulls that the schema has no place for.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         shape::prune(object, &self.schema)
     }

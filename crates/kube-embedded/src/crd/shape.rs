@@ -24,9 +24,16 @@ fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Drops unknown fields and needless nulls; answers the dropped fields' paths in the order of Kubernetes:
-/// those of `metadata`, of the body, of embedded metadata.
+/// Drops unknown fields and needless nulls; answers the dropped fields' paths.
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
+    let unknown = drop_unknown(object, schema);
+    drop_nulls(object, Some(schema));
+    unknown
+}
+
+/// Drops unknown fields; answers the dropped fields' paths in the order of Kubernetes:
+/// those of `metadata`, of the body, of embedded metadata.
+pub fn drop_unknown(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
         prune_metadata(metadata, "metadata", &mut unknown);
@@ -35,7 +42,6 @@ pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     prune_node(object, Some(schema), true, "", &mut body);
     body.sort();
     unknown.append(&mut body);
-    drop_nulls(object, Some(schema));
     let mut embedded = Vec::new();
     prune_embedded(object, Some(schema), "", &mut embedded);
     embedded.sort();
@@ -219,6 +225,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_pruning_drops_nulls() {
+        let given = json!({"spec": {"m": null, "zz": 1}});
+        let (mut kept, mut pruned) = (given.clone(), given);
+        assert_eq!(drop_unknown(&mut kept, &schema()), ["spec.zz"]);
+        assert_eq!(kept, json!({"spec": {"m": null}}));
+        assert_eq!(prune(&mut pruned, &schema()), ["spec.zz"]);
+        assert_eq!(pruned, json!({"spec": {}}));
+    }
 
     fn schema() -> Schema {
         Schema::read(&json!({"type": "object", "properties": {

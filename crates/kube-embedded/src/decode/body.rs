@@ -223,6 +223,10 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
     if kind == PatchKind::Json {
         decoded.duplicates.iter_mut().for_each(|text| text.insert_str(0, "json patch "));
     }
+    if matches!(kind, PatchKind::Merge | PatchKind::Strategic) && !decoded.duplicates.is_empty() {
+        // A patch has no type whose fields would go on being filled: of a repeated key the last value counts.
+        decoded.value = serde_json::from_slice(bytes).unwrap_or(decoded.value);
+    }
     match (kind, &decoded.value) {
         (PatchKind::Merge, Value::Null) => return Err(ApiError::bad_request("Invalid JSON Patch")),
         (PatchKind::Json, Value::Null) => decoded.value = Value::Array(Vec::new()),
@@ -268,6 +272,16 @@ mod tests {
         match object(Some(content_type), text.as_bytes(), "ConfigMap", no_protobuf) {
             Ok(decoded) => (200, decoded.value.to_string()),
             Err(error) => (error.code, error.message),
+        }
+    }
+
+    #[test]
+    fn of_a_key_that_a_patch_repeats_the_last_value_counts() {
+        let text = br#"{"data": {"a": "1"}, "data": {"b": "2"}}"#;
+        for kind in [PatchKind::Merge, PatchKind::Strategic] {
+            let read = patch(kind, text).unwrap();
+            assert_eq!(read.value, json!({"data": {"b": "2"}}));
+            assert_eq!(read.duplicates.len(), 1);
         }
     }
 

@@ -146,7 +146,10 @@ where
     };
     let verb = target::verb(&parts.method, &found, query.watch);
     let Some(resource) = routes::find(cluster, &found)? else { return Ok(routes::nothing()) };
-    check_path(&resource, &found)?;
+    if let Err(error) = check_path(&resource, &found) {
+        // Paths of custom resources that lead nowhere are outside of the API, like those of an unknown group.
+        return if resource.is_custom() { Ok(routes::nothing()) } else { Err(error) };
+    }
     if verb.is_empty() || !suits(&resource, &found, verb) {
         return Err(ApiError::method_not_allowed());
     }

@@ -113,7 +113,9 @@ fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec
                 return Err(error.to_string());
             }
             let mut unknown = conform_metadata(value, reader)?;
-            unknown.extend(custom.prune(value));
+            // What an apply leaves null is judged as it is; other readers drop needless nulls.
+            let applied = matches!(reader, Reader::Unstructured);
+            unknown.extend(if applied { custom.drop_unknown(value) } else { custom.prune(value) });
             Ok(unknown)
         }
         None => conform::conform(resource.root(), value, reader).map(|findings| findings.unknown),

@@ -208,7 +208,13 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     let resource = &call.resource;
     let metadata = &old["metadata"];
     let is_core = |name: &str| resource.group.is_empty() && resource.name.as_ref() == name;
-    let grace = if is_core("pods") { pod_grace(old, options) } else { 0 };
+    let marked_grace = metadata["deletionGracePeriodSeconds"].as_i64();
+    let grace = match marked_grace {
+        _ if !is_core("pods") => 0,
+        // A repeated deletion can only shorten the grace, and only if it says so.
+        Some(marked) => options.grace_seconds.map_or(marked, |asked| at_least_heard(asked).min(marked)),
+        None => pod_grace(old, options),
+    };
     let mut finalizers = finalizers(call, metadata, options);
     let is_crd = resource.storage.as_ref() == "customresourcedefinitions.apiextensions.k8s.io";
     let held =
@@ -230,8 +236,9 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     } else {
         fields.insert("finalizers".to_owned(), finalizers.into());
     }
-    let marked_grace = metadata["deletionGracePeriodSeconds"].as_i64();
-    if is_crd && metadata["deletionTimestamp"].is_null() {
+    // The deletion of these two is their controllers' work, and has no grace.
+    let by_controller = is_crd || is_core("namespaces");
+    if by_controller && metadata["deletionTimestamp"].is_null() {
         fields.insert("deletionTimestamp".to_owned(), rfc3339(call.cluster.clock().now()).into());
     } else if metadata["deletionTimestamp"].is_null() {
         let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
@@ -241,7 +248,6 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
             fields.insert("generation".to_owned(), (generation + 1).into());
         }
     } else if marked_grace.is_some_and(|marked| grace < marked) {
-        // A repeated deletion can only shorten the grace.
         let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
         fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
         fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
@@ -288,9 +294,12 @@ fn pod_grace(pod: &Value, options: &Deletion) -> i64 {
         return 0;
     }
     let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    let asked = options.grace_seconds.unwrap_or(own);
-    // A negative period means one second, the least that still lets a process hear of it.
-    if asked < 0 { 1 } else { asked }
+    at_least_heard(options.grace_seconds.unwrap_or(own))
+}
+
+/// A negative period means one second, the least that still lets a process hear of it.
+fn at_least_heard(seconds: i64) -> i64 {
+    if seconds < 0 { 1 } else { seconds }
 }
 
 fn has_items(list: &Value) -> bool {

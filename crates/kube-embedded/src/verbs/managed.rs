@@ -45,16 +45,18 @@ fn same_kind<'a>(registry: &'a Registry, resource: &'a Resource) -> impl Iterato
     registry.resources().iter().filter(|row| row.storage == resource.storage)
 }
 
-/// `object`, which is in `resource`'s version, in the served version `api_version`.
+/// `object`, which is in `resource`'s version unless it names another, in the served version `api_version`.
 fn in_version<'a>(
     resource: &Resource,
     rows: &[&'a Arc<Resource>],
     object: &Value,
     api_version: &str,
 ) -> Option<(Value, TypeRef<'a>)> {
-    let row = rows.iter().find(|row| row.api_version() == api_version)?;
+    let of_version = |version: &str| rows.iter().find(|row| row.api_version() == version);
+    let row = of_version(api_version)?;
+    let now_in = object["apiVersion"].as_str().and_then(of_version).map_or(resource, |row| row.as_ref());
     let mut object = object.clone();
-    to_storage(resource, &mut object);
+    to_storage(now_in, &mut object);
     from_storage(row, &mut object);
     Some((object, row.root()))
 }
