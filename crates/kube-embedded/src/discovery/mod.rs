@@ -10,6 +10,9 @@ pub mod order;
 
 use std::{borrow::Borrow, cmp::Ordering};
 
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use crate::schema::resources::{Resource, Subresource, api_version};
@@ -176,8 +179,19 @@ fn entry(row: &Resource) -> Value {
         "kind": row.kind,
         "verbs": row.verbs,
     });
+    if row.has_verb("create") && row.has_verb("list") {
+        document["storageVersionHash"] = storage_version_hash(row).into();
+    }
     add_names(row, &mut document);
     document
+}
+
+/// Tells clients when the form that objects are stored in has changed, without telling the form.
+fn storage_version_hash(row: &Resource) -> String {
+    let group = if row.storage.as_ref() == "events" { "" } else { row.group.as_ref() };
+    let form = format!("{group}/{}/{}", row.storage_version, row.kind);
+    let hash = digest::digest(&digest::SHA256, form.as_bytes());
+    STANDARD.encode(&hash.as_ref()[..8])
 }
 
 fn subresource_entry(row: &Resource, sub: &Subresource) -> Value {

@@ -70,3 +70,17 @@ fn what_nobody_serves_has_no_document() {
     assert_eq!(resource_list(&served, "apps", "v9"), None);
     assert_eq!(resource_list(&served, "none.example.com", "v1"), None);
 }
+
+#[test]
+fn a_stored_form_has_the_hash_that_kubernetes_gives_it() {
+    let served = crate::schema::builtin::resources();
+    let hash = |group: &str, version: &str, name: &str| {
+        let list = resource_list(&served, group, version).unwrap();
+        let rows = list["resources"].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == name).unwrap()["storageVersionHash"].clone()
+    };
+    assert_eq!(hash("", "v1", "pods"), "xPOwRZ+Yhw8=");
+    assert_eq!(hash("events.k8s.io", "v1", "events"), "r2yiGXH7wu8=");
+    assert_eq!(hash("autoscaling", "v1", "horizontalpodautoscalers"), "qwQve8ut294=");
+    assert_eq!(hash("authorization.k8s.io", "v1", "subjectaccessreviews"), serde_json::Value::Null);
+}

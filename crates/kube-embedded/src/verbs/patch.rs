@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::body::{Origin, accept, bad_patch, check_patched_kind, validate_fields, write_kind};
 use super::convert::from_storage;
-use super::update::{Changed, modify, take_part};
+use super::update::{modify, take_part};
 use super::{Answer, Call, create, managed, meta};
 use crate::decode::{
     self,
@@ -47,7 +47,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
         take_part(call, &mut object, live);
         managed::update(call, Some(live), &mut object);
         finish(&mut object)?;
-        Ok(Changed { object })
+        Ok(object)
     })
     .await
 }
@@ -133,7 +133,7 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
         let merged = managed::apply(call, Some(&shown), body)?;
         let mut object = completed(call, body, merged)?;
         take_part(call, &mut object, live);
-        Ok(Changed { object })
+        Ok(object)
     })
     .await
 }

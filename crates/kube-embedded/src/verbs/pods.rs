@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::body::decode_as;
-use super::update::{Changed, modify, other_object};
+use super::update::{modify, other_object};
 use super::{Answer, Call, Deletion, delete, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
@@ -113,7 +113,7 @@ pub async fn bind(call: &Call) -> Result<Answer> {
         list.retain(|condition| condition["type"] != "PodScheduled");
         list.push(scheduled);
         managed::update(&pod, Some(live), &mut object);
-        Ok(Changed { object })
+        Ok(object)
     })
     .await?;
     Ok(Answer::Other(

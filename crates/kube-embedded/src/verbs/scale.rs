@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::read_scale;
 use super::patch;
-use super::update::{Changed, modify};
+use super::update::modify;
 use super::{Answer, Call, managed, meta};
 use crate::decode::body::{self, PatchKind};
 use crate::error::{ApiError, Result};
@@ -74,7 +74,7 @@ fn dress(call: &Call, answer: Answer) -> Result<Answer> {
 }
 
 /// The parent with the count that `scale` asks for.
-fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Changed> {
+fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Value> {
     let replicas = wanted_replicas(call, scale)?;
     let path = paths(call).replicas;
     // A parent that does not say how many has no Scale to show, but may be told.
@@ -93,7 +93,7 @@ fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Changed> {
             }
         }
     }
-    Ok(Changed { object })
+    Ok(object)
 }
 
 fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
@@ -108,7 +108,7 @@ fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
 }
 
 /// Server-side apply of a Scale owns its one field in the parent.
-fn applied(call: &Call, live: &Value) -> Result<Changed> {
+fn applied(call: &Call, live: &Value) -> Result<Value> {
     let body = body::patch(PatchKind::Apply, &call.body)?.value;
     let path = paths(call).replicas;
     let segments: Vec<&str> = segments(&path).collect();
@@ -116,7 +116,7 @@ fn applied(call: &Call, live: &Value) -> Result<Changed> {
     let mut object = with_entries(live.clone(), entries);
     put(&mut object, &path, wanted_replicas(call, &scale)?.into());
     object["metadata"].as_object_mut().expect("stored objects have metadata").remove("resourceVersion");
-    Ok(Changed { object })
+    Ok(object)
 }
 
 /// The Scale that an object shows.

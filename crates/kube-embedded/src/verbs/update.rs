@@ -19,11 +19,6 @@ use crate::write::apply;
 /// How often a change that lost the race is computed again.
 const TRIES: usize = 20;
 
-/// A changed object in stored form, with its managed fields.
-pub struct Changed {
-    pub object: Value,
-}
-
 pub async fn replace(call: &Call) -> Result<Answer> {
     replace_then(call, |_| Ok(())).await
 }
@@ -52,20 +47,21 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
         take_part(call, &mut object, live);
         managed::update(call, Some(live), &mut object);
         finish(&mut object)?;
-        Ok(Changed { object })
+        Ok(object)
     })
     .await
 }
 
-/// Computes a change from the newest state with `make`, checks it and stores it.
-pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Changed>) -> Result<Answer> {
+/// Computes a change from the newest state with `make` (the object in stored form, with its managed fields), checks
+/// it and stores it.
+pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     for _ in 0..TRIES {
         let live = call.live()?;
         let mut old = live.value();
         if call.resource.is_custom() {
             from_storage(&call.resource, &mut old);
         }
-        let Changed { mut object } = make(&old)?;
+        let mut object = make(&old)?;
         check_preconditions(call, &object, &live)?;
         object["metadata"]["resourceVersion"] = live.version.to_string().into();
         let prepared = prepare(call, &mut object, &old)?;
