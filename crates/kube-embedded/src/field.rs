@@ -185,6 +185,12 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// Complaints as texts, for tests.
+#[cfg(test)]
+pub fn told(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.body())

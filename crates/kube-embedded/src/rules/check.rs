@@ -412,24 +412,33 @@ pub fn annotations(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
+/// Whether this is one of the four operators that every selector knows; complains if its values do not fit it.
+pub fn set_operator(operator: &At, values: &At, errs: &mut Vec<FieldError>) -> bool {
+    match operator.text() {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                errs.push(FieldError::required(&values.path, why));
+            }
+        }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errs.push(FieldError::forbidden(&values.path, why));
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
 /// `matchLabels` and `matchExpressions`.
 pub fn label_selector(at: &At, errs: &mut Vec<FieldError>) {
     labels(&at.get("matchLabels"), errs);
     for expression in at.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));
-        match operator.text() {
-            "In" | "NotIn" if values.is_empty() => errs.push(FieldError::required(
-                &values.path,
-                "must be specified when `operator` is 'In' or 'NotIn'",
-            )),
-            "Exists" | "DoesNotExist" if !values.is_empty() => errs.push(FieldError::forbidden(
-                &values.path,
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            )),
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => {
-                errs.push(FieldError::invalid(&operator.path, other, "not a valid selector operator"));
-            }
+        if !set_operator(&operator, &values, errs) {
+            errs.push(FieldError::invalid(&operator.path, operator.text(), "not a valid selector operator"));
         }
         text(&expression.get("key"), qualified_name, errs);
         for value in values.items() {

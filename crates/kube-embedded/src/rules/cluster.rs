@@ -529,10 +529,7 @@ fn validate_slice(slice: &Value) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn a_decision_on_a_request_is_made_once() {

@@ -332,10 +332,7 @@ fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn a_class_needs_a_provisioner() {

@@ -542,10 +542,7 @@ fn param_ref(at: &At, errs: &mut Vec<FieldError>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn a_bare_webhook_lacks_this() {

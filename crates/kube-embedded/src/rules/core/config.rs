@@ -219,10 +219,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn string_data_becomes_data() {

@@ -144,10 +144,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn addresses_and_families_must_agree() {

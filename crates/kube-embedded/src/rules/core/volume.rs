@@ -6,7 +6,7 @@ use crate::field::{FieldError, Path};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
 use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
-use crate::rules::workloads::scheduling;
+use crate::rules::workloads::{scheduling, volume};
 use crate::rules::{Naming, PLAIN, Rules, go_structs, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -226,17 +226,7 @@ fn sources(spec: &At, errs: &mut Vec<FieldError>) {
         _ => {}
     }
     if *source == "hostPath" && at.has("type") && !path.is_empty() {
-        const TYPES: &[&str] = &[
-            "",
-            "BlockDevice",
-            "CharDevice",
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket",
-        ];
-        check::one_of(&at.get("type"), TYPES, errs);
+        check::one_of(&at.get("type"), volume::HOST_PATH_TYPES, errs);
     }
     if *source == "local" && !spec.has("nodeAffinity") {
         let words = "Local volume requires node affinity";
@@ -517,10 +507,7 @@ pub fn protect(object: &mut Value, finalizer: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn a_claim_asks_for_modes_and_storage() {

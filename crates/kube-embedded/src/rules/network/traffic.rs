@@ -421,10 +421,7 @@ fn service_ranges_change(new: &Value, old: &Value) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
-    }
+    use crate::field::told;
 
     #[test]
     fn a_policy_without_types_is_about_ingress_and_what_it_mentions() {

@@ -23,12 +23,7 @@ pub const RULES: Rules = Rules {
         set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
     },
     validate,
-    validate_update: |new, old| {
-        let mut errs = validate(new);
-        let (new, old) = (At::root(new), At::root(old));
-        check::immutable(&new.down("spec.selector"), &old.down("spec.selector"), &mut errs);
-        errs
-    },
+    validate_update: |new, old| selector::unchanged(validate(new), new, old),
     validate_status,
     warnings: |new, old| match old {
         Some(old) if new["spec"]["template"] == old["spec"]["template"] => Vec::new(),

@@ -15,12 +15,7 @@ pub const RULES: Rules = Rules {
     generation: Generation::ContentAndAnnotations,
     default,
     validate,
-    validate_update: |new, old| {
-        let mut errs = validate(new);
-        let (new, old) = (At::root(new), At::root(old));
-        check::immutable(&new.down("spec.selector"), &old.down("spec.selector"), &mut errs);
-        errs
-    },
+    validate_update: |new, old| selector::unchanged(validate(new), new, old),
     validate_status,
     warnings: |new, old| warnings::of_maker(new, old, "spec.template", true),
     ..PLAIN

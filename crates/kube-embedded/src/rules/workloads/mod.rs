@@ -22,7 +22,7 @@ mod security;
 mod selector;
 mod status;
 mod template;
-mod volume;
+pub mod volume;
 mod volume_old;
 mod warnings;
 

@@ -50,19 +50,12 @@ fn node_selector_term(term: &At, judge_values: bool, errs: &mut Vec<FieldError>)
     for expression in term.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));
         match operator.text() {
-            "In" | "NotIn" if values.is_empty() => errs.push(FieldError::required(
-                &values.path,
-                "must be specified when `operator` is 'In' or 'NotIn'",
-            )),
-            "Exists" | "DoesNotExist" if !values.is_empty() => errs.push(FieldError::forbidden(
-                &values.path,
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            )),
+            _ if check::set_operator(&operator, &values, errs) => {}
             "Gt" | "Lt" if values.len() != 1 => errs.push(FieldError::required(
                 &values.path,
                 "must be specified single value when `operator` is 'Lt' or 'Gt'",
             )),
-            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            "Gt" | "Lt" => {}
             other => errs.push(FieldError::invalid(&operator.path, other, "not a valid selector operator")),
         }
         check::text(&expression.get("key"), check::qualified_name, errs);

@@ -1,9 +1,18 @@
 //! The selector by which a controller finds its pods.
 
+use serde_json::Value;
+
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 
 use super::template;
+
+/// `errs`, and that the selector may not change.
+pub fn unchanged(mut errs: Vec<FieldError>, new: &Value, old: &Value) -> Vec<FieldError> {
+    let (new, old) = (At::root(new), At::root(old));
+    check::immutable(&new.down("spec.selector"), &old.down("spec.selector"), &mut errs);
+    errs
+}
 
 /// Required, sound and not empty; `kind` is the word of the complaint. Says whether it can be used.
 pub fn validate(selector: &At, kind: &str, unusable: &str, errs: &mut Vec<FieldError>) -> bool {

@@ -215,16 +215,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::field::told;
 
     fn pod(cpu: &str) -> Value {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [
             {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}});
         (pod::RULES.default)(&mut pod);
         pod
-    }
-
-    fn told(errs: &[FieldError]) -> Vec<String> {
-        errs.iter().map(ToString::to_string).collect()
     }
 
     #[test]

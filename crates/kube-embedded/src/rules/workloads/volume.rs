@@ -7,6 +7,9 @@ use crate::rules::check::{self, At};
 use super::defaults::VOLUME_SOURCES;
 use super::{claim, env, path, projected, volume_old};
 
+pub const HOST_PATH_TYPES: &[&str] =
+    &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+
 /// Complaints about the volumes; gives back those without fault, by name. `pod` is the pod's name, and
 /// `None` in a template.
 pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut Vec<FieldError>) -> Vec<(&'a str, At<'a>)> {
@@ -116,17 +119,7 @@ fn host_path(at: &At, errs: &mut Vec<FieldError>) {
     }
     path::no_backsteps(&path, errs);
     if at.has("type") {
-        let types = [
-            "",
-            "BlockDevice",
-            "CharDevice",
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket",
-        ];
-        check::one_of(&at.get("type"), &types, errs);
+        check::one_of(&at.get("type"), HOST_PATH_TYPES, errs);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pods: defaults, refusals, changes.
 
 use super::*;
+use crate::field::told;
 
 fn pod(spec: &Value) -> Value {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
@@ -9,10 +10,6 @@ fn pod(spec: &Value) -> Value {
     }
     default(&mut pod);
     pod
-}
-
-fn told(errs: &[FieldError]) -> Vec<String> {
-    errs.iter().map(ToString::to_string).collect()
 }
 
 #[test]
