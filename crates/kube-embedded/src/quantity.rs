@@ -120,10 +120,6 @@ impl Quantity {
         Self { nano: i128::from(value) * ONE, format, text: None }
     }
 
-    pub fn from_milli(value: i64, format: Format) -> Self {
-        Self { nano: i128::from(value) * (ONE / 1000), format, text: None }
-    }
-
     pub fn format(&self) -> Format {
         self.format
     }

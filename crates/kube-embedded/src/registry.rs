@@ -80,10 +80,6 @@ impl Registry {
     pub fn is_builtin_group(&self, group: &str) -> bool {
         self.resources.iter().any(|r| r.group.as_ref() == group && !r.is_custom())
     }
-
-    pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.resources.iter().any(|r| r.group.as_ref() == group && r.version.as_ref() == version)
-    }
 }
 
 fn compile(object: &Object) -> Vec<Arc<Resource>> {

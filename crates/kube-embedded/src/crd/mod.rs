@@ -200,15 +200,6 @@ impl CustomKind {
         self.selectable.iter().map(|path| path.trim_start_matches('.'))
     }
 
-    /// The value of a selectable field as selectors compare it.
-    pub fn selectable_value(object: &Value, field: &str) -> String {
-        match paths::value_at(object, field) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        }
-    }
-
     pub fn scale(&self) -> Option<&ScalePaths> {
         self.scale.as_ref()
     }

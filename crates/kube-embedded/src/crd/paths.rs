@@ -100,18 +100,3 @@ pub fn reach<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v
     }
     Ok(Some(here))
 }
-
-/// Sets it, making the objects on the way; `false` when something else stands in the way.
-pub fn set_at(object: &mut Value, path: &str, new: Value) -> bool {
-    let mut here = object;
-    let mut names = path.trim_start_matches('.').split('.').peekable();
-    while let Some(name) = names.next() {
-        let Some(fields) = here.as_object_mut() else { return false };
-        if names.peek().is_none() {
-            fields.insert(name.to_owned(), new);
-            return true;
-        }
-        here = fields.entry(name).or_insert_with(|| Value::Object(serde_json::Map::new()));
-    }
-    false
-}

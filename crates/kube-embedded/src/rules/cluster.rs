@@ -312,12 +312,6 @@ fn request_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
 enum Setting {
     Nothing,
     Certificate,
-    Approval,
-}
-
-/// Complaints about a change through `/approval`: (new, old).
-pub fn validate_approval(new: &Value, old: &Value) -> Vec<FieldError> {
-    request_change(new, old, Setting::Approval)
 }
 
 fn request_change(new: &Value, old: &Value, setting: Setting) -> Vec<FieldError> {
@@ -330,7 +324,7 @@ fn request_change(new: &Value, old: &Value, setting: Setting) -> Vec<FieldError>
     };
     for kind in ["Approved", "Denied", "Failed"] {
         let (now, was) = (conditions(new, kind), conditions(old, kind));
-        let decided = kind != "Failed" && setting != Setting::Approval;
+        let decided = kind != "Failed"; // decisions come through `/approval`, which `access::csr` judges
         let verb = match now.len().cmp(&was.len()) {
             std::cmp::Ordering::Less => "remove",
             std::cmp::Ordering::Greater if decided => "add",
@@ -540,13 +534,12 @@ mod tests {
             let about = errs.iter().filter(|e| e.path.as_str().starts_with("status.conditions"));
             about.map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(about_conditions(validate_approval(&approved, &open)), [""; 0]);
         assert_eq!(
             about_conditions(request_change(&approved, &open, Setting::Certificate)),
             ["status.conditions: Forbidden: updates may not add a condition of type \"Approved\""]
         );
         assert_eq!(
-            about_conditions(validate_approval(&open, &approved)),
+            about_conditions(request_change(&open, &approved, Setting::Certificate)),
             ["status.conditions: Forbidden: updates may not remove a condition of type \"Approved\""]
         );
     }

@@ -81,19 +81,6 @@ impl Labels {
         Ok(Self { requirements, nothing: false })
     }
 
-    /// Equality with every pair of a plain map, as in a Service's selector.
-    pub fn from_map(map: &Value) -> Self {
-        let pairs = map.as_object().into_iter().flatten();
-        let requirements = pairs
-            .map(|(key, value)| Requirement {
-                key: key.as_str().into(),
-                operator: In,
-                values: [value.as_str().unwrap_or_default().into()].into(),
-            })
-            .collect();
-        Self { requirements, nothing: false }
-    }
-
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()
     }
