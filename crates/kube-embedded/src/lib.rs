@@ -4,7 +4,7 @@
 //! what it means ([`verbs`]), how a body is read ([`decode`], [`selector`], [`quantity`]), what the kinds are
 //! ([`registry`], [`schema`], [`rules`], [`crd`], [`print`]), who may ([`access`], [`admission`], [`policy`]),
 //! how a change is computed ([`write`]), where it is kept ([`store`]), and what follows from it by itself
-//! ([`control`], [`bootstrap`]).
+//! ([`control`], [`bootstrap`], [`sim`]).
 //!
 //! ```no_run
 //! # async fn example() {
@@ -68,3 +68,4 @@ pub mod store;
 
 pub mod bootstrap;
 pub mod control;
+pub mod sim;

@@ -68,6 +68,16 @@ impl State {
         Snapshot { version: self.version, objects: objects.unwrap_or_default() }
     }
 
+    pub fn select(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Arc<Object>> {
+        let objects = self.storages.get(storage).into_iter().flat_map(|s| s.objects(namespace));
+        objects.filter(|object| wanted(object)).cloned().collect()
+    }
+
     /// Undoes, newest first, what happened after `version`.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
         let oldest = self.oldest(storage);

@@ -225,6 +225,16 @@ impl Store {
         self.shared.state.read().list(storage, namespace)
     }
 
+    /// The objects of the newest state for which `wanted` holds. It runs under the store's lock: a look at metadata.
+    pub fn select(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Arc<Object>> {
+        self.shared.state.read().select(storage, namespace, wanted)
+    }
+
     /// The state at an earlier version, from history. A version that is still to come gives the newest.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
         self.shared.state.read().list_at(storage, namespace, version)
@@ -380,6 +390,11 @@ pub struct Feed {
 }
 
 impl Feed {
+    /// The version up to which this feed has told everything.
+    pub fn position(&self) -> u64 {
+        self.after
+    }
+
     /// The next changes with the storage of each, at least one; waits for them. May be dropped while it
     /// waits and asked again.
     pub async fn next(&mut self) -> Result<Vec<(Arc<str>, Event)>, TooOld> {

@@ -5,10 +5,12 @@
 //!
 //! Always true: `metadata.resourceVersion` inside the bytes equals [`Object::version`].
 
-use std::sync::OnceLock;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Values that a field selector can ask for, by path.
@@ -33,6 +35,7 @@ pub struct Object {
     /// How much of `bytes` is the type that stands first; 0 for an object without one.
     typed: usize,
     fields: OnceLock<Fields>,
+    view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Object {
@@ -62,6 +65,7 @@ impl Object {
             gap: self.gap,
             typed: self.typed,
             fields: self.fields.clone(),
+            view: self.view.clone(),
         }
     }
 
@@ -82,6 +86,19 @@ impl Object {
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
         Some(&self.labels[at].1)
+    }
+
+    /// The document as a `T`, made once and kept with the object; each kind of object should have one such type.
+    /// What was stored has been checked against its kind, so that it fits; if it does not, it reads as empty.
+    pub fn view<T: DeserializeOwned + Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let read = || match serde_json::from_slice::<T>(&self.bytes) {
+            Ok(view) => Arc::new(view),
+            Err(error) => {
+                tracing::error!(%error, namespace = %self.namespace, name = %self.name, "an object does not fit its kind");
+                Arc::default()
+            }
+        };
+        self.view.get_or_init(|| read()).clone().downcast().unwrap_or_else(|_| read())
     }
 
     /// Selectable fields, computed once.
@@ -218,6 +235,7 @@ impl Draft {
             gap: self.gap,
             typed: self.typed,
             fields: OnceLock::new(),
+            view: OnceLock::new(),
         }
     }
 }
