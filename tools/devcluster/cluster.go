@@ -165,9 +165,9 @@ func (c *cluster) prepare() (err error) {
 	return errors.Join(
 		c.authority.serve(),
 		accountKey(c.folder),
-		c.authority.kubeconfig(adminConfig, c.server, "kubernetes-admin", "system:masters"),
-		c.authority.kubeconfig(controllersConfig, c.server, "system:kube-controller-manager"),
-		c.authority.kubeconfig(schedulerConfig, c.server, "system:kube-scheduler"),
+		c.authority.administrator(c.server),
+		c.authority.member(controllersConfig, c.server, "system:kube-controller-manager"),
+		c.authority.member(schedulerConfig, c.server, "system:kube-scheduler"),
 		writeFiles(c.folder, map[string][]byte{stagesFile: stages}),
 	)
 }

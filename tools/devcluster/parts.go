@@ -9,6 +9,7 @@ const (
 	controllersConfig = "controllers.kubeconfig"
 	schedulerConfig   = "scheduler.kubeconfig"
 	stagesFile        = "stages.yaml"
+	tokensFile        = "tokens.csv"
 
 	services = "10.96.0.0/16"
 	pods     = "10.244.0.0/16"
@@ -29,7 +30,7 @@ var unhurried = []string{"--kube-api-qps", "500", "--kube-api-burst", "1000"}
 func (c *cluster) store() []part {
 	apiserver := []string{
 		"--etcd-servers", c.etcd, "--secure-port", fmt.Sprint(c.port), "--bind-address", "127.0.0.1",
-		"--tls-cert-file", "apiserver.crt", "--tls-private-key-file", "apiserver.key", "--client-ca-file", "ca.crt",
+		"--tls-cert-file", "apiserver.crt", "--tls-private-key-file", "apiserver.key", "--client-ca-file", "ca.crt", "--token-auth-file", tokensFile,
 		"--service-account-key-file", "accounts.key", "--service-account-signing-key-file", "accounts.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", services,
 	}

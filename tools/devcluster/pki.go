@@ -6,14 +6,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"time"
-
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 // authority signs for one cluster, and is trusted by it and its clients alone.
@@ -57,24 +57,47 @@ func (a *authority) serve() error {
 	return writeFiles(a.folder, map[string][]byte{"apiserver.crt": certificate, "apiserver.key": key})
 }
 
-// kubeconfig writes a file with which a client is this user.
-func (a *authority) kubeconfig(file, server, user string, groups ...string) error {
+// member writes the kubeconfig of a part of the cluster, which is known by its certificate.
+func (a *authority) member(file, server, user string) error {
 	certificate, key, err := a.sign(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		Subject:     pkix.Name{CommonName: user},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
 		return err
 	}
-	const name = "devcluster"
-	return clientcmd.WriteToFile(api.Config{
-		Clusters:       map[string]*api.Cluster{name: {Server: server, CertificateAuthorityData: a.text}},
-		AuthInfos:      map[string]*api.AuthInfo{user: {ClientCertificateData: certificate, ClientKeyData: key}},
-		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: user}},
-		CurrentContext: name,
-	}, a.folder.path(file))
+	base64 := base64.StdEncoding.EncodeToString
+	return a.kubeconfig(file, server,
+		fmt.Sprintf("client-certificate-data: %s, client-key-data: %s", base64(certificate), base64(key)))
 }
+
+// administrator writes the kubeconfig that we give away. It has a token, not a certificate: a certificate speaks on every
+// connection and would keep whoever uses the file from being somebody else by another token.
+func (a *authority) administrator(server string) error {
+	token := rand.Text()
+	return errors.Join(
+		writeFiles(a.folder, map[string][]byte{tokensFile: []byte(token + `,kubernetes-admin,kubernetes-admin,"system:masters"` + "\n")}),
+		a.kubeconfig(adminConfig, server, "token: "+token),
+	)
+}
+
+func (a *authority) kubeconfig(file, server, credentials string) error {
+	text := fmt.Sprintf(kubeconfigText, server, base64.StdEncoding.EncodeToString(a.text), credentials)
+	return writeFiles(a.folder, map[string][]byte{file: []byte(text)})
+}
+
+// kubeconfigText is for people and for plain tools: what belongs together stands on one line.
+const kubeconfigText = `apiVersion: v1
+kind: Config
+clusters:
+- {name: devcluster, cluster: {server: "%s", certificate-authority-data: %s}}
+users:
+- {name: devcluster, user: {%s}}
+contexts:
+- {name: devcluster, context: {cluster: devcluster, user: devcluster}}
+current-context: devcluster
+`
 
 // sign makes a key and its certificate, both in PEM. The first one is the authority's own.
 func (a *authority) sign(template *x509.Certificate) (certificate, key []byte, err error) {
