@@ -56,11 +56,16 @@ impl Server {
             Target::Real(kubeconfig) => {
                 let file = folder.join("cluster");
                 fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
-                let mut serve = longshore(["serve", "--kubeconfig"]);
-                serve.arg(file);
-                Self::serve(&data, serve)
+                Self::on(&file, &data)
             }
         }
+    }
+
+    /// Starts on the cluster that a kubeconfig names.
+    pub fn on(kubeconfig: &Path, data: &Path) -> Self {
+        let mut serve = longshore(["serve", "--kubeconfig"]);
+        serve.arg(kubeconfig);
+        Self::serve(data, serve)
     }
 
     fn serve(data: &Path, mut serve: Command) -> Self {
@@ -106,10 +111,14 @@ impl Server {
         kube::Client::try_from(kube::Config::new(self.url.parse().unwrap())).unwrap()
     }
 
+    pub fn signal(&self, signal: &str) {
+        output(Command::new("kill").args([signal, &self.child.id().to_string()]));
+    }
+
     /// Asks it to stop, as a service manager does, and waits for the end.
     pub fn stop(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
-        output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
+        self.signal("-TERM");
         while began.elapsed() < Duration::from_secs(20) {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status, began.elapsed());
