@@ -19,6 +19,7 @@ pub(crate) mod events;
 mod expiry;
 mod gc;
 mod namespace;
+mod network;
 pub(crate) mod queue;
 mod quotas;
 mod rest;
@@ -65,6 +66,7 @@ pub struct Preconditions<'a> {
 /// In whose name a controller writes: who the managed fields belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
+    ApiServer,
     ControllerManager,
     Scheduler,
     Kubelet,
@@ -164,8 +166,10 @@ pub fn start(mut context: Context) -> Control {
     control.run(certificates::Certificates::new(&context));
     control.run(bootstrap_tokens::BootstrapTokens);
     control.run(expiry::Expiry::default());
+    network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
+        network::start_endpoints(&mut control);
         sim::start(&mut control);
     }
     control

@@ -106,8 +106,16 @@ pub struct PodStatus {
     pub conditions: Vec<Condition>,
     #[serde(rename = "podIP")]
     pub pod_ip: String,
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Vec<PodIp>,
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct PodIp {
+    pub ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
