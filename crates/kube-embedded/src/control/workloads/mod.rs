@@ -2,12 +2,14 @@
 //!
 //! They share how pods are made and claimed (`pods`).
 
+pub(crate) mod deployment;
 pub(crate) mod pods;
 pub(crate) mod replicaset;
 
 use super::Control;
 
 pub(super) fn start(control: &mut Control) {
+    control.run(deployment::Deployments);
     control.run(replicaset::REPLICA_SETS);
     control.run(replicaset::REPLICATION_CONTROLLERS);
 }
