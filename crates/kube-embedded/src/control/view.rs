@@ -106,6 +106,7 @@ pub struct PodStatus {
     pub pod_ip: String,
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize)]

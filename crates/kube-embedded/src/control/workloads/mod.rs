@@ -2,10 +2,15 @@
 //!
 //! They share how pods are made and claimed (`pods`).
 
+mod cronjob;
+mod job;
 pub(crate) mod pods;
+mod ttl;
 
 use super::Control;
 
 pub(super) fn start(control: &mut Control) {
-    let _ = control;
+    control.run(job::Jobs::default());
+    control.run(cronjob::CronJobs::default());
+    control.run(ttl::EndedJobs);
 }

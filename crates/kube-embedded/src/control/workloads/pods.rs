@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer};
 use crate::selector::Labels;
 use crate::store::Object;
 
@@ -54,6 +54,26 @@ pub async fn claim(
     owner: &Owner<'_>,
     selector: &Labels,
 ) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, None).await
+}
+
+/// The same, finished pods included, for an owner that holds its pods by a finalizer: those that it adopts get it,
+/// those that it lets go lose it.
+pub async fn claim_tracked(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    finalizer: &str,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, Some(finalizer)).await
+}
+
+async fn claim_all(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    finalizer: Option<&str>,
+) -> Result<Vec<Arc<Object>>, Failure> {
     let matches = |object: &Object| selector.matches(|key| object.label(key));
     let namespace = &owner.object.namespace;
     let managed = |object: &Object| {
@@ -68,7 +88,7 @@ pub async fn claim(
         if matches(&object) || owner.object.deleting {
             claimed.push(object);
         } else if !object.deleting {
-            release(context, owner, &object).await?;
+            release(context, owner, &object, finalizer).await?;
         }
     }
     if !owner.object.deleting {
@@ -76,9 +96,9 @@ pub async fn claim(
             !object.deleting && matches(object) && !owner.object.uid.is_empty() && is_orphan(object)
         });
         for orphan in orphans {
-            let is_free = !orphan.view::<Pod>().is_finished();
+            let is_free = finalizer.is_some() || !orphan.view::<Pod>().is_finished();
             if is_free {
-                claimed.push(adopt(context, owner, &orphan).await?);
+                claimed.push(adopt(context, owner, &orphan, finalizer).await?);
             }
         }
     }
@@ -91,18 +111,38 @@ fn is_orphan(object: &Object) -> bool {
     object.owners.is_empty() || object.view::<Pod>().metadata.controller().is_none()
 }
 
-async fn adopt(context: &Context, owner: &Owner<'_>, object: &Object) -> Result<Arc<Object>, Failure> {
+async fn adopt(
+    context: &Context,
+    owner: &Owner<'_>,
+    object: &Object,
+    finalizer: Option<&str>,
+) -> Result<Arc<Object>, Failure> {
     let mut value = object.value();
-    let references = &mut value["metadata"]["ownerReferences"];
-    match references.as_array_mut() {
-        Some(list) => list.push(owner.reference()),
-        None => *references = json!([owner.reference()]),
+    add_to(&mut value["metadata"]["ownerReferences"], owner.reference());
+    if let Some(finalizer) = finalizer.filter(|finalizer| !has_finalizer(&value, finalizer)) {
+        add_to(&mut value["metadata"]["finalizers"], finalizer.into());
     }
     Ok(context.actor.update(Component::ControllerManager, Part::Main, value).await?)
 }
 
-async fn release(context: &Context, owner: &Owner<'_>, object: &Object) -> Result<(), Failure> {
+/// Adds to a list in a document, or begins it.
+pub fn add_to(list: &mut Value, element: Value) {
+    match list.as_array_mut() {
+        Some(list) => list.push(element),
+        None => *list = json!([element]),
+    }
+}
+
+async fn release(
+    context: &Context,
+    owner: &Owner<'_>,
+    object: &Object,
+    finalizer: Option<&str>,
+) -> Result<(), Failure> {
     let mut value = object.value();
+    if let Some(finalizer) = finalizer {
+        drop_from(&mut value["metadata"], "finalizers", |found| found == finalizer);
+    }
     if let Some(list) = value["metadata"]["ownerReferences"].as_array_mut() {
         list.retain(|reference| reference["uid"] != *owner.object.uid);
     }
