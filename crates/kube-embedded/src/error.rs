@@ -67,6 +67,12 @@ impl ApiError {
         self
     }
 
+    /// Whether one of `details.causes` has this reason.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        let causes = self.details.as_ref().and_then(|details| details.get("causes")?.as_array());
+        causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == reason))
+    }
+
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), seconds.into());
         self

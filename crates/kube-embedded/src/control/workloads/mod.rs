@@ -3,9 +3,11 @@
 //! They share how pods are made and claimed (`pods`).
 
 pub(crate) mod pods;
+pub(crate) mod replicaset;
 
 use super::Control;
 
 pub(super) fn start(control: &mut Control) {
-    let _ = control;
+    control.run(replicaset::REPLICA_SETS);
+    control.run(replicaset::REPLICATION_CONTROLLERS);
 }

@@ -43,8 +43,8 @@ pub fn from_template(owner: &Owner<'_>, template: &Value) -> Value {
 
 /// The prefix of the generated names of an owner's pods.
 pub fn name_prefix(owner: &str) -> String {
-    // The API cuts a long prefix so that the suffix fits.
-    format!("{owner}-")
+    // The API cuts a long prefix so that the suffix fits; one that is too long for a name has no dash.
+    if owner.len() < 253 { format!("{owner}-") } else { owner.to_owned() }
 }
 
 /// The pods that `owner` manages, in the order of their names. Matching pods that nobody manages are adopted first;
@@ -54,41 +54,45 @@ pub async fn claim(
     owner: &Owner<'_>,
     selector: &Labels,
 ) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_from(context, owner, selector, PODS, |pod| !pod.view::<Pod>().is_finished()).await
+}
+
+/// The same for objects of any kind; only those that are `alive` are adopted or let go.
+pub async fn claim_from(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    storage: &str,
+    alive: impl Fn(&Object) -> bool + Send + Sync,
+) -> Result<Vec<Arc<Object>>, Failure> {
     let matches = |object: &Object| selector.matches(|key| object.label(key));
-    let namespace = &owner.object.namespace;
-    let managed = |object: &Object| {
-        let pod = object.view::<Pod>();
-        pod.metadata.controller().is_some_and(|manager| *manager.uid == *owner.object.uid)
-    };
+    let free = |object: &Object| !owner.object.deleting && !object.deleting && alive(object);
     let mut claimed = Vec::new();
-    for (storage, object) in context.store.dependents(&owner.object.uid) {
-        if storage.as_ref() != PODS || object.namespace != *namespace || !managed(&object) {
-            continue;
-        }
-        if matches(&object) || owner.object.deleting {
+    for object in managed(context, owner.object, storage) {
+        if matches(&object) {
             claimed.push(object);
-        } else if !object.deleting {
+        } else if free(&object) {
             release(context, owner, &object).await?;
         }
     }
-    if !owner.object.deleting {
-        let orphans = context.store.select(PODS, Some(namespace), |object| {
-            !object.deleting && matches(object) && !owner.object.uid.is_empty() && is_orphan(object)
-        });
-        for orphan in orphans {
-            let is_free = !orphan.view::<Pod>().is_finished();
-            if is_free {
-                claimed.push(adopt(context, owner, &orphan).await?);
-            }
+    for orphan in context.store.unmanaged(storage, &owner.object.namespace) {
+        if matches(&orphan) && free(&orphan) {
+            claimed.push(adopt(context, owner, &orphan).await?);
         }
     }
     claimed.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(claimed)
 }
 
-/// Nobody manages it. Most pods have no owners at all or a managing one: a look at the document is rare.
-fn is_orphan(object: &Object) -> bool {
-    object.owners.is_empty() || object.view::<Pod>().metadata.controller().is_none()
+/// The objects of a kind that name `owner` as their controller.
+pub fn managed(context: &Context, owner: &Object, storage: &str) -> impl Iterator<Item = Arc<Object>> {
+    let dependents = context.store.dependents(&owner.uid).into_iter();
+    dependents.filter_map(move |(found, object)| {
+        let ours = found.as_ref() == storage
+            && object.namespace == owner.namespace
+            && object.controller.as_ref() == Some(&owner.uid);
+        ours.then_some(object)
+    })
 }
 
 async fn adopt(context: &Context, owner: &Owner<'_>, object: &Object) -> Result<Arc<Object>, Failure> {
