@@ -203,7 +203,7 @@ impl Replicas {
                 Ok(())
             }
             // Nothing will come of it, and nobody needs to hear that.
-            Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
+            Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
                 let message = format!("Error creating: {error}");
                 context.events.warning(self.component, about, "FailedCreate", message);
