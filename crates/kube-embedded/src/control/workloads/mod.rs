@@ -1,13 +1,16 @@
 //! From what people ask for to pods: the controllers of workloads, as a controller manager runs them.
 //!
-//! They share how pods are made and claimed (`pods`).
+//! They share how pods are made and claimed (`pods`). StatefulSets and DaemonSets keep their past (`revisions`).
 
 pub(crate) mod pods;
 pub(crate) mod replicaset;
+mod revisions;
+mod statefulset;
 
 use super::Control;
 
 pub(super) fn start(control: &mut Control) {
     control.run(replicaset::REPLICA_SETS);
     control.run(replicaset::REPLICATION_CONTROLLERS);
+    control.run(statefulset::StatefulSets);
 }
