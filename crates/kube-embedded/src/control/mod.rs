@@ -19,6 +19,7 @@ pub(crate) mod events;
 mod expiry;
 mod gc;
 mod namespace;
+mod network;
 pub(crate) mod queue;
 mod quotas;
 mod rest;
@@ -66,6 +67,7 @@ pub struct Preconditions<'a> {
 /// In whose name a controller writes: who the managed fields belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
+    ApiServer,
     ControllerManager,
     Scheduler,
     Kubelet,
@@ -165,9 +167,11 @@ pub fn start(mut context: Context) -> Control {
     control.run(certificates::Certificates::new(&context));
     control.run(bootstrap_tokens::BootstrapTokens);
     control.run(expiry::Expiry::default());
+    network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
         volumes::start(&mut control);
+        network::start_endpoints(&mut control);
         sim::start(&mut control);
     }
     control

@@ -87,6 +87,8 @@ pub struct PodSpec {
     pub resources: Value,
     pub overhead: Value,
     pub preemption_policy: String,
+    pub readiness_gates: Vec<Value>,
+    pub active_deadline_seconds: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -192,8 +194,16 @@ pub struct PodStatus {
     pub conditions: Vec<Condition>,
     #[serde(rename = "podIP")]
     pub pod_ip: String,
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Vec<PodIp>,
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct PodIp {
+    pub ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

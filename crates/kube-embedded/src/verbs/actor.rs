@@ -37,6 +37,7 @@ impl ControllerManager {
 /// Under which names the components of a cluster are known: user and agent.
 fn names(by: Component) -> (&'static str, &'static str) {
     match by {
+        Component::ApiServer => ("system:apiserver", "kube-apiserver"),
         Component::ControllerManager => ("system:kube-controller-manager", "kube-controller-manager"),
         Component::Scheduler => ("system:kube-scheduler", "kube-scheduler"),
         Component::Kubelet => ("system:node", "kubelet"),

@@ -2,6 +2,7 @@
 //!
 //! They share how pods are made and claimed (`pods`). StatefulSets and DaemonSets keep their past (`revisions`).
 
+pub(crate) mod deployment;
 pub(crate) mod pods;
 pub(crate) mod replicaset;
 mod revisions;
@@ -10,6 +11,7 @@ mod statefulset;
 use super::Control;
 
 pub(super) fn start(control: &mut Control) {
+    control.run(deployment::Deployments);
     control.run(replicaset::REPLICA_SETS);
     control.run(replicaset::REPLICATION_CONTROLLERS);
     control.run(statefulset::StatefulSets);

@@ -38,7 +38,7 @@ const BURST: usize = 500;
 pub struct Replicas {
     api_version: &'static str,
     kind: &'static str,
-    storage: &'static str,
+    pub storage: &'static str,
     /// In whose name events are told.
     component: &'static str,
     /// The selector is a plain map of labels, and pods on their way out are not counted.
