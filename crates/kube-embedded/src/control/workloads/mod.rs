@@ -2,6 +2,7 @@
 //!
 //! They share how pods are made and claimed (`pods`). StatefulSets and DaemonSets keep their past (`revisions`).
 
+mod daemonset;
 pub(crate) mod deployment;
 pub(crate) mod pods;
 pub(crate) mod replicaset;
@@ -15,4 +16,5 @@ pub(super) fn start(control: &mut Control) {
     control.run(replicaset::REPLICA_SETS);
     control.run(replicaset::REPLICATION_CONTROLLERS);
     control.run(statefulset::StatefulSets);
+    control.run(daemonset::DaemonSets::default());
 }
