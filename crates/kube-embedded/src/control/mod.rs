@@ -15,6 +15,7 @@
 mod bootstrap_tokens;
 mod certificates;
 mod customresources;
+pub(crate) mod disruption;
 pub(crate) mod events;
 mod expiry;
 mod gc;
@@ -101,6 +102,14 @@ pub trait Actor: Send + Sync + 'static {
     /// that it has changed since. An update that changes nothing writes nothing.
     fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
 
+    /// GET of `/scale`, of an apiVersion and kind, namespace and name: 404 `NotFound` if there is no such object; other
+    /// errors say that the kind is not known or has no scale.
+    fn scale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Value>>;
+
     /// Puts a pod on a node, in the name of the scheduler.
     fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
@@ -172,6 +181,7 @@ pub fn start(mut context: Context) -> Control {
         workloads::start(&mut control);
         volumes::start(&mut control);
         network::start_endpoints(&mut control);
+        control.run(disruption::Disruption);
         sim::start(&mut control);
     }
     control

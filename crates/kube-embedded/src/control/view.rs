@@ -198,6 +198,7 @@ pub struct PodStatus {
     pub pod_ips: Vec<PodIp>,
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize, PartialEq, Eq)]

@@ -2,12 +2,15 @@
 //!
 //! They share how pods are made and claimed (`pods`). StatefulSets and DaemonSets keep their past (`revisions`).
 
+mod cronjob;
 mod daemonset;
 pub(crate) mod deployment;
+mod job;
 pub(crate) mod pods;
 pub(crate) mod replicaset;
 mod revisions;
 mod statefulset;
+mod ttl;
 
 use super::Control;
 
@@ -17,4 +20,7 @@ pub(super) fn start(control: &mut Control) {
     control.run(replicaset::REPLICATION_CONTROLLERS);
     control.run(statefulset::StatefulSets);
     control.run(daemonset::DaemonSets::default());
+    control.run(job::Jobs::default());
+    control.run(cronjob::CronJobs::default());
+    control.run(ttl::EndedJobs);
 }

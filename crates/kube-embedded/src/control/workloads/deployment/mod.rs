@@ -211,7 +211,7 @@ impl Rollout<'_> {
                 self.say(None, &status).await
             }
             // Nothing can be made here any more.
-            Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
+            Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
                 let message = format!("Failed to create new replica set {name:?}: {error}");
                 self.context.events.warning(COMPONENT, self.about(), "ReplicaSetCreateError", &message);
