@@ -3,6 +3,8 @@
 //! Everything else about workloads is decided by the same rules as in a real cluster (`crate::control::workloads`);
 //! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses.
 
+mod addresses;
+
 use crate::control::Control;
 
 /// How the pretended cluster looks.
@@ -26,5 +28,7 @@ impl Default for Simulation {
 }
 
 pub(crate) fn start(control: &mut Control) {
-    let _ = control;
+    if control.context().simulation.as_ref().is_some_and(|simulation| simulation.addresses) {
+        control.run(addresses::Addresses);
+    }
 }
