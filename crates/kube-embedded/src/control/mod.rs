@@ -20,7 +20,7 @@ pub(crate) mod events;
 mod expiry;
 mod gc;
 mod namespace;
-mod network;
+pub(crate) mod network;
 pub(crate) mod queue;
 mod quotas;
 mod rest;
