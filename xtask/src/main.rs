@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Command::Up(args) => up::up(&project, &args),
         Command::Test(args) => test::test(&project, &args),
-        Command::Bench(args) => bench::bench(&args),
+        Command::Bench(args) => bench::bench(&project, &args),
         Command::Codegen => codegen::codegen(&project),
         Command::Tidy => tidy::tidy(&project),
         Command::Ci => ci::ci(&project),

@@ -9,6 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("server", &["api", "kube-embedded"]),
     ("cli", &[]),
     ("longshore", &["server", "cli"]),
+    ("bench", &[]),
     ("xtask", &[]),
 ];
 
