@@ -43,7 +43,8 @@ fn kube(project: &Project, args: &BenchArgs) -> Result<()> {
     run(&mut project.cargo(["build", "--package", "bench", "--release"]))?;
     let folder = project.target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut bench = project.command(&project.target().join("release/bench").to_string_lossy(), ["--longshore"]);
+    let mut bench =
+        project.command(&project.target().join("release/bench").to_string_lossy(), ["--longshore"]);
     bench.arg(longshore);
     match control_plane(project) {
         Ok(program) => {
