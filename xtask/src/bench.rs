@@ -5,12 +5,12 @@
 //! program `bench`, which is built with optimisations here and nowhere else.
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::project::{Project, run};
+use crate::tools;
 
 /// Every benchmark: its name, and what it measures.
 const BENCHMARKS: &[(&str, &str)] = &[("kube", "the embedded Kubernetes API beside etcd and kube-apiserver")];
@@ -46,9 +46,9 @@ fn kube(project: &Project, args: &BenchArgs) -> Result<()> {
     let mut bench =
         project.command(&project.target().join("release/bench").to_string_lossy(), ["--longshore"]);
     bench.arg(longshore);
-    match control_plane(project) {
-        Ok(program) => {
-            bench.arg("--control-plane").arg(program);
+    match tools::control_plane(project) {
+        Ok(plane) => {
+            bench.arg("--control-plane").arg(plane.devcluster);
         }
         Err(error) => println!("skipped: the peer's column: {error:#}"),
     }

@@ -11,6 +11,9 @@ use crate::store::{Change, CommitError, Expect, Key, Op, Store};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
+/// Where the API listens, as far as objects speak of it.
+pub(crate) const API_PORT: u16 = 6443;
+
 const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
 
 const PRIORITY_CLASS_STORAGE: &str = "priorityclasses.scheduling.k8s.io";
@@ -126,7 +129,7 @@ fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u
 }
 
 /// The API itself, as workloads would find it.
-fn kubernetes_service() -> Value {
+pub(crate) fn kubernetes_service() -> Value {
     json!({
         "kind": "Service", "apiVersion": "v1",
         "metadata": {
@@ -134,7 +137,7 @@ fn kubernetes_service() -> Value {
             "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": API_PORT}],
             "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "type": "ClusterIP", "sessionAffinity": "None",
             "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
         },

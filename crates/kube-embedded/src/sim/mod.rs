@@ -1,9 +1,24 @@
 //! What is pretended: nodes, and what happens on them. No container ever runs.
 //!
 //! Everything else about workloads is decided by the same rules as in a real cluster (`crate::control::workloads`);
-//! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses.
+//! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses: `nodes`
+//! (their status, taints and leases), `scheduler`, `kubelet` (the life of a pod), `eviction` (by taints), `orphans` (pods
+//! whose node is gone).
 
-use crate::control::Control;
+mod eviction;
+mod kubelet;
+mod nodes;
+mod orphans;
+pub(crate) mod scheduler;
+
+use std::sync::Arc;
+
+use crate::control::view::Pod;
+use crate::control::{Context, Control};
+use crate::store::{Key, Object};
+
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
 
 /// How the pretended cluster looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,5 +41,21 @@ impl Default for Simulation {
 }
 
 pub(crate) fn start(control: &mut Control) {
-    let _ = control;
+    control.run(nodes::Nodes::default());
+    control.run(nodes::leases::Leases);
+    control.run(scheduler::Scheduler::default());
+    control.run(kubelet::Kubelet::default());
+    control.run(eviction::Evictions::default());
+    control.run(orphans::Orphans::default());
+}
+
+fn key_of(storage: &str, object: &Object) -> Key {
+    Key::new(&storage.into(), &object.namespace, &object.name)
+}
+
+/// The pods on a node. All pods are looked at: asked when something happens to a node, which is rare.
+fn pods_on(context: &Context, node: &str) -> Vec<Arc<Object>> {
+    let mut pods = context.store.list(PODS, None).objects;
+    pods.retain(|pod| pod.view::<Pod>().spec.node_name == node);
+    pods
 }

@@ -11,6 +11,7 @@ use kube::api::{ListParams, PostParams};
 use tempfile::tempdir;
 
 use crate::program::Server;
+use crate::target::only_on_embedded;
 
 const ROUNDS: u64 = 5;
 const WRITERS: usize = 8;
@@ -20,6 +21,9 @@ type Acknowledged = Arc<Mutex<BTreeMap<String, u64>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives() {
+    if !only_on_embedded() {
+        return;
+    }
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     let acknowledged = Acknowledged::default();

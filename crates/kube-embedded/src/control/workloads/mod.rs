@@ -2,12 +2,20 @@
 //!
 //! They share how pods are made and claimed (`pods`).
 
+mod cronjob;
+pub(crate) mod deployment;
+mod job;
 pub(crate) mod pods;
 pub(crate) mod replicaset;
+mod ttl;
 
 use super::Control;
 
 pub(super) fn start(control: &mut Control) {
+    control.run(deployment::Deployments);
     control.run(replicaset::REPLICA_SETS);
     control.run(replicaset::REPLICATION_CONTROLLERS);
+    control.run(job::Jobs::default());
+    control.run(cronjob::CronJobs::default());
+    control.run(ttl::EndedJobs);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer};
 use crate::selector::Labels;
 use crate::store::Object;
 
@@ -54,7 +54,7 @@ pub async fn claim(
     owner: &Owner<'_>,
     selector: &Labels,
 ) -> Result<Vec<Arc<Object>>, Failure> {
-    claim_from(context, owner, selector, PODS, |pod| !pod.view::<Pod>().is_finished()).await
+    claim_all(context, owner, selector, PODS, None, |pod| !pod.view::<Pod>().is_finished()).await
 }
 
 /// The same for objects of any kind; only those that are `alive` are adopted or let go.
@@ -65,19 +65,42 @@ pub async fn claim_from(
     storage: &str,
     alive: impl Fn(&Object) -> bool + Send + Sync,
 ) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, storage, None, alive).await
+}
+
+/// The pods of an owner, finished ones included, that holds its pods by a finalizer: those that it adopts get it,
+/// those that it lets go lose it.
+pub async fn claim_tracked(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    finalizer: &str,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, PODS, Some(finalizer), |_| true).await
+}
+
+async fn claim_all(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    storage: &str,
+    finalizer: Option<&str>,
+    alive: impl Fn(&Object) -> bool + Send + Sync,
+) -> Result<Vec<Arc<Object>>, Failure> {
     let matches = |object: &Object| selector.matches(|key| object.label(key));
     let free = |object: &Object| !owner.object.deleting && !object.deleting && alive(object);
     let mut claimed = Vec::new();
     for object in managed(context, owner.object, storage) {
-        if matches(&object) {
+        // What is held by a finalizer stays with its owner to the end, or nobody would let it go.
+        if matches(&object) || (finalizer.is_some() && owner.object.deleting) {
             claimed.push(object);
         } else if free(&object) {
-            release(context, owner, &object).await?;
+            release(context, owner, &object, finalizer).await?;
         }
     }
     for orphan in context.store.unmanaged(storage, &owner.object.namespace) {
         if matches(&orphan) && free(&orphan) {
-            claimed.push(adopt(context, owner, &orphan).await?);
+            claimed.push(adopt(context, owner, &orphan, finalizer).await?);
         }
     }
     claimed.sort_by(|a, b| a.name.cmp(&b.name));
@@ -95,18 +118,38 @@ pub fn managed(context: &Context, owner: &Object, storage: &str) -> impl Iterato
     })
 }
 
-async fn adopt(context: &Context, owner: &Owner<'_>, object: &Object) -> Result<Arc<Object>, Failure> {
+async fn adopt(
+    context: &Context,
+    owner: &Owner<'_>,
+    object: &Object,
+    finalizer: Option<&str>,
+) -> Result<Arc<Object>, Failure> {
     let mut value = object.value();
-    let references = &mut value["metadata"]["ownerReferences"];
-    match references.as_array_mut() {
-        Some(list) => list.push(owner.reference()),
-        None => *references = json!([owner.reference()]),
+    add_to(&mut value["metadata"]["ownerReferences"], owner.reference());
+    if let Some(finalizer) = finalizer.filter(|finalizer| !has_finalizer(&value, finalizer)) {
+        add_to(&mut value["metadata"]["finalizers"], finalizer.into());
     }
     Ok(context.actor.update(Component::ControllerManager, Part::Main, value).await?)
 }
 
-async fn release(context: &Context, owner: &Owner<'_>, object: &Object) -> Result<(), Failure> {
+/// Adds to a list in a document, or begins it.
+pub fn add_to(list: &mut Value, element: Value) {
+    match list.as_array_mut() {
+        Some(list) => list.push(element),
+        None => *list = json!([element]),
+    }
+}
+
+async fn release(
+    context: &Context,
+    owner: &Owner<'_>,
+    object: &Object,
+    finalizer: Option<&str>,
+) -> Result<(), Failure> {
     let mut value = object.value();
+    if let Some(finalizer) = finalizer {
+        drop_from(&mut value["metadata"], "finalizers", |found| found == finalizer);
+    }
     if let Some(list) = value["metadata"]["ownerReferences"].as_array_mut() {
         list.retain(|reference| reference["uid"] != *owner.object.uid);
     }

@@ -38,7 +38,7 @@ const BURST: usize = 500;
 pub struct Replicas {
     api_version: &'static str,
     kind: &'static str,
-    storage: &'static str,
+    pub storage: &'static str,
     /// In whose name events are told.
     component: &'static str,
     /// The selector is a plain map of labels, and pods on their way out are not counted.
@@ -203,7 +203,7 @@ impl Replicas {
                 Ok(())
             }
             // Nothing will come of it, and nobody needs to hear that.
-            Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
+            Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
                 let message = format!("Error creating: {error}");
                 context.events.warning(self.component, about, "FailedCreate", message);
