@@ -67,10 +67,10 @@ impl ApiError {
         self
     }
 
-    /// Whether one of `details.causes` has this reason.
-    pub fn has_cause(&self, reason: &str) -> bool {
+    /// It is refused because its namespace is going.
+    pub fn is_namespace_terminating(&self) -> bool {
         let causes = self.details.as_ref().and_then(|details| details.get("causes")?.as_array());
-        causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == reason))
+        causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == "NamespaceTerminating"))
     }
 
     pub fn retry_after(mut self, seconds: u32) -> Self {

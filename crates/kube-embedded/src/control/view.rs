@@ -76,6 +76,94 @@ pub struct PodSpec {
     pub host_network: bool,
     pub hostname: String,
     pub subdomain: String,
+    pub scheduler_name: String,
+    pub scheduling_gates: Vec<Value>,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Value,
+    pub tolerations: Vec<Toleration>,
+    pub topology_spread_constraints: Vec<Value>,
+    pub volumes: Vec<Value>,
+    /// Of the whole pod.
+    pub resources: Value,
+    pub overhead: Value,
+    pub preemption_policy: String,
+    pub readiness_gates: Vec<Value>,
+    pub active_deadline_seconds: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Toleration {
+    pub key: String,
+    /// `Equal` unless it says otherwise.
+    pub operator: String,
+    pub value: String,
+    /// Empty: every effect.
+    pub effect: String,
+    pub toleration_seconds: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Taint {
+    pub key: String,
+    pub value: String,
+    pub effect: String,
+    pub time_added: Option<Timestamp>,
+}
+
+impl Toleration {
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && match self.operator.as_str() {
+                "" | "Equal" => self.value == taint.value,
+                "Exists" => true,
+                _ => false,
+            }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    pub metadata: Meta,
+    pub spec: NodeSpec,
+    pub status: NodeStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSpec {
+    #[serde(rename = "podCIDR")]
+    pub pod_cidr: String,
+    pub unschedulable: bool,
+    pub taints: Vec<Taint>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    pub allocatable: Value,
+    pub addresses: Vec<NodeAddress>,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeAddress {
+    pub r#type: String,
+    pub address: String,
+}
+
+impl Node {
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.r#type == kind)
+    }
+
+    pub fn address(&self, kind: &str) -> Option<&str> {
+        self.status.addresses.iter().find(|found| found.r#type == kind).map(|found| found.address.as_str())
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -110,6 +198,7 @@ pub struct PodStatus {
     pub pod_ips: Vec<PodIp>,
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize, PartialEq, Eq)]

@@ -1,9 +1,26 @@
 //! What is pretended: nodes, and what happens on them. No container ever runs.
 //!
 //! Everything else about workloads is decided by the same rules as in a real cluster (`crate::control::workloads`);
-//! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses.
+//! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses: `nodes`
+//! (their status, taints and leases), `scheduler`, `kubelet` (the life of a pod), `eviction` (by taints), `orphans` (pods
+//! whose node is gone), `volume` (what claims get), `addresses` (of load balancers and Ingresses).
 
-use crate::control::Control;
+mod addresses;
+mod eviction;
+mod kubelet;
+mod nodes;
+mod orphans;
+pub(crate) mod scheduler;
+pub(crate) mod volume;
+
+use std::sync::Arc;
+
+use crate::control::view::Pod;
+use crate::control::{Context, Control};
+use crate::store::{Key, Object};
+
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
 
 /// How the pretended cluster looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,5 +43,25 @@ impl Default for Simulation {
 }
 
 pub(crate) fn start(control: &mut Control) {
-    let _ = control;
+    if control.context().simulation.as_ref().is_some_and(|simulation| simulation.addresses) {
+        control.run(addresses::Addresses);
+    }
+    control.run(nodes::Nodes::default());
+    control.run(nodes::leases::Leases);
+    control.run(scheduler::Scheduler::default());
+    control.run(kubelet::Kubelet::default());
+    control.run(eviction::Evictions::default());
+    control.run(orphans::Orphans::default());
+    control.run(volume::Provisioner);
+}
+
+fn key_of(storage: &str, object: &Object) -> Key {
+    Key::new(&storage.into(), &object.namespace, &object.name)
+}
+
+/// The pods on a node. All pods are looked at: asked when something happens to a node, which is rare.
+fn pods_on(context: &Context, node: &str) -> Vec<Arc<Object>> {
+    let mut pods = context.store.list(PODS, None).objects;
+    pods.retain(|pod| pod.view::<Pod>().spec.node_name == node);
+    pods
 }
