@@ -122,14 +122,17 @@ fn a_paused_deployment_waits() {
     let Some(kubectl) = Client::kubectl() else { return };
     kubectl.with("apply -f -", WEB);
     kubectl.rolled_out("deployment/web");
+    kubectl.ok("set image deployment/web main=web:2");
+    kubectl.rolled_out("deployment/web");
+    kubectl.ok("wait pods -l app=web --for=jsonpath='{.spec.containers[0].image}'=web:2 --timeout=1m");
     kubectl.prints("rollout pause deployment/web", "deployment.apps/web paused");
     kubectl.refuses("rollout pause deployment/web", "", "deployments.apps \"web\" is already paused");
-    kubectl.ok("set image deployment/web main=web:2");
+    kubectl.ok("set image deployment/web main=web:3");
     kubectl.ok("wait deployment/web --for=jsonpath='{.status.conditions[?(@.type==\"Progressing\")].reason}'=DeploymentPaused --timeout=1m");
     // Its size may still be changed, by pods of the old sort.
     kubectl.ok("scale deployment web --replicas=4");
     kubectl.ok("wait deployment/web --for=jsonpath='{.status.readyReplicas}'=4 --timeout=1m");
-    kubectl.prints(IMAGES, "web:1 web:1 web:1 web:1");
+    kubectl.prints(IMAGES, "web:2 web:2 web:2 web:2");
     kubectl.refuses("rollout undo deployment/web", "", "you cannot rollback a paused deployment");
     kubectl.refuses("rollout restart deployment/web", "", "can't restart paused deployment");
     kubectl.prints("rollout resume deployment/web", "deployment.apps/web resumed");
