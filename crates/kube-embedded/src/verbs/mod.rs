@@ -9,6 +9,7 @@ mod collection;
 mod convert;
 mod create;
 mod delete;
+mod logs;
 mod managed;
 mod meta;
 mod patch;
@@ -23,6 +24,7 @@ mod watch;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -78,6 +80,10 @@ pub enum Answer {
     List(Page),
     Watch(Box<WatchStream>),
     Text(String),
+    /// Text that goes on.
+    Stream(BoxStream<'static, Bytes>),
+    /// 204.
+    Nothing,
 }
 
 /// A list, or a part of it.
