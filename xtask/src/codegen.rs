@@ -4,7 +4,7 @@
 //! generator or one of its files changed without the other.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -27,25 +27,12 @@ pub fn codegen(project: &Project) -> Result<()> {
 
 /// What the stamp should say now.
 pub fn current_stamp(project: &Project) -> Result<String> {
-    let mut files = files_in(project, GENERATOR)?;
-    files.extend(files_in(project, TABLES)?.into_iter().filter(|(name, _)| !name.ends_with(STAMP)));
+    let mut files = stamp::files_below(&project.root, GENERATOR)?;
+    let tables = stamp::files_below(&project.root, TABLES)?;
+    files.extend(tables.into_iter().filter(|(name, _)| !name.ends_with(STAMP)));
     Ok(stamp::of(&files))
 }
 
 pub fn stamp_path(project: &Project) -> PathBuf {
     project.root.join(TABLES).join(STAMP)
-}
-
-/// Every file of one folder, by its path in the project.
-fn files_in(project: &Project, folder: &str) -> Result<Vec<(String, Vec<u8>)>> {
-    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let mut files = Vec::new();
-    for entry in fs::read_dir(project.root.join(folder)).with_context(|| format!("cannot read {folder}"))? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            files.push((format!("{folder}/{}", entry.file_name().to_string_lossy()), read(&entry.path())?));
-        }
-    }
-    files.sort();
-    Ok(files)
 }

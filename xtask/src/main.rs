@@ -1,15 +1,16 @@
 //! The project's own commands: `cargo xtask <command>`.
 //!
-//! Modules in reading order: what a newcomer types ([`up`], [`test`]), what `test --real` adds ([`kubectl`],
-//! [`parity`]), what a maintainer types ([`bench`], [`codegen`], [`tidy`], [`ci`]), and what they share
+//! Modules in reading order: what a newcomer types ([`up`], [`test`]), what `test --real` adds ([`tools`],
+//! [`devcluster`], [`parity`]), what a maintainer types ([`bench`], [`codegen`], [`tidy`], [`ci`]), and what they share
 //! ([`project`], [`stamp`]).
 #![expect(clippy::print_stdout, reason = "these are commands, and this is their output")]
 
 mod up;
 
-mod kubectl;
+mod devcluster;
 mod parity;
 mod test;
+mod tools;
 
 mod bench;
 mod ci;
@@ -39,6 +40,9 @@ enum Command {
     Up(up::UpArgs),
     /// Run every test that needs only this machine
     Test(test::TestArgs),
+    /// A real Kubernetes on this machine
+    #[command(subcommand)]
+    Devcluster(devcluster::DevclusterCommand),
     /// Measure something
     Bench(bench::BenchArgs),
     /// Write the generated files anew (needs Go; minutes)
@@ -54,7 +58,8 @@ fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Command::Up(args) => up::up(&project, &args),
         Command::Test(args) => test::test(&project, &args),
-        Command::Bench(args) => bench::bench(&args),
+        Command::Devcluster(command) => devcluster::devcluster(&project, &command),
+        Command::Bench(args) => bench::bench(&project, &args),
         Command::Codegen => codegen::codegen(&project),
         Command::Tidy => tidy::tidy(&project),
         Command::Ci => ci::ci(&project),

@@ -1,11 +1,33 @@
 //! A stamp: which bytes a set of files had. It guards against forgetting, not against malice.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Every file below a folder of the project, by its path in the project, in order.
+pub fn files_below(root: &Path, folder: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    let entries = fs::read_dir(root.join(folder)).with_context(|| format!("cannot read {folder}"))?;
+    for entry in entries {
+        let entry = entry?;
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            files.extend(files_below(root, &name)?);
+        } else {
+            let bytes = fs::read(entry.path()).with_context(|| format!("cannot read {name}"))?;
+            files.push((name, bytes));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
 
 /// A line for each file: the hash of its bytes, and its name.
 pub fn of(files: &[(String, Vec<u8>)]) -> String {
     files.iter().fold(String::new(), |mut stamp, (name, bytes)| {
-        writeln!(stamp, "{:016x}  {name}", fnv1a(bytes)).expect("writing to a String cannot fail");
+        writeln!(stamp, "{:016x}  {name}", hash(bytes)).expect("writing to a String cannot fail");
         stamp
     })
 }
@@ -23,7 +45,7 @@ pub fn differences(ours: &str, theirs: &str) -> Vec<String> {
 }
 
 /// FNV-1a, 64 bits: the standard library's hash may change from one release to the next.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
@@ -35,9 +57,9 @@ mod tests {
 
     #[test]
     fn known_values_of_fnv() {
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]

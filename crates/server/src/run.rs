@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::cluster::{self, ClusterError};
 use crate::config::{Config, Kube};
 use crate::endpoints::Endpoints;
+use crate::leader::{self, Leadership, NamespaceError};
 use crate::tls;
 
 /// From the request to stop to the end, whatever is still open.
@@ -21,6 +22,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -47,6 +50,11 @@ pub async fn run(
     let url = format!("{scheme}://{address}");
     let readiness = Readiness::default();
     let stopping = watch::Sender::new(false);
+    let stopped = |mut stopping: watch::Receiver<bool>| async move {
+        let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
+    };
+    let leadership = Leadership::default();
+    let mut election = None;
     let embedded = match &config.kube {
         Kube::Embedded { listen, external_url, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
@@ -55,6 +63,7 @@ pub async fn run(
             readiness.require("store", move || {
                 if store.writable() { Ok(()) } else { Err("the store cannot be written".to_owned()) }
             });
+            leadership.alone();
             Some(embedded)
         }
         Kube::Real { kubeconfig, context } => {
@@ -65,6 +74,11 @@ pub async fn run(
             readiness.require("cluster", move || {
                 if answers.load(Ordering::Relaxed) { Ok(()) } else { Err(unreachable.clone()) }
             });
+            leader::ensure_namespace(real.client.clone()).await?;
+            let (leadership, stop) = (leadership.clone(), stopped(stopping.subscribe()));
+            election = Some(tokio::spawn(async move {
+                leadership.stand(real.client, &address.to_string(), stop).await;
+            }));
             None
         }
     };
@@ -74,14 +88,12 @@ pub async fn run(
         endpoints.write(&config.data).map_err(RunError::Endpoints)?;
     }
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
+        leadership.register(registry);
         if let Some(embedded) = &embedded {
             embedded.cluster.metrics().register(registry);
         }
     });
     let api = Api { readiness, metrics };
-    let stopped = |mut stopping: watch::Receiver<bool>| async move {
-        let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
-    };
     let routes = api::router(&api);
     let stop_platform = stopped(stopping.subscribe());
     let platform = tokio::spawn(accept(listener, tls, move |_| routes.clone(), stop_platform));
@@ -101,6 +113,9 @@ pub async fn run(
             cluster.stop();
             let _ = task.await; // a panic in it has been logged
             Endpoints::remove(&config.data);
+        }
+        if let Some(task) = election {
+            let _ = task.await;
         }
         let _ = platform.await;
     };

@@ -5,10 +5,12 @@ use serde_json::Value;
 /// Our crates from the ground up, each with those it may lean on. Tests may lean on anything further down.
 const ROOMS: &[(&str, &[&str])] = &[
     ("kube-embedded", &[]),
+    ("kube-access", &[]),
     ("api", &[]),
-    ("server", &["api", "kube-embedded"]),
+    ("server", &["api", "kube-access", "kube-embedded"]),
     ("cli", &[]),
     ("longshore", &["server", "cli"]),
+    ("bench", &[]),
     ("xtask", &[]),
 ];
 

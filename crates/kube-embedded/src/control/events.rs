@@ -172,13 +172,15 @@ pub(super) async fn run(context: Arc<Context>, mut notes: Notes) {
             return;
         }
         let now = context.clock.now();
-        let mut tasks: HashMap<String, Vec<Task>> = HashMap::new();
-        for note in batch.drain(..) {
-            if let Some(task) = memory.decide(note, now) {
-                tasks.entry(task.name.clone()).or_default().push(task);
+        // In the order in which they were told; what is said of one Event, one after the other.
+        let mut tasks: Vec<Vec<Task>> = Vec::new();
+        for task in batch.drain(..).filter_map(|note| memory.decide(note, now)) {
+            match tasks.iter_mut().find(|same| same[0].name == task.name) {
+                Some(same) => same.push(task),
+                None => tasks.push(vec![task]),
             }
         }
-        join_all(tasks.into_values().map(|tasks| write(&context, tasks))).await;
+        join_all(tasks.into_iter().map(|tasks| write(&context, tasks))).await;
         notes.open.done(taken);
     }
 }

@@ -4,7 +4,7 @@
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
 //! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
 //! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). Where the cluster
-//! has simulated nodes, also `workloads` (Deployments and the like, down to pods). `queue` runs
+//! has simulated nodes, also `workloads` (Deployments and the like, down to pods) and `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
 //! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!
@@ -15,10 +15,12 @@
 mod bootstrap_tokens;
 mod certificates;
 mod customresources;
+pub(crate) mod disruption;
 pub(crate) mod events;
 mod expiry;
 mod gc;
 mod namespace;
+pub(crate) mod network;
 pub(crate) mod queue;
 mod quotas;
 mod rest;
@@ -27,6 +29,7 @@ mod roles;
 mod tests;
 mod tokens;
 pub(crate) mod view;
+pub(crate) mod volumes;
 pub(crate) mod workloads;
 #[cfg(test)]
 pub(crate) mod world;
@@ -65,6 +68,7 @@ pub struct Preconditions<'a> {
 /// In whose name a controller writes: who the managed fields belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
+    ApiServer,
     ControllerManager,
     Scheduler,
     Kubelet,
@@ -97,6 +101,14 @@ pub trait Actor: Send + Sync + 'static {
     /// PUT of a document as it was read and then changed. Its `resourceVersion` is what it was read at: a 409 says
     /// that it has changed since. An update that changes nothing writes nothing.
     fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
+
+    /// GET of `/scale`, of an apiVersion and kind, namespace and name: 404 `NotFound` if there is no such object; other
+    /// errors say that the kind is not known or has no scale.
+    fn scale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Value>>;
 
     /// Puts a pod on a node, in the name of the scheduler.
     fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>>;
@@ -164,8 +176,12 @@ pub fn start(mut context: Context) -> Control {
     control.run(certificates::Certificates::new(&context));
     control.run(bootstrap_tokens::BootstrapTokens);
     control.run(expiry::Expiry::default());
+    network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
+        volumes::start(&mut control);
+        network::start_endpoints(&mut control);
+        control.run(disruption::Disruption);
         sim::start(&mut control);
     }
     control

@@ -62,6 +62,10 @@ impl Actor for TinyApi {
         unimplemented!("these controllers do not ask for it")
     }
 
+    fn scale<'a>(&'a self, _: (&'a str, &'a str), _: (&'a str, &'a str)) -> BoxFuture<'a, Result<Value>> {
+        unimplemented!("these controllers do not ask for it")
+    }
+
     fn bind<'a>(&'a self, _: &'a Object, _: &'a str) -> BoxFuture<'a, Result<()>> {
         unimplemented!("these controllers do not ask for it")
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,12 +45,14 @@ pub struct OwnerReference {
     pub controller: bool,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
     pub r#type: String,
     pub status: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     pub last_transition_time: Option<Timestamp>,
 }
@@ -192,8 +194,17 @@ pub struct PodStatus {
     pub conditions: Vec<Condition>,
     #[serde(rename = "podIP")]
     pub pod_ip: String,
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Vec<PodIp>,
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct PodIp {
+    pub ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

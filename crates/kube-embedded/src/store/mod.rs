@@ -245,6 +245,11 @@ impl Store {
         self.shared.state.read().dependents(owner)
     }
 
+    /// The objects of a namespace that no controller manages; known of pods and of what else can be adopted.
+    pub fn unmanaged(&self, storage: &str, namespace: &str) -> Vec<Arc<Object>> {
+        self.shared.state.read().unmanaged(storage, namespace)
+    }
+
     /// The storages that hold an object, sorted.
     pub fn storages(&self) -> Vec<Arc<str>> {
         self.shared.state.read().storages()

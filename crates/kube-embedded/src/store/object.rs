@@ -26,6 +26,8 @@ pub struct Object {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// The uids in `metadata.ownerReferences`.
     pub owners: Box<[Box<str>]>,
+    /// The uid of the owner that manages it.
+    pub controller: Option<Box<str>>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// The whole JSON document.
@@ -60,6 +62,7 @@ impl Object {
             uid: self.uid.clone(),
             labels: self.labels.clone(),
             owners: self.owners.clone(),
+            controller: self.controller.clone(),
             deleting: self.deleting,
             bytes: splice(&self.bytes[..self.gap], version, &self.bytes[after..]),
             gap: self.gap,
@@ -128,6 +131,7 @@ struct Metadata {
     uid: Box<str>,
     labels: Box<[(Box<str>, Box<str>)]>,
     owners: Box<[Box<str>]>,
+    controller: Option<Box<str>>,
     deleting: bool,
 }
 
@@ -222,7 +226,7 @@ impl Draft {
     }
 
     pub fn finish(self, version: u64) -> Object {
-        let Metadata { namespace, name, uid, labels, owners, deleting } = self.metadata;
+        let Metadata { namespace, name, uid, labels, owners, controller, deleting } = self.metadata;
         Object {
             namespace,
             name,
@@ -230,6 +234,7 @@ impl Draft {
             uid,
             labels,
             owners,
+            controller,
             deleting,
             bytes: splice(&self.text[..self.gap], version, &self.text[self.gap..]),
             gap: self.gap,
@@ -256,13 +261,15 @@ impl Seen {
     fn metadata(&self) -> Metadata {
         let text = |value: &Value| value.as_str().unwrap_or_default().into();
         let labels = self.labels.as_object().into_iter().flatten();
-        let owners = self.owner_references.as_array().into_iter().flatten();
+        let owners = || self.owner_references.as_array().into_iter().flatten();
+        let uid = |owner: &Value| owner["uid"].as_str().map(Into::into);
         Metadata {
             namespace: text(&self.namespace),
             name: text(&self.name),
             uid: text(&self.uid),
             labels: labels.map(|(key, value)| (key.as_str().into(), text(value))).collect(),
-            owners: owners.filter_map(|owner| owner["uid"].as_str().map(Into::into)).collect(),
+            owners: owners().filter_map(uid).collect(),
+            controller: owners().find(|owner| owner["controller"] == true).and_then(uid),
             deleting: !self.deletion_timestamp.is_null(),
         }
     }

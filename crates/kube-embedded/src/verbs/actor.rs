@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{Answer, Call, Deletion, create, delete, pods, update};
+use super::{Answer, Call, Deletion, create, delete, pods, scale, update};
 use crate::access::User;
 use crate::cluster::{Cluster, WeakCluster};
 use crate::control::{Actor, Component, Part, Preconditions, Propagation};
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, Result, qualified};
 use crate::http::negotiate::Representation;
 use crate::http::query::Query;
 use crate::schema::resources::Resource;
@@ -37,6 +37,7 @@ impl ControllerManager {
 /// Under which names the components of a cluster are known: user and agent.
 fn names(by: Component) -> (&'static str, &'static str) {
     match by {
+        Component::ApiServer => ("system:apiserver", "kube-apiserver"),
         Component::ControllerManager => ("system:kube-controller-manager", "kube-controller-manager"),
         Component::Scheduler => ("system:kube-scheduler", "kube-scheduler"),
         Component::Kubelet => ("system:node", "kubelet"),
@@ -96,6 +97,15 @@ fn stored(answer: Answer) -> Result<Arc<Object>> {
     }
 }
 
+/// PUT of a document as it was read and then changed, in the name of a component.
+pub async fn put(cluster: &Cluster, by: Component, part: Part, document: &Value) -> Result<Arc<Object>> {
+    let mut call = writing(cluster, by, "update", document)?;
+    if part == Part::Status {
+        "status".clone_into(&mut call.subresource);
+    }
+    stored(update::replace(&call).await?)
+}
+
 impl Actor for ControllerManager {
     fn delete<'a>(
         &'a self,
@@ -126,12 +136,37 @@ impl Actor for ControllerManager {
     }
 
     fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
+        async move { put(&self.cluster()?, by, part, &document).await }.boxed()
+    }
+
+    fn scale<'a>(
+        &'a self,
+        (api_version, kind): (&'a str, &'a str),
+        (namespace, name): (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Value>> {
         async move {
-            let mut call = writing(&self.cluster()?, by, "update", &document)?;
-            if part == Part::Status {
-                "status".clone_into(&mut call.subresource);
+            let cluster = self.cluster()?;
+            let registry = cluster.registry();
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let resource = registry.of_kind(group, version, kind).ok_or_else(|| {
+                let words = format!("no matches for kind {kind:?} in version {api_version:?}");
+                ApiError::new(404, "", words)
+            })?;
+            if resource.subresource("scale").is_none() {
+                let what = qualified(&resource.name, group);
+                return Err(ApiError::new(
+                    404,
+                    "",
+                    format!("{what} does not implement the scale subresource"),
+                ));
             }
-            stored(update::replace(&call).await?)
+            let place = (namespace, name);
+            let mut call = call(&cluster, Component::ControllerManager, "get", resource, place);
+            "scale".clone_into(&mut call.subresource);
+            match scale::answer(&call).await? {
+                Answer::Scale(scale) => Ok(scale),
+                _ => Err(ApiError::internal("a scale answered something else")),
+            }
         }
         .boxed()
     }

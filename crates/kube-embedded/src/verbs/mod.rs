@@ -9,6 +9,7 @@ mod collection;
 mod convert;
 mod create;
 mod delete;
+mod evict;
 mod logs;
 mod managed;
 mod meta;

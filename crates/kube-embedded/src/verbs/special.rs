@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::body::decode_as;
-use super::{Answer, Call, body, logs, patch, pods, read, scale, update};
+use super::{Answer, Call, body, evict, logs, patch, pods, read, scale, update};
 use crate::access::reviews::{self, Scope};
 use crate::access::{csr, tokens};
 use crate::error::{ApiError, Result};
@@ -27,7 +27,7 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     match (&*door.name, call.verb) {
         ("scale", _) => scale::answer(call).await,
         ("log", _) => logs::log(call),
-        ("eviction", _) => pods::evict(call).await,
+        ("eviction", _) => evict::evict(call).await,
         ("binding", _) => pods::bind(call).await,
         ("token", _) => token(call),
         ("approval" | "status", "update" | "patch") if call.resource.storage.as_ref() == csr::STORAGE => {

@@ -1,11 +1,13 @@
 //! Input that means no good, or nothing at all: each is answered by a Status with the code that Kubernetes gives,
 //! nothing is written, and the server answers afterwards.
 
-use http::{Method, Request};
-use tempfile::tempdir;
+use std::time::Duration;
 
-use crate::program::Server;
+use http::{Method, Request};
+use tokio::time::sleep;
+
 use crate::request::{Answer, get, send, with};
+use crate::target::Cluster;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -14,10 +16,6 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// There before, and not to be changed.
-const TARGET: &str = "/api/v1/namespaces/default/configmaps/target";
 
 /// Nine times nine times nine ... strings, in half a page.
 fn billion_laughs() -> Vec<u8> {
@@ -33,17 +31,26 @@ fn nested(open: &str, middle: &str, close: &str) -> Vec<u8> {
 /// Each is sent to the same server in turn; every one must leave everything as it was.
 struct Attempts {
     client: kube::Client,
+    /// The path of all ConfigMaps of the test.
+    maps: String,
+    /// The path of one that was there before, and is not to be changed.
+    target: String,
     before: String,
 }
 
 impl Attempts {
-    async fn new(server: &Server) -> Self {
-        let client = server.client().await;
+    async fn new(cluster: &Cluster) -> Self {
+        let client = cluster.client().await;
+        let maps = format!("/api/v1/namespaces/{}/configmaps", cluster.namespace);
         let target = r#"{"metadata": {"name": "target"}, "data": {"a": "b"}}"#;
-        let made = with(&client, Method::POST, MAPS, JSON, target).await;
+        let made = with(&client, Method::POST, &maps, JSON, target).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        let before = get(&client, MAPS).await.json()["items"].to_string();
-        Self { client, before }
+        // A namespace gets this one by itself, a moment later.
+        while get(&client, &format!("{maps}/kube-root-ca.crt")).await.code != 200 {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let before = get(&client, &maps).await.json()["items"].to_string();
+        Self { target: format!("{maps}/target"), client, maps, before }
     }
 
     async fn body(&self, method: Method, path: &str, media: &str, body: impl Into<Vec<u8>>, code: u16) {
@@ -68,16 +75,16 @@ impl Attempts {
             (&"Status".into(), &"Failure".into(), &code.into()),
             "{what}"
         );
-        let after = get(&self.client, MAPS).await.json()["items"].to_string();
+        let after = get(&self.client, &self.maps).await.json()["items"].to_string();
         assert_eq!(after, self.before, "{what}");
     }
 }
 
 #[tokio::test]
 async fn bodies_that_are_no_objects() {
-    let folder = tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"));
-    let attempts = Attempts::new(&server).await;
+    let cluster = Cluster::start();
+    let attempts = Attempts::new(&cluster).await;
+    let (maps, target) = (attempts.maps.as_str(), attempts.target.as_str());
     let too_large = format!(r#"{{"metadata": {{"name": "x"}}, "data": {{"a": "{}"}}}}"#, "x".repeat(3 << 20));
     let long_name = format!(r#"{{"metadata": {{"name": "{}"}}}}"#, "a".repeat(100_000));
     let deep = |inner: Vec<u8>| {
@@ -119,36 +126,36 @@ async fn bodies_that_are_no_objects() {
         (JSON, long_name.into_bytes(), 422),
     ];
     for (media, body, code) in posts {
-        attempts.body(Method::POST, MAPS, media, body, code).await;
+        attempts.body(Method::POST, maps, media, body, code).await;
     }
-    attempts.body(Method::PUT, TARGET, JSON, r#"{"metadata": {"name": "other"}}"#, 400).await;
-    attempts.body(Method::PUT, TARGET, JSON, r#"{"metadata": {"name": "target"}, "data": []}"#, 400).await;
-    attempts.body(Method::PUT, MAPS, JSON, "{}", 405).await;
-    attempts.body(Method::from_bytes(b"WAT").unwrap(), MAPS, JSON, "{}", 405).await;
-    attempts.body(Method::DELETE, TARGET, JSON, "{\"propagationPolicy\":", 400).await;
-    assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
+    attempts.body(Method::PUT, target, JSON, r#"{"metadata": {"name": "other"}}"#, 400).await;
+    attempts.body(Method::PUT, target, JSON, r#"{"metadata": {"name": "target"}, "data": []}"#, 400).await;
+    attempts.body(Method::PUT, maps, JSON, "{}", 405).await;
+    attempts.body(Method::from_bytes(b"WAT").unwrap(), maps, JSON, "{}", 405).await;
+    attempts.body(Method::DELETE, target, JSON, "{\"propagationPolicy\":", 400).await;
+    assert_eq!(get(&attempts.client, "/readyz").await.code, 200);
 }
 
 #[tokio::test]
 async fn patches_that_cannot_be_applied() {
-    let folder = tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"));
-    let attempts = Attempts::new(&server).await;
+    let cluster = Cluster::start();
+    let attempts = Attempts::new(&cluster).await;
+    let target = attempts.target.as_str();
     let operations = vec![r#"{"op": "test", "path": "/data/a", "value": "b"}"#; 10_001].join(",");
     let deep = [b"{\"data\":".to_vec(), nested("{\"a\":", "1", "}"), b"}".to_vec()].concat();
-    let managed = format!("{TARGET}?fieldManager=e2e");
-    let mismanaged = format!("{TARGET}?fieldManager={}", "x".repeat(200));
+    let managed = format!("{target}?fieldManager=e2e");
+    let mismanaged = format!("{target}?fieldManager={}", "x".repeat(200));
     let patches: Vec<(&str, &str, Vec<u8>, u16)> = vec![
-        (TARGET, JSON, b"{}".to_vec(), 415),
-        (TARGET, JSON_PATCH, b"{}".to_vec(), 400),
-        (TARGET, JSON_PATCH, br#"[{"op": "wat", "path": "/a"}]"#.to_vec(), 422),
-        (TARGET, JSON_PATCH, br#"[{"op": "add", "path": "nowhere", "value": 1}]"#.to_vec(), 422),
-        (TARGET, JSON_PATCH, format!("[{operations}]").into_bytes(), 413),
-        (TARGET, MERGE, b"[".to_vec(), 400),
-        (TARGET, MERGE, b"[]".to_vec(), 400),
-        (TARGET, MERGE, deep, 400),
-        (TARGET, STRATEGIC, br#"{"$patch": "wat"}"#.to_vec(), 500),
-        (TARGET, APPLY, b"{}".to_vec(), 422),
+        (target, JSON, b"{}".to_vec(), 415),
+        (target, JSON_PATCH, b"{}".to_vec(), 400),
+        (target, JSON_PATCH, br#"[{"op": "wat", "path": "/a"}]"#.to_vec(), 422),
+        (target, JSON_PATCH, br#"[{"op": "add", "path": "nowhere", "value": 1}]"#.to_vec(), 422),
+        (target, JSON_PATCH, format!("[{operations}]").into_bytes(), 413),
+        (target, MERGE, b"[".to_vec(), 400),
+        (target, MERGE, b"[]".to_vec(), 400),
+        (target, MERGE, deep, 400),
+        (target, STRATEGIC, br#"{"$patch": "wat"}"#.to_vec(), 500),
+        (target, APPLY, b"{}".to_vec(), 422),
         (&managed, APPLY, b"a: [".to_vec(), 400),
         (&managed, APPLY, b"{}".to_vec(), 400),
         (&managed, APPLY, billion_laughs(), 400),
@@ -157,15 +164,15 @@ async fn patches_that_cannot_be_applied() {
     for (path, media, body, code) in patches {
         attempts.body(Method::PATCH, path, media, body, code).await;
     }
-    assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
+    assert_eq!(get(&attempts.client, "/readyz").await.code, 200);
 }
 
 #[tokio::test]
 async fn paths_and_queries_that_lead_nowhere() {
-    let folder = tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"));
-    let attempts = Attempts::new(&server).await;
-    let below = |rest: &str| format!("{MAPS}{rest}");
+    let cluster = Cluster::start();
+    let attempts = Attempts::new(&cluster).await;
+    let (maps, target) = (attempts.maps.as_str(), attempts.target.as_str());
+    let below = |rest: &str| format!("{maps}{rest}");
     let gets = [
         (below("/..%2Ftarget"), 404),
         (below("/%2e%2e/target"), 404),
@@ -192,11 +199,11 @@ async fn paths_and_queries_that_lead_nowhere() {
     }
     for (query, code) in [("propagationPolicy=Wat", 422), ("dryRun=Some", 422), ("gracePeriodSeconds=x", 400)]
     {
-        attempts.path(Method::DELETE, &format!("{TARGET}?{query}"), code).await;
+        attempts.path(Method::DELETE, &format!("{target}?{query}"), code).await;
     }
     for accept in ["text/html", "application/json;as=Nonsense;v=v1;g=x"] {
-        let request = Request::get(MAPS).header("accept", accept).body(Vec::new()).unwrap();
+        let request = Request::get(maps).header("accept", accept).body(Vec::new()).unwrap();
         attempts.judge(accept, &send(&attempts.client, request).await, 406).await;
     }
-    assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
+    assert_eq!(get(&attempts.client, "/readyz").await.code, 200);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
@@ -18,28 +18,30 @@ use kube::runtime::{Controller, controller, watcher};
 use kube::{Api, Client, ResourceExt};
 use kube_embedded::access::User;
 use kube_embedded::cluster::Cluster;
-use serde_json::{Value, json};
-use tempfile::tempdir;
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::program::Server;
+use crate::target;
 
 const OBJECTS: usize = 1_000;
-const NAMESPACE: &str = "harbour";
+const CRD: &str = "ships.e2e.longshore.dev";
 const FINALIZER: &str = "e2e.longshore.dev/berth";
 /// On two busy cores, without optimisation.
 const PATIENCE: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_over_tls() {
-    let folder = tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"));
-    a_thousand_objects(server.client().await).await;
+    let cluster = target::Cluster::start();
+    cluster.removes(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"));
+    a_thousand_objects(cluster.client().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_in_process() {
+    if !target::only_on_embedded() {
+        return;
+    }
     let cluster = Cluster::in_memory().await;
     a_thousand_objects(cluster.client(User::admin())).await;
     cluster.stop();
@@ -60,14 +62,14 @@ async fn a_thousand_objects(client: Client) {
     let context = Arc::new(Context { client: client.clone(), cleared: Arc::clone(&cleared) });
     let running = tokio::spawn(
         Controller::new_with(ships.clone(), watcher::Config::default(), kind())
-            .owns(Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE), watcher::Config::default())
+            .owns(Api::<ConfigMap>::default_namespaced(client.clone()), watcher::Config::default())
             .with_config(controller::Config::default().concurrency(16))
             .graceful_shutdown_on(async move { stopped.await.unwrap_or_default() })
             .run(reconcile, |_, _, _| Action::requeue(Duration::from_millis(500)), context)
             .for_each(|_| async {}),
     );
 
-    let berths: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let berths: Api<ConfigMap> = Api::default_namespaced(client.clone());
     eventually("every ship has its berth", || async {
         let all = ships.list(&ListParams::default()).await.unwrap().items;
         all.len() == OBJECTS && all.iter().all(|ship| ship.data["status"]["berth"] == json!(ship.name_any()))
@@ -134,15 +136,13 @@ async fn moor(ship: &DynamicObject, client: &Client) -> kube::Result<()> {
         "data": {"load": ship.data["spec"]["load"].to_string()},
     });
     let as_us = PatchParams::apply("e2e.longshore.dev").force();
-    Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE)
-        .patch(&name, &as_us, &Patch::Apply(berth))
-        .await?;
+    Api::<ConfigMap>::default_namespaced(client.clone()).patch(&name, &as_us, &Patch::Apply(berth)).await?;
     let status = json!({"apiVersion": "e2e.longshore.dev/v1", "kind": "Ship", "status": {"berth": name}});
     ships(client).patch_status(&name, &as_us, &Patch::Apply(status)).await?;
     Ok(())
 }
 
-/// The kind and the namespace; the kind can be used as soon as it says so.
+/// The kind, which can be used as soon as it says so.
 async fn install(client: &Client) {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["load"], "properties": {"load": {"type": "integer", "minimum": 0}}},
@@ -153,16 +153,14 @@ async fn install(client: &Client) {
     });
     let names = json!({"kind": "Ship", "plural": "ships", "singular": "ship"});
     let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "ships.e2e.longshore.dev"},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": CRD},
         "spec": {"group": "e2e.longshore.dev", "names": names, "scope": "Namespaced", "versions": [version]},
     });
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let as_us = PatchParams::apply("e2e.longshore.dev");
-    crds.patch("ships.e2e.longshore.dev", &as_us, &Patch::Apply(crd)).await.unwrap();
-    let established = await_condition(crds, "ships.e2e.longshore.dev", conditions::is_crd_established());
+    crds.patch(CRD, &as_us, &Patch::Apply(crd)).await.unwrap();
+    let established = await_condition(crds, CRD, conditions::is_crd_established());
     timeout(PATIENCE, established).await.unwrap().unwrap();
-    let namespace: Namespace = from(json!({"metadata": {"name": NAMESPACE}}));
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
 }
 
 fn ship(number: usize) -> DynamicObject {
@@ -170,15 +168,11 @@ fn ship(number: usize) -> DynamicObject {
 }
 
 fn ships(client: &Client) -> Api<DynamicObject> {
-    Api::namespaced_with(client.clone(), NAMESPACE, &kind())
+    Api::default_namespaced_with(client.clone(), &kind())
 }
 
 fn kind() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("e2e.longshore.dev", "v1", "Ship"), "ships")
-}
-
-fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
 }
 
 async fn eventually<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {

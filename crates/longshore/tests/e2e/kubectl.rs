@@ -1,119 +1,11 @@
-//! The real kubectl, if `LONGSHORE_KUBECTL` names one (`cargo xtask test --real` does).
+//! What people type into kubectl every day.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use serde_json::Value;
-use tempfile::{TempDir, tempdir};
-
-use crate::program::Server;
-
-/// A server of its own, and kubectl with its kubeconfig.
-struct Kubectl {
-    program: PathBuf,
-    folder: TempDir,
-    _server: Server,
-}
-
-/// What a command said and whether it succeeded.
-struct Said {
-    ok: bool,
-    stdout: String,
-    stderr: String,
-}
-
-impl Kubectl {
-    /// `None`, with a line that says so, where there is no kubectl.
-    fn start(test: &str) -> Option<Self> {
-        let Some(program) = std::env::var_os("LONGSHORE_KUBECTL").map(PathBuf::from) else {
-            // Past the test's captured output, which nobody sees of a test that passes.
-            let mut terminal = std::io::stderr();
-            writeln!(terminal, "skipped: {test}: LONGSHORE_KUBECTL names no kubectl").unwrap();
-            return None;
-        };
-        assert!(program.exists(), "LONGSHORE_KUBECTL names {}, which is not there", program.display());
-        let folder = tempdir().unwrap();
-        let server = Server::start(&folder.path().join("data"));
-        fs::write(folder.path().join("kubeconfig"), server.kubeconfig()).unwrap();
-        Some(Self { program, folder, _server: server })
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(words(line)).current_dir(self.folder.path());
-        command.env("KUBECONFIG", self.folder.path().join("kubeconfig")).env("HOME", self.folder.path());
-        command.env("KUBE_EDITOR", self.folder.path().join("editor"));
-        command
-    }
-
-    fn try_with(&self, line: &str, stdin: &str) -> Said {
-        let piped = || (Stdio::piped(), Stdio::piped(), Stdio::piped());
-        let (input, output, errors) = piped();
-        let mut child = self.command(line).stdin(input).stdout(output).stderr(errors).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { ok: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
-    }
-
-    /// What it prints; a failure is a failed test.
-    fn with(&self, line: &str, stdin: &str) -> String {
-        let said = self.try_with(line, stdin);
-        assert!(said.ok, "kubectl {line}\n{}{}", said.stdout, said.stderr);
-        said.stdout
-    }
-
-    fn ok(&self, line: &str) -> String {
-        self.with(line, "")
-    }
-
-    /// Prints exactly this.
-    fn prints(&self, line: &str, expected: &str) {
-        assert_eq!(self.ok(line).trim_end(), expected, "kubectl {line}");
-    }
-
-    /// Prints all of these somewhere.
-    fn mentions(&self, line: &str, parts: &[&str]) {
-        let text = self.ok(line);
-        for part in parts {
-            assert!(text.contains(part), "kubectl {line}: no `{part}` in\n{text}");
-        }
-    }
-
-    /// Fails, and says why.
-    fn refuses(&self, line: &str, stdin: &str, part: &str) {
-        let said = self.try_with(line, stdin);
-        assert!(!said.ok, "kubectl {line} succeeded:\n{}", said.stdout);
-        assert!(said.stderr.contains(part), "kubectl {line}: no `{part}` in\n{}", said.stderr);
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.ok(line)).unwrap()
-    }
-}
-
-/// Words of a command line; single quotes hold one together.
-fn words(line: &str) -> Vec<String> {
-    let quoted = line.split('\'').enumerate();
-    let (mut words, mut open) = (Vec::new(), false);
-    for (number, part) in quoted {
-        let pieces: Vec<&str> = if number % 2 == 1 { vec![part] } else { part.split(' ').collect() };
-        for (place, piece) in pieces.iter().enumerate() {
-            if open && place == 0 {
-                let word: &mut String = words.last_mut().unwrap();
-                word.push_str(piece);
-            } else {
-                words.push((*piece).to_owned());
-            }
-        }
-        open = true;
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
+use crate::clients::Kubectl;
 
 const GREETING: &str = "
 apiVersion: v1
@@ -144,11 +36,11 @@ spec:
 const CRD: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: ships.e2e.longshore.dev}
+metadata: {name: boats.e2e.longshore.dev}
 spec:
   group: e2e.longshore.dev
   scope: Namespaced
-  names: {plural: ships, singular: ship, kind: Ship, shortNames: [sh], categories: [all]}
+  names: {plural: boats, singular: boat, kind: Boat, shortNames: [bo], categories: [all]}
   versions:
   - name: v1
     served: true
@@ -162,7 +54,7 @@ spec:
     schema:
       openAPIV3Schema:
         type: object
-        description: Ship is what comes and goes.
+        description: Boat is what comes and goes.
         properties:
           spec:
             type: object
@@ -178,7 +70,7 @@ spec:
 
 #[test]
 fn apply_diff_edit_and_patch() {
-    let Some(kubectl) = Kubectl::start("apply_diff_edit_and_patch") else { return };
+    let Some(kubectl) = Kubectl::start() else { return };
     assert_eq!(kubectl.with("apply -f -", GREETING), "configmap/greeting created\n");
     assert_eq!(kubectl.with("apply -f -", GREETING), "configmap/greeting unchanged\n");
 
@@ -206,7 +98,7 @@ fn apply_diff_edit_and_patch() {
     kubectl.with("apply --server-side --field-manager=them --force-conflicts -f -", &theirs);
     kubectl.prints("get cm shared -o jsonpath='{.data.a}'", "theirs");
 
-    let editor = kubectl.folder.path().join("editor");
+    let editor = kubectl.cluster.folder.path().join("editor");
     fs::write(&editor, "#!/bin/sh\nsed -i s/welcome/edited/ \"$1\"\n").unwrap();
     fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
     kubectl.mentions("edit cm greeting", &["configmap/greeting edited"]);
@@ -234,13 +126,13 @@ fn apply_diff_edit_and_patch() {
 
 #[test]
 fn get_in_every_form() {
-    let Some(kubectl) = Kubectl::start("get_in_every_form") else { return };
+    let Some(kubectl) = Kubectl::start() else { return };
     kubectl.with("apply -f -", GREETING);
     kubectl.with("apply -f -", DEPLOYMENT);
     kubectl.mentions("get cm greeting", &["NAME", "DATA", "AGE", "greeting   2"]);
     kubectl.mentions(
         "get deployment web -o wide",
-        &["READY", "CONTAINERS", "IMAGES", "SELECTOR", "0/2", "main,side", "app=web"],
+        &["READY", "CONTAINERS", "IMAGES", "SELECTOR", "/2 ", "main,side", "app=web"],
     );
     kubectl.prints(
         "get cm greeting -o custom-columns=N:.metadata.name,T:.data.text",
@@ -253,7 +145,7 @@ fn get_in_every_form() {
     assert_eq!(kubectl.json("get cm,deployment -o json")["kind"], "List");
     kubectl.prints("get --raw /readyz", "ok");
     kubectl.refuses("get cm nothing", "", "configmaps \"nothing\" not found");
-    kubectl.refuses("get ships", "", "the server doesn't have a resource type \"ships\"");
+    kubectl.refuses("get wrecks", "", "the server doesn't have a resource type \"wrecks\"");
 
     kubectl.mentions("describe cm greeting", &["Name:         greeting", "app=hello", "text:\n----\nhello"]);
     kubectl.mentions("describe deployment web", &["Replicas:", "2 desired", "web:1"]);
@@ -273,7 +165,7 @@ fn get_in_every_form() {
 
 #[test]
 fn watch_wait_label_annotate_scale_and_delete() {
-    let Some(kubectl) = Kubectl::start("watch_wait_label_annotate_scale_and_delete") else { return };
+    let Some(kubectl) = Kubectl::start() else { return };
     kubectl.with("apply -f -", GREETING);
     let mut watching = kubectl
         .command("get cm -l app=hello --watch -o jsonpath='{.metadata.name}={.data.text}{\"\\n\"}'")
@@ -314,55 +206,61 @@ fn watch_wait_label_annotate_scale_and_delete() {
         "",
         "timed out waiting for the condition",
     );
-    kubectl.prints("delete cm greeting", "configmap \"greeting\" deleted from default namespace");
+    kubectl.prints("delete cm greeting", "configmap \"greeting\" deleted from {ns} namespace");
     kubectl.ok("wait cm/greeting --for=delete --timeout=10s");
     kubectl.refuses("delete cm greeting", "", "not found");
     kubectl.ok("delete cm greeting --ignore-not-found");
 
     // A namespace takes all that is in it along.
-    kubectl.ok("create namespace yard");
-    kubectl.ok("-n yard create configmap plan --from-literal=a=b");
-    kubectl.ok("delete namespace yard --timeout=30s");
-    kubectl.refuses("get namespace yard", "", "not found");
-    kubectl.prints("get cm -A --field-selector metadata.name=plan -o name", "");
+    kubectl.removes_namespace("{ns}-yard");
+    kubectl.ok("create namespace {ns}-yard");
+    kubectl.ok("-n {ns}-yard create configmap plan --from-literal=a=b");
+    kubectl.ok("delete namespace {ns}-yard --timeout=30s");
+    kubectl.refuses("get namespace {ns}-yard", "", "not found");
+    kubectl.prints("get cm -n {ns}-yard -o name", "");
 }
 
 #[test]
 fn create_and_who_may() {
-    let Some(kubectl) = Kubectl::start("create_and_who_may") else { return };
-    kubectl.prints("create namespace dock", "namespace/dock created");
-    kubectl.prints("-n dock create configmap plan --from-literal=a=b", "configmap/plan created");
-    kubectl.prints("-n dock create secret generic key --from-literal=k=secret", "secret/key created");
-    kubectl.prints("-n dock get secret key -o jsonpath='{.data.k}'", "c2VjcmV0");
-    kubectl.mentions("-n dock describe secret key", &["k:  6 bytes"]);
-    kubectl.prints("-n dock create serviceaccount clerk", "serviceaccount/clerk created");
-    kubectl.ok("-n dock create role reader --verb=get,list --resource=configmaps");
-    kubectl.ok("-n dock create rolebinding clerk --role=reader --serviceaccount=dock:clerk");
-    kubectl.ok("-n dock create deployment web --image=web:1 --replicas=3");
-    kubectl.ok("-n dock create service clusterip web --tcp=80:8080");
-    kubectl.refuses("-n dock create configmap plan", "", "already exists");
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.removes_namespace("{ns}-dock");
+    kubectl.prints("create namespace {ns}-dock", "namespace/{ns}-dock created");
+    kubectl.prints("-n {ns}-dock create configmap plan --from-literal=a=b", "configmap/plan created");
+    kubectl.prints("-n {ns}-dock create secret generic key --from-literal=k=secret", "secret/key created");
+    kubectl.prints("-n {ns}-dock get secret key -o jsonpath='{.data.k}'", "c2VjcmV0");
+    kubectl.mentions("-n {ns}-dock describe secret key", &["k:  6 bytes"]);
+    kubectl.prints("-n {ns}-dock create serviceaccount clerk", "serviceaccount/clerk created");
+    kubectl.ok("-n {ns}-dock create role reader --verb=get,list --resource=configmaps");
+    kubectl.ok("-n {ns}-dock create rolebinding clerk --role=reader --serviceaccount={ns}-dock:clerk");
+    kubectl.ok("-n {ns}-dock create deployment web --image=web:1 --replicas=3");
+    kubectl.ok("-n {ns}-dock create service clusterip web --tcp=80:8080");
+    kubectl.refuses("-n {ns}-dock create configmap plan", "", "already exists");
 
-    let clerk = "--as=system:serviceaccount:dock:clerk";
-    kubectl.prints(&format!("-n dock auth can-i list configmaps {clerk}"), "yes");
-    assert_eq!(kubectl.try_with(&format!("-n dock auth can-i list secrets {clerk}"), "").stdout, "no\n");
-    kubectl.mentions(&format!("-n dock auth can-i --list {clerk}"), &["configmaps", "[get list]"]);
-    kubectl.refuses(
-        &format!("-n dock get secrets {clerk}"),
-        "",
-        "cannot list resource \"secrets\" in API group \"\" in the namespace \"dock\"",
+    let clerk = "--as=system:serviceaccount:{ns}-dock:clerk";
+    kubectl.prints(&format!("-n {{ns}}-dock auth can-i list configmaps {clerk}"), "yes");
+    assert_eq!(
+        kubectl.try_with(&format!("-n {{ns}}-dock auth can-i list secrets {clerk}"), "").stdout,
+        "no\n"
     );
-    kubectl.mentions("auth whoami", &["Username", "system:masters"]);
+    kubectl.mentions(&format!("-n {{ns}}-dock auth can-i --list {clerk}"), &["configmaps", "[get list]"]);
+    kubectl.refuses(
+        &format!("-n {{ns}}-dock get secrets {clerk}"),
+        "",
+        "cannot list resource \"secrets\" in API group \"\" in the namespace \"{ns}-dock\"",
+    );
+    kubectl.mentions("auth whoami", &["Username", "system:authenticated"]);
 
-    let token = kubectl.ok("-n dock create token clerk --duration=1h");
+    let token = kubectl.ok("-n {ns}-dock create token clerk --duration=1h");
     let (token, server) =
         (token.trim(), kubectl.ok("config view --minify -o jsonpath='{.clusters[0].cluster.server}'"));
-    fs::write(kubectl.folder.path().join("empty"), "").unwrap();
+    fs::write(kubectl.cluster.folder.path().join("empty"), "").unwrap();
     // A kubeconfig without the administrator's certificate, so that nothing but the token speaks.
-    let bare =
-        format!("--kubeconfig=empty --server={server} --insecure-skip-tls-verify --token={token} -n dock");
+    let bare = format!(
+        "--kubeconfig=empty --server={server} --insecure-skip-tls-verify --token={token} -n {{ns}}-dock"
+    );
     kubectl.mentions(
         &format!("{bare} auth whoami"),
-        &["system:serviceaccount:dock:clerk", "system:serviceaccounts"],
+        &["system:serviceaccount:{ns}-dock:clerk", "system:serviceaccounts"],
     );
     kubectl.mentions(&format!("{bare} get configmaps"), &["plan"]);
     kubectl.refuses(&format!("{bare} delete configmap plan"), "", "Forbidden");
@@ -370,41 +268,36 @@ fn create_and_who_may() {
 
 #[test]
 fn a_kind_of_ones_own() {
-    let Some(kubectl) = Kubectl::start("a_kind_of_ones_own") else { return };
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl
+        .cluster
+        .removes("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.e2e.longshore.dev");
     kubectl.with("apply -f -", CRD);
-    kubectl.ok("wait crd/ships.e2e.longshore.dev --for=condition=Established --timeout=10s");
-    let ship = "{apiVersion: e2e.longshore.dev/v1, kind: Ship, metadata: {name: argo}, spec: {load: 50}}";
-    assert_eq!(kubectl.with("apply -f -", ship), "ship.e2e.longshore.dev/argo created\n");
+    kubectl.ok("wait crd/boats.e2e.longshore.dev --for=condition=Established --timeout=10s");
+    let boat = "{apiVersion: e2e.longshore.dev/v1, kind: Boat, metadata: {name: argo}, spec: {load: 50}}";
+    assert_eq!(kubectl.with("apply -f -", boat), "boat.e2e.longshore.dev/argo created\n");
     let rows: Vec<String> = kubectl
-        .ok("get sh -o wide")
+        .ok("get bo -o wide")
         .lines()
         .map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
     assert_eq!(rows[0], "NAME LOAD FLAG");
     assert_eq!(rows[1], "argo 50 red");
-    kubectl.mentions("get all", &["ship.e2e.longshore.dev/argo"]);
-    kubectl.mentions("explain ship.spec.load", &["Load is counted in tons.", "FIELD: load <integer>"]);
-    kubectl.refuses("apply -f -", &ship.replace("50", "-1"), "should be greater than or equal to 0");
+    kubectl.mentions("get all", &["boat.e2e.longshore.dev/argo"]);
+    kubectl.mentions("explain boat.spec.load", &["Load is counted in tons.", "FIELD: load <integer>"]);
+    kubectl.refuses("apply -f -", &boat.replace("50", "-1"), "should be greater than or equal to 0");
     kubectl.refuses(
         "apply -f -",
-        &ship.replace("load: 50", "load: 50, sails: 3"),
+        &boat.replace("load: 50", "load: 50, sails: 3"),
         "unknown field \"spec.sails\"",
     );
-    kubectl.ok("scale ship argo --replicas=3");
-    kubectl.prints("get ship argo -o jsonpath='{.spec.masts}'", "3");
+    kubectl.ok("scale boat argo --replicas=3");
+    kubectl.prints("get boat argo -o jsonpath='{.spec.masts}'", "3");
     kubectl.ok(
-        r#"patch ship argo --subresource=status --type=merge -p '{"status":{"masts":3},"spec":{"load":1}}'"#,
+        r#"patch boat argo --subresource=status --type=merge -p '{"status":{"masts":3},"spec":{"load":1}}'"#,
     );
-    kubectl.prints("get ship argo -o jsonpath='{.spec.load} {.status.masts}'", "50 3");
-    kubectl.ok("delete crd ships.e2e.longshore.dev --timeout=30s");
+    kubectl.prints("get boat argo -o jsonpath='{.spec.load} {.status.masts}'", "50 3");
+    kubectl.ok("delete crd boats.e2e.longshore.dev --timeout=30s");
     // kubectl still believes in the kind for a while; the server no longer serves it.
-    kubectl.refuses("get ships", "", "the server could not find the requested resource");
-}
-
-#[test]
-fn words_hold_together_in_quotes() {
-    assert_eq!(
-        words("get cm -o jsonpath='{.a b}'  -p '{\"x\": 1}'"),
-        ["get", "cm", "-o", "jsonpath={.a b}", "-p", "{\"x\": 1}"]
-    );
+    kubectl.refuses("get boats", "", "the server could not find the requested resource");
 }

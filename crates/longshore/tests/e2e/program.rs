@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::target::{Target, target};
+
 /// `longshore` with these arguments and no settings from whoever runs the tests.
 pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
@@ -35,19 +37,42 @@ pub struct Server {
     child: Child,
     /// Of the platform.
     pub url: String,
-    /// Of the embedded Kubernetes API.
-    pub kube: String,
+    /// Of the embedded Kubernetes API, where there is one.
+    kube: Option<String>,
     data: std::path::PathBuf,
 }
 
 impl Server {
     /// Starts on this data folder and returns when the server says that it is ready.
     pub fn start(data: &Path) -> Self {
-        let mut serve =
-            longshore(["serve", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"]);
+        Self::serve(data, longshore(["serve", "--kube-listen", "127.0.0.1:0"]))
+    }
+
+    /// Starts on the cluster of the target; what it needs of files goes into the folder.
+    pub fn on_target(folder: &Path) -> Self {
+        let data = folder.join("data");
+        match target() {
+            Target::Embedded => Self::start(&data),
+            Target::Real(kubeconfig) => {
+                let file = folder.join("cluster");
+                fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+                Self::on(&file, &data)
+            }
+        }
+    }
+
+    /// Starts on the cluster that a kubeconfig names.
+    pub fn on(kubeconfig: &Path, data: &Path) -> Self {
+        let mut serve = longshore(["serve", "--kubeconfig"]);
+        serve.arg(kubeconfig);
+        Self::serve(data, serve)
+    }
+
+    fn serve(data: &Path, mut serve: Command) -> Self {
+        serve.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
         // The log is beside the folder, for whoever looks into a failure.
         let log = fs::File::options().create(true).append(true).open(data.with_extension("log")).unwrap();
-        let mut child = serve.arg(data).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut child = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let ready = said.lines().map(Result::unwrap).find(|line| line.starts_with("ready "));
         let Some(ready) = ready else {
@@ -55,8 +80,17 @@ impl Server {
             panic!("not ready: {}", fs::read_to_string(data.with_extension("log")).unwrap_or_default());
         };
         let words: Vec<&str> = ready.split(' ').collect();
-        let ["ready", url, "kube", kube] = words[..] else { panic!("an odd line: {ready}") };
-        Self { child, url: url.to_owned(), kube: kube.to_owned(), data: data.to_owned() }
+        let (url, kube) = match words[..] {
+            ["ready", url] => (url, None),
+            ["ready", url, "kube", kube] => (url, Some(kube.to_owned())),
+            _ => panic!("an odd line: {ready}"),
+        };
+        Self { child, url: url.to_owned(), kube, data: data.to_owned() }
+    }
+
+    /// The address of the embedded Kubernetes API.
+    pub fn kube(&self) -> &str {
+        self.kube.as_deref().expect("the server runs on its embedded cluster")
     }
 
     /// What `longshore kubeconfig` prints.
@@ -77,10 +111,14 @@ impl Server {
         kube::Client::try_from(kube::Config::new(self.url.parse().unwrap())).unwrap()
     }
 
+    pub fn signal(&self, signal: &str) {
+        output(Command::new("kill").args([signal, &self.child.id().to_string()]));
+    }
+
     /// Asks it to stop, as a service manager does, and waits for the end.
     pub fn stop(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
-        output(Command::new("kill").args(["-TERM", &self.child.id().to_string()]));
+        self.signal("-TERM");
         while began.elapsed() < Duration::from_secs(20) {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status, began.elapsed());

@@ -12,11 +12,12 @@ use tempfile::tempdir;
 
 use crate::program::{Server, longshore, output};
 use crate::request::{get, send};
+use crate::target::only_on_embedded;
 
 #[tokio::test]
 async fn the_platform_port_answers() {
     let folder = tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"));
+    let server = Server::on_target(folder.path());
     let platform = server.platform();
     for (path, media, part) in [
         ("/healthz", "text/plain; charset=utf-8", "ok"),
@@ -44,12 +45,15 @@ async fn the_platform_port_answers() {
 
 #[tokio::test]
 async fn the_kubernetes_port_knows_its_administrator_and_nobody_else() {
+    if !only_on_embedded() {
+        return;
+    }
     let folder = tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"));
     let admin = server.client().await;
     assert_eq!(admin.apiserver_version().await.unwrap().git_version.split('+').next(), Some("v1.36.3"));
 
-    let mut config = kube::Config::new(server.kube.parse().unwrap());
+    let mut config = kube::Config::new(server.kube().parse().unwrap());
     config.accept_invalid_certs = true;
     let anonymous = kube::Client::try_from(config.clone()).unwrap();
     assert_eq!(get(&anonymous, "/version").await.code, 200);
@@ -66,6 +70,9 @@ async fn the_kubernetes_port_knows_its_administrator_and_nobody_else() {
 
 #[tokio::test]
 async fn a_restart_finds_everything_as_it_was() {
+    if !only_on_embedded() {
+        return;
+    }
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     let server = Server::start(&data);
@@ -88,6 +95,9 @@ async fn a_restart_finds_everything_as_it_was() {
 
 #[tokio::test]
 async fn an_open_watch_does_not_hold_up_the_end() {
+    if !only_on_embedded() {
+        return;
+    }
     let folder = tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"));
     let client = server.client().await;
@@ -100,6 +110,9 @@ async fn an_open_watch_does_not_hold_up_the_end() {
 
 #[test]
 fn a_second_server_on_the_same_folder_is_refused() {
+    if !only_on_embedded() {
+        return;
+    }
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     let server = Server::start(&data);
@@ -147,13 +160,16 @@ fn commands_that_need_no_server() {
 
 #[test]
 fn the_addresses_are_there_while_it_runs() {
+    if !only_on_embedded() {
+        return;
+    }
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     let server = Server::start(&data);
     let file = data.join("run/endpoints.json");
     let endpoints: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert_eq!(endpoints, json!({"url": server.url, "kube": server.kube}));
-    assert!(server.kubeconfig().contains(&server.kube));
+    assert_eq!(endpoints, json!({"url": server.url, "kube": server.kube()}));
+    assert!(server.kubeconfig().contains(server.kube()));
     server.stop();
     assert!(!file.exists());
 }

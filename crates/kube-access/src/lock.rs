@@ -1,0 +1,281 @@
+//! A Lease that one of many may hold, and work that is done only while it is held.
+//!
+//! There is no "am I the holder?" to ask and forget: work is handed in, begun when the Lease is ours, and dropped where
+//! it stands when it no longer is. It is never polled again after [`STEP_DOWN`], even if the whole process stood
+//! still and wakes up late. Each lock is a holder of its own, so that two of one process exclude each other too.
+
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{Api, PostParams, WatchEvent, WatchParams};
+use kube::core::ObjectMeta;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use uuid::Uuid;
+
+use crate::judge::{self, RENEW, RETRY, STEP_DOWN, Step};
+
+#[cfg(test)]
+mod tests;
+
+/// The Lease could not be renewed in time, or somebody else has it.
+#[derive(Debug, thiserror::Error)]
+#[error("the lease `{lease}` was lost")]
+pub struct Lost {
+    pub lease: String,
+}
+
+/// Why a call had no outcome.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
+    #[error(transparent)]
+    Refused(Box<kube::Error>),
+    #[error("no answer in {RENEW:?}")]
+    Silent,
+}
+
+/// One candidate for one Lease.
+pub struct Lock {
+    leases: Api<Lease>,
+    name: String,
+    identity: String,
+    /// For what people read in the Lease; nothing is decided by it.
+    wall_clock: fn() -> Timestamp,
+}
+
+/// The Lease as we last wrote it, and when we set out to.
+struct Term {
+    lease: Box<Lease>,
+    begun: Instant,
+}
+
+/// What a candidate last saw of a Lease that others hold, and since when.
+struct Seen {
+    spec: Option<LeaseSpec>,
+    since: Instant,
+}
+
+impl Lock {
+    /// A candidate for the Lease `name`. `holder` tells people who it is; it need not be unique.
+    pub fn new(client: kube::Client, namespace: &str, name: &str, holder: &str) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            identity: format!("{holder}_{}", Uuid::new_v4()),
+            wall_clock: Timestamp::now,
+        }
+    }
+
+    /// How the Lease names this candidate.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Does `work` each time this candidate leads, from the start, until `stop`; then lets others lead at once.
+    pub async fn lead<W>(mut self, mut work: impl FnMut() -> W, stop: impl Future<Output = ()>)
+    where
+        W: Future<Output = Infallible>,
+    {
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Err(lost) = self.hold(&mut work) => tracing::warn!("{lost}"),
+            }
+        }
+        self.release().await;
+    }
+
+    /// Waits for the Lease, does `work` while it is held, and gives it back.
+    ///
+    /// Whoever drops this future keeps the Lease until it runs out.
+    pub async fn hold<W: Future>(&mut self, work: impl FnOnce() -> W) -> Result<W::Output, Lost> {
+        let term = self.acquire().await;
+        let done = self.keep(term, work()).await?;
+        self.release().await;
+        Ok(done)
+    }
+
+    async fn acquire(&self) -> Term {
+        let mut seen = Seen { spec: None, since: Instant::now() };
+        loop {
+            match self.attempt(&mut seen).await {
+                Ok(Attempt::Won(term)) => return term,
+                Ok(Attempt::Beaten) => {}
+                Ok(Attempt::Held { version, left }) => self.change(&version, left.min(RENEW)).await,
+                Err(error) => {
+                    tracing::warn!(lease = self.name, %error, "cannot ask for the lease");
+                    sleep(RENEW).await;
+                }
+            }
+        }
+    }
+
+    /// Looks once, and takes the Lease if it may be taken.
+    async fn attempt(&self, seen: &mut Seen) -> Result<Attempt, CallError> {
+        let found = self.read().await?;
+        let spec = found.as_ref().and_then(|lease| lease.spec.clone());
+        if seen.spec != spec {
+            let holder = |spec: &Option<LeaseSpec>| spec.as_ref()?.holder_identity.clone();
+            if let Some(other) = holder(&spec).filter(|_| holder(&spec) != holder(&seen.spec)) {
+                tracing::info!(lease = self.name, holder = other, "the lease is held");
+            }
+            *seen = Seen { spec, since: Instant::now() };
+        }
+        let step = judge::next(seen.spec.as_ref(), &self.identity, seen.since.elapsed());
+        if let Step::Wait(left) = step {
+            let version = found.and_then(|lease| lease.metadata.resource_version).unwrap_or_default();
+            return Ok(Attempt::Held { version, left });
+        }
+        Ok(self.write(found).await?.map_or(Attempt::Beaten, Attempt::Won))
+    }
+
+    /// Waits until the Lease changes, at most for so long. Without a watch one waits to the end.
+    async fn change(&self, version: &str, at_most: Duration) {
+        let one = WatchParams::default().fields(&format!("metadata.name={}", self.name));
+        let changed = async {
+            if let Ok(events) = self.leases.watch(&one, version).await {
+                let mut events = pin!(events);
+                while let Ok(Some(event)) = events.try_next().await {
+                    if !matches!(event, WatchEvent::Bookmark(_) | WatchEvent::Error(_)) {
+                        return;
+                    }
+                }
+            }
+            pending::<()>().await;
+        };
+        // Either way the Lease is looked at anew.
+        let _ = timeout(at_most, changed).await;
+    }
+
+    /// Goes on with `work` for as long as the Lease can be renewed.
+    async fn keep<T>(&self, mut term: Term, work: impl Future<Output = T>) -> Result<T, Lost> {
+        let mut work = pin!(work);
+        let lost = || Lost { lease: self.name.clone() };
+        loop {
+            // In this order: who wakes up late must learn of it before anything else is done.
+            tokio::select! {
+                biased;
+                () = until(term.begun + STEP_DOWN) => return Err(lost()),
+                renewed = self.renewal(&term) => term = renewed.ok_or_else(lost)?,
+                done = &mut work => return Ok(done),
+            }
+        }
+    }
+
+    /// The next term, when its time has come and for as long as it takes; none if somebody else has the Lease.
+    async fn renewal(&self, term: &Term) -> Option<Term> {
+        sleep_until(term.begun + RENEW).await;
+        loop {
+            match self.renew(term).await {
+                Ok(Renewal::Done(next)) => return Some(next),
+                Ok(Renewal::Beaten) => {}
+                Ok(Renewal::Over) => return None,
+                Err(error) => {
+                    tracing::warn!(lease = self.name, %error, "cannot renew the lease");
+                    sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, term: &Term) -> Result<Renewal, CallError> {
+        if let Some(next) = self.write(Some(Lease::clone(&term.lease))).await? {
+            return Ok(Renewal::Done(next));
+        }
+        // It was changed or deleted. By a person, perhaps, who left it ours.
+        let found = self.read().await?;
+        match judge::next(
+            found.as_ref().and_then(|lease| lease.spec.as_ref()),
+            &self.identity,
+            Duration::ZERO,
+        ) {
+            Step::Create | Step::Renew => Ok(self.write(found).await?.map_or(Renewal::Beaten, Renewal::Done)),
+            Step::Take | Step::Wait(_) => Ok(Renewal::Over),
+        }
+    }
+
+    /// Lets others have the Lease at once, if it is ours.
+    async fn release(&self) {
+        if let Err(error) = self.try_release().await {
+            tracing::warn!(lease = self.name, %error, "cannot give the lease back; it runs out by itself");
+        }
+    }
+
+    async fn try_release(&self) -> Result<(), CallError> {
+        let Some(mut lease) = self.read().await? else { return Ok(()) };
+        let ours = |spec: &&mut LeaseSpec| spec.holder_identity.as_ref() == Some(&self.identity);
+        if let Some(spec) = lease.spec.as_mut().filter(ours) {
+            *spec = judge::released(spec, (self.wall_clock)());
+            within(self.leases.replace(&self.name, &PostParams::default(), &lease)).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<Option<Lease>, CallError> {
+        within(self.leases.get_opt(&self.name)).await
+    }
+
+    /// Writes ourselves into the Lease that was found, or makes one; nothing if somebody was faster.
+    async fn write(&self, found: Option<Lease>) -> Result<Option<Term>, CallError> {
+        let begun = Instant::now();
+        let exists = found.is_some();
+        let mut lease = found.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+            spec: None,
+        });
+        lease.spec = Some(judge::held(lease.spec.as_ref(), &self.identity, (self.wall_clock)()));
+        let params = PostParams::default();
+        let written = if exists {
+            // It carries the version that it was read at.
+            within(self.leases.replace(&self.name, &params, &lease)).await
+        } else {
+            within(self.leases.create(&params, &lease)).await
+        };
+        match written {
+            Ok(lease) => Ok(Some(Term { lease: Box::new(lease), begun })),
+            Err(CallError::Refused(error)) if is_beaten(&error, exists) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+enum Attempt {
+    Won(Term),
+    Beaten,
+    Held { version: String, left: Duration },
+}
+
+enum Renewal {
+    Done(Term),
+    Beaten,
+    Over,
+}
+
+/// Changed, made, or deleted since it was read.
+fn is_beaten(error: &kube::Error, existed: bool) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409 || (existed && status.code == 404))
+}
+
+/// One call, for no longer than a renewal may take.
+async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+    match timeout(RENEW, call).await {
+        Ok(answer) => answer.map_err(|error| CallError::Refused(Box::new(error))),
+        Err(_) => Err(CallError::Silent),
+    }
+}
+
+/// Resolves at the moment, and also when a timer that is late has not noticed it yet.
+async fn until(moment: Instant) {
+    let mut timer = pin!(sleep_until(moment));
+    let resolve = |context: &mut Context<'_>| {
+        if Instant::now() >= moment { Poll::Ready(()) } else { timer.as_mut().poll(context) }
+    };
+    poll_fn(resolve).await;
+}

@@ -1,0 +1,325 @@
+//! Candidates in held time, on a cluster in real time.
+
+use std::io;
+use std::ops::Range;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::Request;
+use jiff::SignedDuration;
+use kube::api::{Patch, PatchParams};
+use kube::client::Body;
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tower::{ServiceExt, service_fn};
+
+use super::*;
+
+/// From the holder's death, at the latest moment of its term or at the earliest.
+const TAKEOVER: Range<Duration> = Duration::from_secs(6)..Duration::from_secs(20);
+
+/// What lies between a candidate and the cluster.
+#[derive(Clone, Copy, PartialEq)]
+enum Line {
+    Sound,
+    Failing,
+    /// Requests are swallowed.
+    Dead,
+}
+
+/// The cluster's own threads: where candidates' time is held, its must go on.
+static ELSEWHERE: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+fn client(cluster: &Cluster, line: watch::Receiver<Line>) -> kube::Client {
+    let service = cluster.service_as(User::admin());
+    let call = move |request: Request<Body>| {
+        let (service, line) = (service.clone(), *line.borrow());
+        async move {
+            match line {
+                Line::Failing => return Err(io::Error::other("the line is cut")),
+                Line::Dead => pending::<()>().await,
+                Line::Sound => {}
+            }
+            // Held time does not run on while a blocking task is at work.
+            let answer = spawn_blocking(move || ELSEWHERE.block_on(service.oneshot(request))).await.unwrap();
+            answer.map_err(|never| match never {})
+        }
+    };
+    kube::Client::new(service_fn(call), "default")
+}
+
+/// Some candidates for one Lease, and how many ever thought at once that they lead.
+struct World {
+    cluster: Cluster,
+    leases: Api<Lease>,
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+struct Candidate {
+    line: watch::Sender<Line>,
+    leads: watch::Receiver<bool>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let cluster = ELSEWHERE.spawn(Cluster::in_memory()).await.unwrap();
+        let leases = Api::namespaced(client(&cluster, watch::channel(Line::Sound).1), "default");
+        Self { cluster, leases, now: Arc::default(), most: Arc::default() }
+    }
+
+    fn lock(&self, line: watch::Receiver<Line>) -> Lock {
+        Lock::new(client(&self.cluster, line), "default", "leader", "test")
+    }
+
+    fn candidate(&self) -> Candidate {
+        self.candidate_by(Timestamp::now)
+    }
+
+    fn candidate_by(&self, wall_clock: fn() -> Timestamp) -> Candidate {
+        let (line, cut) = watch::channel(Line::Sound);
+        let (told, leads) = watch::channel(false);
+        let (stop, stopped) = oneshot::channel();
+        let lock = Lock { wall_clock, ..self.lock(cut) };
+        let (now, most) = (self.now.clone(), self.most.clone());
+        let work = move || {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            told.send_replace(true);
+            let leading = Leading(told.clone(), now.clone());
+            async move {
+                let _leading = leading;
+                pending().await
+            }
+        };
+        let task = tokio::spawn(lock.lead(work, async {
+            let _ = stopped.await;
+        }));
+        Candidate { line, leads, stop, task }
+    }
+
+    async fn patch(&self, patch: Value) {
+        self.leases.patch("leader", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    async fn spec(&self) -> LeaseSpec {
+        self.leases.get("leader").await.unwrap().spec.unwrap()
+    }
+}
+
+/// Leadership as the work sees it: from its beginning until it is dropped.
+struct Leading(watch::Sender<bool>, Arc<AtomicUsize>);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Candidate {
+    /// Waits until it leads, or no longer does, and answers how long that took.
+    async fn turns(&self, leads: bool) -> Duration {
+        let began = Instant::now();
+        let mut told = self.leads.clone();
+        let turned = told.wait_for(|now| *now == leads);
+        assert!(timeout(Duration::from_mins(5), turned).await.is_ok(), "never leads = {leads}");
+        began.elapsed()
+    }
+
+    fn leads(&self) -> bool {
+        *self.leads.borrow()
+    }
+
+    /// As by `kill -9`.
+    fn die(self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_leader_dies_another_leads_within_20_seconds() {
+    let world = World::new().await;
+    let first = world.candidate();
+    first.turns(true).await;
+    let second = world.candidate();
+    sleep(Duration::from_mins(2)).await;
+    assert!(first.leads() && !second.leads());
+    first.die();
+    let took = second.turns(true).await;
+    assert!(TAKEOVER.contains(&took), "{took:?}");
+    assert_eq!(world.spec().await.lease_transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orderly_stop_lets_the_other_lead_at_once() {
+    let world = World::new().await;
+    let first = world.candidate();
+    first.turns(true).await;
+    let second = world.candidate();
+    sleep(Duration::from_mins(1)).await;
+    first.stop.send(()).unwrap();
+    first.task.await.unwrap();
+    let took = second.turns(true).await;
+    assert!(took <= RENEW, "{took:?}");
+    second.stop.send(()).unwrap();
+    second.task.await.unwrap();
+    assert_eq!(world.spec().await.holder_identity, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_a_cluster_steps_down_before_another_leads() {
+    for broken in [Line::Failing, Line::Dead] {
+        let world = World::new().await;
+        let first = world.candidate();
+        first.turns(true).await;
+        let second = world.candidate();
+        sleep(Duration::from_mins(1)).await;
+        first.line.send_replace(broken);
+        let (down, up) = tokio::join!(first.turns(false), second.turns(true));
+        assert!(down <= STEP_DOWN && down + Duration::from_secs(1) < up, "{down:?} {up:?}");
+        assert!(up < Duration::from_secs(20), "{up:?}");
+        first.line.send_replace(Line::Sound);
+        sleep(Duration::from_mins(1)).await;
+        assert!(second.leads() && !first.leads(), "who comes back does not steal");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_failure_costs_nothing() {
+    let world = World::new().await;
+    let leader = world.candidate();
+    leader.turns(true).await;
+    let _other = world.candidate();
+    let mut told = leader.leads.clone();
+    told.mark_unchanged();
+    for _ in 0..20 {
+        leader.line.send_replace(Line::Failing);
+        sleep(Duration::from_secs(3)).await;
+        leader.line.send_replace(Line::Sound);
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert!(!told.has_changed().unwrap() && leader.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_differ_do_not_matter() {
+    let slow = || Timestamp::now() - SignedDuration::from_hours(30);
+    let fast = || Timestamp::now() + SignedDuration::from_hours(30);
+    for (one, other) in [(slow as fn() -> Timestamp, fast as fn() -> Timestamp), (fast, slow)] {
+        let world = World::new().await;
+        let first = world.candidate_by(one);
+        first.turns(true).await;
+        let second = world.candidate_by(other);
+        sleep(Duration::from_mins(5)).await;
+        assert!(first.leads() && !second.leads());
+        first.die();
+        let took = second.turns(true).await;
+        assert!(TAKEOVER.contains(&took), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_others_touch() {
+    let world = World::new().await;
+    let leader = world.candidate();
+    leader.turns(true).await;
+    let mut told = leader.leads.clone();
+    told.mark_unchanged();
+    world.patch(json!({"metadata": {"labels": {"seen": "by-a-person"}}})).await;
+    sleep(Duration::from_mins(1)).await;
+    world.leases.delete("leader", &kube::api::DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_mins(1)).await;
+    assert!(!told.has_changed().unwrap(), "a conflict that leaves it ours changes nothing");
+    let identity = world.spec().await.holder_identity;
+
+    world.patch(json!({"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 30}})).await;
+    assert!(leader.turns(false).await <= RENEW, "the next renewal finds out");
+    let again = leader.turns(true).await;
+    assert!(again >= Duration::from_secs(25), "somebody was given their time: {again:?}");
+    assert_eq!(world.spec().await.holder_identity, identity);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_held_for_the_work_and_given_back() {
+    let world = World::new().await;
+    let (_line, sound) = watch::channel(Line::Sound);
+    let (mut one, mut other) = (world.lock(sound.clone()), world.lock(sound));
+    let inside = AtomicUsize::new(0);
+    let work = async || {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+        sleep(Duration::from_mins(1)).await;
+        inside.fetch_sub(1, Ordering::SeqCst);
+        "done"
+    };
+    let began = Instant::now();
+    let (first, second) = tokio::join!(one.hold(work), other.hold(work));
+    assert_eq!((first.unwrap(), second.unwrap()), ("done", "done"));
+    assert!(began.elapsed() < Duration::from_secs(2 * 60 + 10), "{:?}", began.elapsed());
+    assert_eq!(world.spec().await.holder_identity, None);
+}
+
+/// A process that stood still, by SIGSTOP or by a machine too busy: its timers are as late as itself.
+#[tokio::test(start_paused = true)]
+async fn work_does_not_go_on_in_a_process_that_wakes_up_late() {
+    let world = World::new().await;
+    let (line, cut) = watch::channel(Line::Sound);
+    let mut lock = world.lock(cut);
+    let worked_at = Arc::new(Mutex::new(Instant::now()));
+    let (tell, told) = oneshot::channel();
+    let at = worked_at.clone();
+    let held = tokio::spawn(async move {
+        lock.hold(|| {
+            tell.send(Instant::now()).unwrap();
+            poll_fn(move |context| {
+                *at.lock().unwrap() = Instant::now();
+                context.waker().wake_by_ref(); // always busy
+                Poll::<()>::Pending
+            })
+        })
+        .await
+    });
+    let began = told.await.unwrap();
+    line.send_replace(Line::Dead);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert!(held.await.unwrap().is_err());
+    let last = *worked_at.lock().unwrap() - began;
+    assert!(last < STEP_DOWN, "worked {last:?} after the lease was taken");
+}
+
+/// Ten minutes of lines that come and go, stops and deaths, for ten worlds.
+#[tokio::test(start_paused = true)]
+async fn there_are_never_two_leaders() {
+    for seed in 1..=10u64 {
+        let world = World::new().await;
+        let mut candidates: Vec<Candidate> = (0..3).map(|_| world.candidate()).collect();
+        let mut state = seed;
+        let mut dice = |sides: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % sides
+        };
+        for _ in 0..60 {
+            sleep(Duration::from_millis(dice(20_000))).await;
+            let chosen = usize::try_from(dice(3)).unwrap();
+            match dice(8) {
+                0 => std::mem::replace(&mut candidates[chosen], world.candidate()).die(),
+                1 => std::mem::replace(&mut candidates[chosen], world.candidate()).stop.send(()).unwrap(),
+                2 | 3 => drop(candidates[chosen].line.send_replace(Line::Dead)),
+                4 => drop(candidates[chosen].line.send_replace(Line::Failing)),
+                _ => drop(candidates[chosen].line.send_replace(Line::Sound)),
+            }
+        }
+        assert_eq!(world.most.load(Ordering::SeqCst), 1, "seed {seed}");
+        for candidate in &candidates {
+            candidate.line.send_replace(Line::Sound);
+        }
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(candidates.iter().filter(|candidate| candidate.leads()).count(), 1, "seed {seed}");
+    }
+}

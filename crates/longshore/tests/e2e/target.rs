@@ -1,0 +1,171 @@
+//! Where the suite runs: `LONGSHORE_TARGET` is `embedded` (the default), `devcluster` or `kubeconfig`.
+//!
+//! A test about the Kubernetes API or its clients takes a [`Cluster`]: a namespace of its own on whatever the target is,
+//! and nothing in it differs. A test about the embedded cluster's own life asks [`only_on_embedded`] first.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use http::Method;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tempfile::{TempDir, tempdir};
+
+use crate::program::Server;
+use crate::request::with;
+
+/// A cluster that others made, by its kubeconfig.
+pub enum Target {
+    Embedded,
+    Real(Box<Kubeconfig>),
+}
+
+/// What the environment asks for; nonsense is a failed test.
+pub fn target() -> Target {
+    let named = env::var("LONGSHORE_TARGET").unwrap_or_else(|_| "embedded".to_owned());
+    let kubeconfig = match named.as_str() {
+        "embedded" => return Target::Embedded,
+        "devcluster" => Kubeconfig::read_from(devcluster_kubeconfig()),
+        "kubeconfig" => match Kubeconfig::from_env() {
+            Ok(None) => Kubeconfig::read(),
+            Ok(Some(found)) => Ok(found),
+            Err(error) => Err(error),
+        },
+        other => panic!("LONGSHORE_TARGET is `{other}`, not embedded, devcluster or kubeconfig"),
+    };
+    let kubeconfig = kubeconfig.unwrap_or_else(|error| panic!("no cluster for the target {named}: {error}"));
+    Target::Real(Box::new(kubeconfig))
+}
+
+/// The file that `cargo xtask test --real` names, or that of a running `cargo xtask devcluster up`.
+fn devcluster_kubeconfig() -> PathBuf {
+    let named = env::var_os("LONGSHORE_TARGET_KUBECONFIG").map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.unwrap_or_else(|| PathBuf::from(env::var_os("HOME").unwrap()).join(".cache"));
+        cache.join("longshore/devcluster-state/kubeconfig")
+    })
+}
+
+/// Whether this test may go on; elsewhere it says that it does not.
+pub fn only_on_embedded() -> bool {
+    let embedded = matches!(target(), Target::Embedded);
+    if !embedded {
+        skipped("only on embedded");
+    }
+    embedded
+}
+
+/// Past the test's captured output, which nobody sees of a test that passes.
+pub fn skipped(why: &str) {
+    let mut terminal = std::io::stderr();
+    writeln!(terminal, "skipped: {}: {why}", test_name()).unwrap();
+}
+
+/// Each test runs in a thread of its name, unless there is only one thread.
+fn test_name() -> String {
+    thread::current().name().unwrap_or_default().to_owned()
+}
+
+/// A cluster for one test. What the test makes in its namespace goes with it, what it makes outside of it goes if
+/// it was announced by [`Cluster::removes`].
+pub struct Cluster {
+    /// The test's own, and the default one of its clients.
+    pub namespace: String,
+    /// For whatever files the test needs.
+    pub folder: TempDir,
+    server: Option<Server>,
+    announced: Mutex<Vec<String>>,
+}
+
+impl Cluster {
+    pub fn start() -> Self {
+        let folder = tempdir().unwrap();
+        let (server, kubeconfig) = match target() {
+            Target::Embedded => {
+                let server = Server::start(&folder.path().join("data"));
+                let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
+                (Some(server), kubeconfig)
+            }
+            Target::Real(kubeconfig) => (None, *kubeconfig),
+        };
+        let cluster = Self { namespace: unused_name(), folder, server, announced: Mutex::default() };
+        let kubeconfig = with_namespace(kubeconfig, &cluster.namespace);
+        // JSON is YAML.
+        fs::write(cluster.kubeconfig(), serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+        let namespace =
+            json!({"metadata": {"name": cluster.namespace, "labels": {"longshore.dev/e2e": "true"}}});
+        let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+        cluster.wait(async |client| {
+            Api::all(client).create(&PostParams::default(), &namespace).await.unwrap();
+        });
+        cluster
+    }
+
+    /// The file for clients that are programs.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// An administrator's client.
+    pub async fn client(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        kube::Client::try_from(config).unwrap()
+    }
+
+    /// Announces an object outside of the namespace by its path; it is deleted at the end, however the test ends.
+    pub fn removes(&self, path: impl Into<String>) {
+        self.announced.lock().unwrap().push(path.into());
+    }
+
+    /// Runs to the end on a thread and a runtime of its own, which works in a test of either sort.
+    fn wait(&self, work: impl AsyncFnOnce(kube::Client) + Send) {
+        let run = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { work(self.client().await).await });
+        };
+        thread::scope(|scope| scope.spawn(run).join()).unwrap();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            return; // All of it goes.
+        }
+        let mut paths = std::mem::take(&mut *self.announced.lock().unwrap());
+        paths.push(format!("/api/v1/namespaces/{}", self.namespace));
+        self.wait(async |client| {
+            for path in paths {
+                // The test may have deleted it itself.
+                with(&client, Method::DELETE, &path, "application/json", "").await;
+            }
+        });
+    }
+}
+
+/// `kubeconfig` reduced to its current context, with this default namespace.
+fn with_namespace(mut kubeconfig: Kubeconfig, namespace: &str) -> Kubeconfig {
+    let current = kubeconfig.current_context.clone().expect("the kubeconfig has a current context");
+    kubeconfig.contexts.retain(|named| named.name == current);
+    for named in &mut kubeconfig.contexts {
+        named.context.as_mut().expect("a context is not empty").namespace = Some(namespace.to_owned());
+    }
+    kubeconfig
+}
+
+/// No other test of this run or another has it.
+fn unused_name() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    format!("e2e-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
+}

