@@ -3,7 +3,7 @@
 //! Everything else about workloads is decided by the same rules as in a real cluster (`crate::control::workloads`);
 //! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses: `nodes`
 //! (their status, taints and leases), `scheduler`, `kubelet` (the life of a pod), `eviction` (by taints), `orphans` (pods
-//! whose node is gone), `addresses` (of load balancers and Ingresses).
+//! whose node is gone), `volume` (what claims get), `addresses` (of load balancers and Ingresses).
 
 mod addresses;
 mod eviction;
@@ -11,6 +11,7 @@ mod kubelet;
 mod nodes;
 mod orphans;
 pub(crate) mod scheduler;
+pub(crate) mod volume;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub(crate) fn start(control: &mut Control) {
     control.run(kubelet::Kubelet::default());
     control.run(eviction::Evictions::default());
     control.run(orphans::Orphans::default());
+    control.run(volume::Provisioner);
 }
 
 fn key_of(storage: &str, object: &Object) -> Key {
