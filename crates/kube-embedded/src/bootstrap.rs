@@ -7,6 +7,7 @@ use crate::access::bootstrap as roles;
 use crate::access::cluster_info::cluster_info;
 use crate::access::pki::Pki;
 use crate::clock::{Clock, rfc3339};
+use crate::sim::{Simulation, volume};
 use crate::store::{Change, CommitError, Expect, Key, Op, Store};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -55,8 +56,17 @@ const API_SERVICES: &[(&str, &str, u32, u32)] = &[
     ("storage.k8s.io",               "v1", 16800, 15),
 ];
 
-/// Writes what is missing. A second start finds everything and writes nothing.
-pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), CommitError> {
+/// Kept once a cluster has been given its first class of storage: one that a person has deleted stays deleted.
+const CLASS_GIVEN: &str = "storage-class-given";
+
+/// Writes what is missing. A second start finds everything and writes nothing. Where there is a `simulation`, its
+/// provisioner of volumes has a class.
+pub async fn run(
+    store: &Store,
+    pki: &Pki,
+    clock: &dyn Clock,
+    simulation: Option<&Simulation>,
+) -> Result<(), CommitError> {
     let mut objects: Vec<(&'static str, Value)> = Vec::new();
     for name in NAMESPACES {
         objects.push(("namespaces", namespace(name)));
@@ -68,6 +78,10 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
         API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))),
     );
     objects.extend(roles::missing_objects(store));
+    let gives_class = simulation.is_some() && store.get_meta(CLASS_GIVEN).is_none();
+    if gives_class {
+        objects.push(("storageclasses.storage.k8s.io", volume::standard_class()));
+    }
     let now = rfc3339(clock.now());
     let changes: Vec<Change> = objects
         .into_iter()
@@ -86,6 +100,9 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
         .collect();
     if !changes.is_empty() {
         store.commit(changes).await?;
+    }
+    if gives_class {
+        store.put_meta(CLASS_GIVEN, b"yes").await?;
     }
     Ok(())
 }

@@ -117,7 +117,9 @@ impl Cluster {
             None => (Store::in_memory_with(options), Pki::in_memory(&config.names, config.clock.now())?),
         };
         let pki = Arc::new(pki);
-        bootstrap::run(&store, &pki, config.clock.as_ref()).await.map_err(OpenError::Bootstrap)?;
+        bootstrap::run(&store, &pki, config.clock.as_ref(), config.simulation.as_ref())
+            .await
+            .map_err(OpenError::Bootstrap)?;
         let cluster = Self {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),

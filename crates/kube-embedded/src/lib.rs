@@ -31,7 +31,7 @@
 //! | `authorizer` in CEL expressions | the expression fails, and with it what it guards |
 //! | API priority and fairness | objects are stored; over 400 requests at once are 429 |
 //! | the `metrics.k8s.io` group | 404, as on a cluster without a metrics server |
-//! | nodes, scheduling, workload controllers | not yet: objects are stored and stay as they are |
+//! | containers, networks, disks | nodes and kubelets are simulated, and say so; no process runs |
 //! | one file opened by two servers | the second is refused by name |
 
 pub mod clock;

@@ -4,7 +4,7 @@
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
 //! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
 //! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). Where the cluster
-//! has simulated nodes, also `workloads` (Deployments and the like, down to pods). `queue` runs
+//! has simulated nodes, also `workloads` (Deployments and the like, down to pods) and `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
 //! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!
@@ -20,7 +20,7 @@ pub(crate) mod events;
 mod expiry;
 mod gc;
 mod namespace;
-mod network;
+pub(crate) mod network;
 pub(crate) mod queue;
 mod quotas;
 mod rest;
@@ -29,6 +29,7 @@ mod roles;
 mod tests;
 mod tokens;
 pub(crate) mod view;
+pub(crate) mod volumes;
 pub(crate) mod workloads;
 #[cfg(test)]
 pub(crate) mod world;
@@ -178,6 +179,7 @@ pub fn start(mut context: Context) -> Control {
     network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
+        volumes::start(&mut control);
         network::start_endpoints(&mut control);
         control.run(disruption::Disruption);
         sim::start(&mut control);

@@ -3,13 +3,15 @@
 //! Everything else about workloads is decided by the same rules as in a real cluster (`crate::control::workloads`);
 //! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses: `nodes`
 //! (their status, taints and leases), `scheduler`, `kubelet` (the life of a pod), `eviction` (by taints), `orphans` (pods
-//! whose node is gone).
+//! whose node is gone), `volume` (what claims get), `addresses` (of load balancers and Ingresses).
 
+mod addresses;
 mod eviction;
 mod kubelet;
 mod nodes;
 mod orphans;
 pub(crate) mod scheduler;
+pub(crate) mod volume;
 
 use std::sync::Arc;
 
@@ -41,12 +43,16 @@ impl Default for Simulation {
 }
 
 pub(crate) fn start(control: &mut Control) {
+    if control.context().simulation.as_ref().is_some_and(|simulation| simulation.addresses) {
+        control.run(addresses::Addresses);
+    }
     control.run(nodes::Nodes::default());
     control.run(nodes::leases::Leases);
     control.run(scheduler::Scheduler::default());
     control.run(kubelet::Kubelet::default());
     control.run(eviction::Evictions::default());
     control.run(orphans::Orphans::default());
+    control.run(volume::Provisioner);
 }
 
 fn key_of(storage: &str, object: &Object) -> Key {

@@ -1,95 +1,338 @@
-//! `kill -9` at any moment: what was acknowledged is there, and versions never go back.
+//! `kill -9` at any moment under eight writers over TLS: what was acknowledged is there, what was not is there as a whole
+//! or not at all, versions never go back, and a watch goes on where it was or says that it cannot.
+//!
+//! The suite kills 20 times; `LONGSHORE_KILLS=200` says how often otherwise. Each writer has objects of its own, so that
+//! it knows what each must be: as the last answer said, or as the one request wanted whose answer never came.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
 use tempfile::tempdir;
+use tokio::time::{sleep, timeout};
 
-use crate::program::Server;
+use crate::program::{Server, longshore};
 use crate::target::only_on_embedded;
 
-const ROUNDS: u64 = 5;
-const WRITERS: usize = 8;
+const WRITERS: u64 = 8;
+/// How many objects each writer makes, changes and deletes in turn.
+const OBJECTS: u64 = 12;
+const NAMESPACE: &str = "crash";
+const ROOT_CA: &str = "kube-root-ca.crt";
+const QUOTA: &str = "count/configmaps";
 
-/// Names that the server acknowledged, with the version it gave each.
-type Acknowledged = Arc<Mutex<BTreeMap<String, u64>>>;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives() {
-    if !only_on_embedded() {
-        return;
-    }
-    let folder = tempdir().unwrap();
-    let data = folder.path().join("data");
-    let acknowledged = Acknowledged::default();
-    let mut newest = 0;
-    for round in 0..ROUNDS {
-        let server = Server::start(&data);
-        let client = server.client().await;
-        let so_far = acknowledged.lock().unwrap().clone();
-        newest = everything_is_there(&client, &so_far, newest).await;
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                tokio::spawn(write(client.clone(), format!("r{round}-w{writer}"), acknowledged.clone()))
-            })
-            .collect();
-        // Other moments in every round and every run.
-        let moment =
-            u64::from(std::process::id()).wrapping_mul(2_654_435_761).wrapping_add(round * 7919) % 400;
-        tokio::time::sleep(Duration::from_millis(200 + moment)).await;
-        server.kill();
-        for writer in writers {
-            writer.await.unwrap();
-        }
-    }
-    let server = Server::start(&data);
-    let acknowledged = acknowledged.lock().unwrap().clone();
-    assert!(acknowledged.len() as u64 > ROUNDS * 10, "hardly anything was written: {}", acknowledged.len());
-    everything_is_there(&server.client().await, &acknowledged, newest).await;
+/// Below `end`; other numbers in every run.
+fn random(end: u64) -> u64 {
+    RandomState::new().hash_one(()) % end
 }
 
-/// Creates objects as fast as it can until the server is gone.
-async fn write(client: kube::Client, prefix: String, acknowledged: Acknowledged) {
-    let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    for number in 0.. {
-        let mut map = ConfigMap {
-            data: Some([("text".to_owned(), "x".repeat(number % 512))].into()),
-            ..ConfigMap::default()
-        };
-        let name = format!("{prefix}-{number}");
-        map.metadata.name = Some(name.clone());
-        let Ok(made) = maps.create(&PostParams::default(), &map).await else { return };
-        acknowledged.lock().unwrap().insert(name, version(made.metadata.resource_version.as_ref()));
-    }
+/// An object as a writer or a watcher knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    version: u64,
+    number: u64,
 }
 
-/// Every acknowledged object, with its version; answers the list's version, which is not below `newest`.
-async fn everything_is_there(
-    client: &kube::Client,
-    acknowledged: &BTreeMap<String, u64>,
-    newest: u64,
-) -> u64 {
-    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let list = maps.list(&ListParams::default()).await.unwrap();
-    let found: BTreeMap<_, _> = list
-        .items
-        .iter()
-        .map(|map| (map.metadata.name.clone().unwrap(), version(map.metadata.resource_version.as_ref())))
-        .collect();
-    for (name, version) in acknowledged {
-        assert_eq!(found.get(name), Some(version), "{name}");
-    }
-    let now = version(list.metadata.resource_version.as_ref());
-    let highest = acknowledged.values().copied().max().unwrap_or_default();
-    assert!(now >= highest.max(newest), "the version went back from {} to {now}", highest.max(newest));
-    now
+/// A document that says of itself whether it is whole.
+fn document(name: &str, number: u64) -> Value {
+    let text = format!("{number} ").repeat(usize::try_from(number * 37 % 400).unwrap());
+    let length = text.len().to_string();
+    json!({"metadata": {"name": name}, "data": {"number": number.to_string(), "text": text, "length": length}})
+}
+
+fn known(map: &ConfigMap) -> Known {
+    let name = map.metadata.name.as_ref().unwrap();
+    let number = map.data.as_ref().unwrap()["number"].parse().unwrap();
+    let whole: ConfigMap = serde_json::from_value(document(name, number)).unwrap();
+    assert_eq!(map.data, whole.data, "half of {name}");
+    Known { version: version(map.metadata.resource_version.as_ref()), number }
 }
 
 fn version(text: Option<&String>) -> u64 {
     text.unwrap().parse().unwrap()
+}
+
+/// What the writers were told, by name, and what they asked for last.
+#[derive(Default)]
+struct Book {
+    acknowledged: BTreeMap<String, Known>,
+    /// The number wanted, or none to delete; gone when it is acknowledged.
+    asked: BTreeMap<String, Option<u64>>,
+    /// Of every write that was acknowledged.
+    versions: BTreeSet<u64>,
+    numbers: u64,
+}
+
+impl Book {
+    /// Chooses what to do with this object; answers what it is now and what it shall be.
+    fn ask(&mut self, name: &str) -> (Option<Known>, Option<u64>) {
+        let before = self.acknowledged.get(name).copied();
+        self.numbers += 1;
+        let wanted = (before.is_none() || random(4) > 0).then_some(self.numbers);
+        self.asked.insert(name.to_owned(), wanted);
+        (before, wanted)
+    }
+
+    fn acknowledge(&mut self, name: &str, made: Option<Known>) {
+        self.asked.remove(name);
+        match made {
+            Some(made) => {
+                self.versions.insert(made.version);
+                self.acknowledged.insert(name.to_owned(), made);
+            }
+            None => {
+                self.acknowledged.remove(name);
+            }
+        }
+    }
+
+    /// Holds all that is there against the book; from now on the book says what is there.
+    fn compare(&mut self, found: &BTreeMap<String, Known>) {
+        let names: BTreeSet<&String> = found.keys().chain(self.acknowledged.keys()).collect();
+        for name in names {
+            let (is, told) = (found.get(name), self.acknowledged.get(name));
+            let asked = self.asked.get(name).is_some_and(|asked| *asked == is.map(|is| is.number));
+            assert!(is == told || asked, "{name} is {is:?}, acknowledged was {told:?}");
+        }
+        self.acknowledged.clone_from(found);
+        self.asked.clear();
+    }
+}
+
+/// Creates, replaces, patches and deletes as fast as it can until the server is gone.
+async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
+    loop {
+        let name = format!("w{writer}-{}", random(OBJECTS));
+        let (before, wanted) = book.lock().unwrap().ask(&name);
+        let params = PostParams::default();
+        let done = match (before, wanted) {
+            (_, None) => maps.delete(&name, &DeleteParams::default()).await.map(|_| None),
+            (None, Some(number)) => {
+                let map = serde_json::from_value(document(&name, number)).unwrap();
+                maps.create(&params, &map).await.map(Some)
+            }
+            (Some(before), Some(number)) if number % 2 == 0 => {
+                let mut map: ConfigMap = serde_json::from_value(document(&name, number)).unwrap();
+                map.metadata.resource_version = Some(before.version.to_string());
+                maps.replace(&name, &params, &map).await.map(Some)
+            }
+            (Some(_), Some(number)) => {
+                let patch = Patch::Merge(document(&name, number));
+                maps.patch(&name, &PatchParams::default(), &patch).await.map(Some)
+            }
+        };
+        match done {
+            Ok(map) => book.lock().unwrap().acknowledge(&name, map.as_ref().map(known)),
+            Err(kube::Error::Api(refused)) => panic!("{name}: {refused:?}"),
+            Err(_) => return, // killed
+        }
+    }
+}
+
+/// Somebody who lists once and then believes what a watch says.
+#[derive(Default)]
+struct Watcher {
+    state: BTreeMap<String, Known>,
+    /// Where the list stood, what was told since, and where that stands.
+    since: u64,
+    told: BTreeSet<u64>,
+    at: u64,
+    /// How often a watch went on from an earlier one.
+    resumed: u64,
+}
+
+enum Ended {
+    /// 410: the past is forgotten.
+    Expired,
+    Gone,
+}
+
+impl Watcher {
+    async fn list(&mut self, maps: &Api<ConfigMap>) {
+        let list = maps.list(&ListParams::default()).await.unwrap();
+        let at = version(list.metadata.resource_version.as_ref());
+        *self = Self { state: by_name(&list.items), since: at, at, resumed: self.resumed, ..Self::default() };
+    }
+
+    /// Follows, and breaks off now and then to go on from the version it has reached.
+    async fn follow(&mut self, maps: &Api<ConfigMap>) -> Ended {
+        loop {
+            let Ok(events) = maps.watch(&WatchParams::default(), &self.at.to_string()).await else {
+                return Ended::Gone;
+            };
+            let mut events = std::pin::pin!(events);
+            for _ in 0..random(200) + 1 {
+                match events.try_next().await {
+                    Ok(Some(WatchEvent::Error(status))) => {
+                        assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
+                        return Ended::Expired;
+                    }
+                    Ok(Some(event)) => self.take(event),
+                    Ok(None) | Err(_) => return Ended::Gone,
+                }
+            }
+            self.resumed += 1;
+        }
+    }
+
+    fn take(&mut self, event: WatchEvent<ConfigMap>) {
+        let (map, stays) = match event {
+            WatchEvent::Added(map) | WatchEvent::Modified(map) => (map, true),
+            WatchEvent::Deleted(map) => (map, false),
+            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => return,
+        };
+        let name = map.metadata.name.clone().unwrap();
+        if name == ROOT_CA {
+            return;
+        }
+        let known = known(&map);
+        assert!(known.version > self.at, "told of {} after {}", known.version, self.at);
+        self.at = known.version;
+        self.told.insert(known.version);
+        if stays {
+            self.state.insert(name, known);
+        } else {
+            self.state.remove(&name);
+        }
+    }
+
+    /// Nothing was left out, and nothing was shown that is no longer so.
+    fn judge(&self, acknowledged: &BTreeSet<u64>, found: &BTreeMap<String, Known>, now: u64) {
+        assert!(self.at <= now, "{} was seen, and now it is {now}", self.at);
+        let due = acknowledged.iter().filter(|version| (self.since + 1..=self.at).contains(version));
+        let missed: Vec<_> = due.filter(|version| !self.told.contains(version)).collect();
+        assert!(missed.is_empty(), "not told of {missed:?} between {} and {}", self.since, self.at);
+        for (name, seen) in &self.state {
+            let older = found.get(name).filter(|found| found.version < seen.version);
+            assert!(older.is_none(), "{name} was seen as {seen:?} and is {older:?}");
+        }
+    }
+
+    /// Goes on after the restart: from where it was to where the others are, or by a list.
+    async fn catch_up(&mut self, maps: &Api<ConfigMap>, found: &BTreeMap<String, Known>) {
+        // Nobody writes now, so a watch that goes on says what was missed at once and then nothing.
+        match timeout(Duration::from_millis(200), self.follow(maps)).await {
+            Ok(Ended::Expired) => self.list(maps).await,
+            Ok(Ended::Gone) => panic!("the server is there"),
+            Err(_) => {}
+        }
+        assert_eq!(&self.state, found);
+    }
+}
+
+fn by_name(maps: &[ConfigMap]) -> BTreeMap<String, Known> {
+    let named = |map: &ConfigMap| map.metadata.name.clone().unwrap();
+    maps.iter().filter(|map| named(map) != ROOT_CA).map(|map| (named(map), known(map))).collect()
+}
+
+/// All that is there, and its version. The quota is written with each object: its count is exact.
+async fn everything(client: &kube::Client) -> (BTreeMap<String, Known>, u64) {
+    let list =
+        Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await.unwrap();
+    let quota = Api::<ResourceQuota>::namespaced(client.clone(), NAMESPACE).get("quota").await.unwrap();
+    let used = quota.status.unwrap().used.unwrap()[QUOTA].0.clone();
+    assert_eq!(used, list.items.len().to_string(), "half of a change survived");
+    (by_name(&list.items), version(list.metadata.resource_version.as_ref()))
+}
+
+/// The namespace that the writers write into, and its quota, once it counts.
+async fn prepare(client: &kube::Client) {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), NAMESPACE);
+    // A namespace gets this one by itself. A quota that is made meanwhile may miss it.
+    while maps.get_opt(ROOT_CA).await.unwrap().is_none() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let quota = json!({"metadata": {"name": "quota"}, "spec": {"hard": {QUOTA: "1000"}}});
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    while quotas.get("quota").await.unwrap().status.and_then(|status| status.used).is_none() {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Until so much was written, however fast that is here, and then some.
+async fn a_moment(book: &Mutex<Book>) {
+    let enough = book.lock().unwrap().numbers + random(160);
+    let written = async {
+        while book.lock().unwrap().numbers < enough {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let _ = timeout(Duration::from_secs(2), written).await;
+    sleep(Duration::from_micros(random(20_000))).await;
+}
+
+/// A start that does not get far.
+async fn stillbirth(data: &Path) {
+    let mut serve = longshore(["serve", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"]);
+    let mut child = serve.arg(data).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    sleep(Duration::from_millis(random(150))).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_moment() {
+    if !only_on_embedded() {
+        return;
+    }
+    let kills: u64 = std::env::var("LONGSHORE_KILLS").map_or(20, |kills| kills.parse().unwrap());
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+    let book = Arc::new(Mutex::new(Book::default()));
+    let (mut watchers, mut newest) = ([Watcher::default(), Watcher::default()], 0);
+    for kill in 0..=kills {
+        let server = Server::start(&data);
+        let client = server.client().await;
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+        if kill == 0 {
+            prepare(&client).await;
+        }
+        let (found, now) = everything(&client).await;
+        assert!(now >= newest, "the version went back from {newest} to {now}");
+        newest = now;
+        for watcher in &mut watchers {
+            watcher.judge(&book.lock().unwrap().versions, &found, now);
+            watcher.catch_up(&maps, &found).await;
+        }
+        book.lock().unwrap().compare(&found);
+        if kill == kills {
+            break;
+        }
+
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| tokio::spawn(write(maps.clone(), writer, book.clone()))).collect();
+        let watching = watchers.map(|mut watcher| {
+            let maps = maps.clone();
+            tokio::spawn(async move {
+                while let Ended::Expired = watcher.follow(&maps).await {
+                    watcher.list(&maps).await;
+                }
+                watcher
+            })
+        });
+        a_moment(&book).await;
+        server.kill();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        let [one, other] = watching;
+        watchers = [one.await.unwrap(), other.await.unwrap()];
+        if random(4) == 0 {
+            stillbirth(&data).await;
+        }
+    }
+    let (written, resumed) = (book.lock().unwrap().versions.len(), watchers[0].resumed + watchers[1].resumed);
+    println!("{kills} kills, {written} writes acknowledged, {resumed} watches resumed");
+    assert!(written as u64 > kills * 10 && resumed > 0, "hardly anything happened: {written}, {resumed}");
 }

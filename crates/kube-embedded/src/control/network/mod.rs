@@ -22,6 +22,8 @@ mod subsets;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use service::Service;
+
 use super::Control;
 use crate::error::ApiError;
 

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::control::events::About;
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer};
+use crate::control::{
+    Component, Context, Failure, Part, Preconditions, Propagation, drop_from, has_finalizer,
+};
+use crate::error::ApiError;
 use crate::selector::Labels;
-use crate::store::Object;
+use crate::store::{Key, Object};
 
 pub const PODS: &str = "pods";
 
@@ -39,6 +43,52 @@ pub fn from_template(owner: &Owner<'_>, template: &Value) -> Value {
         }
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+/// Creates a pod for `owner`; `component` tells of it.
+pub async fn make(
+    context: &Context,
+    owner: &Owner<'_>,
+    component: &'static str,
+    pod: Value,
+) -> Result<(), ApiError> {
+    let about = About::new(owner.api_version, owner.kind, owner.object);
+    match context.actor.create(Component::ControllerManager, pod).await {
+        Ok(pod) => {
+            context.events.normal(component, about, "SuccessfulCreate", format!("Created pod: {}", pod.name));
+            Ok(())
+        }
+        // Nothing will come of it, and nobody needs to hear that.
+        Err(error) if error.is_namespace_terminating() => Ok(()),
+        Err(error) => {
+            context.events.warning(component, about, "FailedCreate", format!("Error creating: {error}"));
+            Err(error)
+        }
+    }
+}
+
+/// Deletes a pod of `owner`; `component` tells of it.
+pub async fn remove(
+    context: &Context,
+    owner: &Owner<'_>,
+    component: &'static str,
+    pod: &Object,
+) -> Result<(), ApiError> {
+    let key = Key::new(&PODS.into(), &pod.namespace, &pod.name);
+    let meant = Preconditions { uid: &pod.uid, version: None };
+    let about = About::new(owner.api_version, owner.kind, owner.object);
+    match context.actor.delete(&key, meant, Propagation::Background).await {
+        Ok(()) => {
+            context.events.normal(component, about, "SuccessfulDelete", format!("Deleted pod: {}", pod.name));
+            Ok(())
+        }
+        Err(error) if matches!(error.code, 404 | 409) => Ok(()),
+        Err(mut error) => {
+            context.events.warning(component, about, "FailedDelete", format!("Error deleting: {error}"));
+            error.message = format!("unable to delete pods: {error}");
+            Err(error)
+        }
+    }
 }
 
 /// The prefix of the generated names of an owner's pods.

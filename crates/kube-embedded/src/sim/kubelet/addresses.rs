@@ -88,7 +88,7 @@ mod tests {
     fn no_two_pods_have_one_address_and_none_is_given_again_soon() {
         let key = |name: &str| Key::new(&"pods".into(), "n", name);
         let mut addresses = Addresses::default();
-        let mut give = |addresses: &mut Addresses, name: &str| {
+        let give = |addresses: &mut Addresses, name: &str| {
             addresses.give(&key(name), "node", "10.0.0.8/29").map(|address| address.octets()[3])
         };
         assert_eq!((give(&mut addresses, "a"), give(&mut addresses, "b")), (Some(10), Some(11)));

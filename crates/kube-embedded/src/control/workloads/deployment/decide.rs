@@ -8,7 +8,7 @@ use super::view::{Deployment, Status};
 use super::{status, template};
 use crate::control::workloads::replicaset::view::ReplicaSet;
 
-/// A Deployment and its ReplicaSets as they were found.
+/// A Deployment and its `ReplicaSets` as they were found.
 pub struct Seen<'a> {
     pub deployment: &'a Deployment,
     pub sets: Sets<'a>,
@@ -32,8 +32,8 @@ pub enum Step {
 /// Finds the set that has the Deployment's template: of several the oldest.
 pub fn sets<'a>(deployment: &Deployment, mut all: Vec<&'a ReplicaSet>) -> Sets<'a> {
     all.sort_by_key(|set| (set.metadata.creation_timestamp, &set.metadata.name));
-    let new = all.iter().position(|set| template::same(&set.spec.template, &deployment.spec.template));
-    Sets { all, new }
+    let current = all.iter().position(|set| template::same(&set.spec.template, &deployment.spec.template));
+    Sets { all, current }
 }
 
 pub fn decide(seen: &Seen<'_>) -> Step {
@@ -61,7 +61,7 @@ pub fn decide(seen: &Seen<'_>) -> Step {
             return Step::Proceed { sizes, remove: Vec::new(), status };
         }
     }
-    if sets.new.is_none() {
+    if sets.current.is_none() {
         let revision = revision::next(sets.old().map(|(_, set)| set));
         return Step::Create { replicas: sizes::first(deployment, sets), revision };
     }
@@ -82,7 +82,7 @@ pub fn decide(seen: &Seen<'_>) -> Step {
 /// The set with the Deployment's template takes over the Deployment's notes, and the Deployment the set's revision.
 fn recognise(seen: &Seen<'_>) -> Option<Step> {
     let Seen { deployment, sets, now, .. } = seen;
-    let (at, new) = (sets.new?, sets.new()?);
+    let (at, new) = (sets.current?, sets.current()?);
     let next = revision::next(sets.old().map(|(_, set)| set));
     let missing = revision::missing_notes(deployment, new, next);
     if missing.is_some() || new.spec.min_ready_seconds != deployment.spec.min_ready_seconds {

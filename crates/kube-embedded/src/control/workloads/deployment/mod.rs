@@ -1,4 +1,4 @@
-//! Deployments: one ReplicaSet per revision of a template, and the way from one to the next.
+//! Deployments: one `ReplicaSet` per revision of a template, and the way from one to the next.
 //!
 //! Each look takes one step ([`decide`]) from what is stored; the change that it makes leads to the next look, so that
 //! a rollout goes on by itself and a crash between two steps costs nothing. `sizes` decides how many pods each set

@@ -1,4 +1,4 @@
-//! What is noted on ReplicaSets: which revision of the Deployment each is, and how many pods there were to be in all. Pure.
+//! What is noted on `ReplicaSets`: which revision of the Deployment each is, and how many pods there were to be in all. Pure.
 //!
 //! A set that is taken up again, because its template is wanted again, becomes the newest revision and remembers which
 //! it has been.
@@ -105,11 +105,11 @@ mod tests {
 
     use super::*;
 
-    fn set(annotations: Value) -> ReplicaSet {
+    fn set(annotations: &Value) -> ReplicaSet {
         serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
     }
 
-    fn deployment(annotations: Value) -> Deployment {
+    fn deployment(annotations: &Value) -> Deployment {
         let strategy =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
         let spec = json!({"replicas": 2, "strategy": strategy});
@@ -118,15 +118,15 @@ mod tests {
 
     #[test]
     fn a_set_notes_what_its_deployment_hands_on() {
-        let asked = deployment(json!({"kubernetes.io/change-cause": "why", REVISION: "7", OWN[0]: "{}"}));
+        let asked = deployment(&json!({"kubernetes.io/change-cause": "why", REVISION: "7", OWN[0]: "{}"}));
         let expected = json!({"kubernetes.io/change-cause": "why", REVISION: "1", DESIRED: "2", MOST: "3"});
         assert_eq!(json!(first_notes(&asked, 1)), expected);
     }
 
     #[test]
     fn a_set_that_is_taken_up_again_remembers_what_it_was() {
-        let asked = deployment(json!({"a": "new"}));
-        let notes = |annotations: Value, next: i64| json!(missing_notes(&asked, &set(annotations), next));
+        let asked = deployment(&json!({"a": "new"}));
+        let notes = |annotations: Value, next: i64| json!(missing_notes(&asked, &set(&annotations), next));
         assert_eq!(notes(json!({"a": "new", REVISION: "1"}), 1), Value::Null);
         assert_eq!(notes(json!({"a": "old", REVISION: "5"}), 2), json!({"a": "new", REVISION: "5"}));
         assert_eq!(notes(json!({REVISION: "1"}), 3), json!({"a": "new", REVISION: "3", HISTORY: "1"}),);
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn the_next_revision_follows_the_highest() {
-        let sets = [set(json!({REVISION: "2"})), set(json!({REVISION: "x"})), set(json!({}))];
+        let sets = [set(&json!({REVISION: "2"})), set(&json!({REVISION: "x"})), set(&json!({}))];
         assert_eq!((next(sets.iter()), next([].into_iter())), (3, 1));
-        assert_eq!(desired(&set(json!({DESIRED: "4"}))), Some(4));
-        assert_eq!(desired(&set(json!({DESIRED: "-4"}))), None);
+        assert_eq!(desired(&set(&json!({DESIRED: "4"}))), Some(4));
+        assert_eq!(desired(&set(&json!({DESIRED: "-4"}))), None);
     }
 }

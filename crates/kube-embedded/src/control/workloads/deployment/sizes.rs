@@ -1,4 +1,4 @@
-//! How many pods each ReplicaSet of a Deployment shall have. Pure.
+//! How many pods each `ReplicaSet` of a Deployment shall have. Pure.
 //!
 //! A rolling update takes turns: the new set grows as far as the surge allows, then the old ones shrink as far as
 //! availability allows, those pods first that do not work anyway. When the Deployment is scaled in the middle of that,
@@ -10,11 +10,11 @@ use super::revision;
 use super::view::Deployment;
 use crate::control::workloads::replicaset::view::ReplicaSet;
 
-/// The ReplicaSets of a Deployment, oldest first.
+/// The `ReplicaSets` of a Deployment, oldest first.
 pub struct Sets<'a> {
     pub all: Vec<&'a ReplicaSet>,
     /// Which of them has the Deployment's template.
-    pub new: Option<usize>,
+    pub current: Option<usize>,
 }
 
 /// The set at `at` shall have `to` pods. It may have so many, and lack only the note of how many there are in all.
@@ -25,21 +25,21 @@ pub struct Size {
 }
 
 impl<'a> Sets<'a> {
-    pub fn new(&self) -> Option<&'a ReplicaSet> {
-        self.new.map(|at| self.all[at])
+    pub fn current(&self) -> Option<&'a ReplicaSet> {
+        self.current.map(|at| self.all[at])
     }
 
-    pub fn is_new(&self, at: usize) -> bool {
-        self.new == Some(at)
+    pub fn is_current(&self, at: usize) -> bool {
+        self.current == Some(at)
     }
 
     /// The old ones, then the new one.
     pub fn in_order(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
-        self.old().chain(self.new.map(|at| (at, self.all[at])))
+        self.old().chain(self.current.map(|at| (at, self.all[at])))
     }
 
     pub fn old(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
-        self.all.iter().copied().enumerate().filter(|(at, _)| !self.is_new(*at))
+        self.all.iter().copied().enumerate().filter(|(at, _)| !self.is_current(*at))
     }
 
     fn active(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
@@ -78,7 +78,7 @@ fn grown(deployment: &Deployment, sets: &Sets<'_>, size: i64) -> i64 {
 
 /// One turn of a rolling update: up or else down.
 pub fn roll(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
-    let (Some(at), Some(new)) = (sets.new, sets.new()) else { return Vec::new() };
+    let (Some(at), Some(new)) = (sets.current, sets.current()) else { return Vec::new() };
     let (size, wanted) = (new.spec.replicas, deployment.spec.replicas);
     let to = if size > wanted { wanted } else { grown(deployment, sets, size) };
     if to != size {
@@ -123,7 +123,7 @@ pub fn stop_old(sets: &Sets<'_>) -> Vec<Size> {
 /// The new set at what is asked for.
 pub fn fill_new(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
     let to = deployment.spec.replicas;
-    let new = sets.in_order().filter(|(at, set)| sets.is_new(*at) && set.spec.replicas != to);
+    let new = sets.in_order().filter(|(at, set)| sets.is_current(*at) && set.spec.replicas != to);
     new.map(|(at, _)| Size { at, to }).collect()
 }
 
@@ -132,14 +132,14 @@ pub fn scale(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
     let wanted = deployment.spec.replicas;
     let active: Vec<_> = sets.active().collect();
     let only = match active.as_slice() {
-        [] => sets.new.or(sets.all.len().checked_sub(1)),
+        [] => sets.current.or(sets.all.len().checked_sub(1)),
         [(at, _)] => Some(*at),
         _ => None,
     };
     if let Some(at) = only {
         return if sets.all[at].spec.replicas == wanted { Vec::new() } else { vec![Size { at, to: wanted }] };
     }
-    if sets.new().is_some_and(|new| is_saturated(deployment, new)) {
+    if sets.current().is_some_and(|new| is_saturated(deployment, new)) {
         return stop_old(sets);
     }
     if deployment.is_rolling() { in_proportion(deployment, sets, active) } else { Vec::new() }
@@ -233,7 +233,7 @@ mod tests {
     ) -> Vec<i64> {
         let views: Vec<_> = sets.iter().map(|found| set(*found)).collect();
         let mut sizes: Vec<_> = sets.iter().map(|set| set.0).collect();
-        let sets = Sets { all: views.iter().collect(), new: Some(views.len() - 1) };
+        let sets = Sets { all: views.iter().collect(), current: Some(views.len() - 1) };
         for size in change(deployment, &sets) {
             sizes[size.at] = size.to;
         }
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_set_that_only_lacks_its_note_is_told() {
         let views = [set((5, 5, 10, 10)), set((5, 5, 10, 10))];
-        let sets = Sets { all: views.iter().collect(), new: Some(1) };
+        let sets = Sets { all: views.iter().collect(), current: Some(1) };
         assert_eq!(super::scale(&deployment(9, 1, 0), &sets), [Size { at: 0, to: 5 }, Size { at: 1, to: 5 }]);
     }
 }

@@ -58,7 +58,7 @@ pub fn count(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status
     let mut status = Status {
         observed_generation: deployment.metadata.generation,
         replicas: sum(|set| set.status.replicas),
-        updated_replicas: sets.new().map_or(0, |new| new.status.replicas),
+        updated_replicas: sets.current().map_or(0, |new| new.status.replicas),
         ready_replicas: sum(|set| set.status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: (sets.asked() - available).max(0),
@@ -95,7 +95,7 @@ pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Stat
     if deployment.deadline().is_some() && !was_done {
         say_progress(deployment, sets, &mut status, now);
     }
-    let failures = sets.new().into_iter().chain(sets.in_order().map(|(_, set)| set));
+    let failures = sets.current().into_iter().chain(sets.in_order().map(|(_, set)| set));
     let failure = failures.into_iter().flat_map(|set| &set.status.conditions).find(|c| c.r#type == FAILURE);
     match failure {
         None => status.unsay(FAILURE),
@@ -112,7 +112,7 @@ pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Stat
 }
 
 fn say_progress(deployment: &Deployment, sets: &Sets<'_>, status: &mut Status, now: Timestamp) {
-    let what = sets.new().map_or_else(
+    let what = sets.current().map_or_else(
         || format!("Deployment {:?}", deployment.metadata.name),
         |new| format!("ReplicaSet {:?}", new.metadata.name),
     );

@@ -1,4 +1,4 @@
-//! Pod templates: which are the same, and what a ReplicaSet that is made from one is called. Pure.
+//! Pod templates: which are the same, and what a `ReplicaSet` that is made from one is called. Pure.
 
 use aws_lc_rs::digest;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub fn hash(template: &Value, collisions: Option<i64>) -> String {
     digest.as_ref().iter().take(10).map(letter).collect()
 }
 
-/// The ReplicaSet of a Deployment's template; it has no annotations, owner and size yet.
+/// The `ReplicaSet` of a Deployment's template; it has no annotations, owner and size yet.
 pub fn replica_set(deployment: &Deployment) -> Value {
     let spec = &deployment.spec;
     let hash = hash(&spec.template, deployment.status.collision_count);

@@ -9,7 +9,7 @@ const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-fn web(spec: Value) -> Value {
+fn web(spec: &Value) -> Value {
     let mut deployment = json!({"metadata": {"name": "web"}, "spec": {
         "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}});
@@ -27,7 +27,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// `tag size revision[ (history)]` of each ReplicaSet, by tag.
+/// `tag size revision[ (history)]` of each `ReplicaSet`, by tag.
 async fn sets(world: &World) -> Vec<String> {
     let mut sets: Vec<_> = world
         .list(SETS)
@@ -77,7 +77,7 @@ async fn condition(world: &World, kind: &str) -> String {
 #[tokio::test]
 async fn a_deployment_is_rolled_out() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({}))).await;
+    world.create(DEPLOYMENTS, web(&json!({}))).await;
     assert_eq!(condition(&world, "Progressing").await, "True ReplicaSetUpdated");
     assert_eq!(condition(&world, "Available").await, "False MinimumReplicasUnavailable");
     world.run_pods("default").await;
@@ -115,7 +115,7 @@ async fn a_deployment_is_rolled_out() {
 #[tokio::test]
 async fn an_update_rolls_step_by_step_and_can_be_undone() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({"replicas": 2, "revisionHistoryLimit": 1}))).await;
+    world.create(DEPLOYMENTS, web(&json!({"replicas": 2, "revisionHistoryLimit": 1}))).await;
     world.run_pods("default").await;
     world.patch(WEB, image("2")).await;
     assert_eq!(sets(&world).await, ["1 2 1", "2 1 2"], "one more while the first new one starts");
@@ -143,7 +143,7 @@ async fn an_update_rolls_step_by_step_and_can_be_undone() {
 #[tokio::test]
 async fn a_pod_that_does_not_start_stops_the_rollout_until_its_deadline() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({"progressDeadlineSeconds": 60}))).await;
+    world.create(DEPLOYMENTS, web(&json!({"progressDeadlineSeconds": 60}))).await;
     world.run_pods("default").await;
     world.patch(WEB, image("2")).await;
     world.advance(60).await;
@@ -158,7 +158,7 @@ async fn a_pod_that_does_not_start_stops_the_rollout_until_its_deadline() {
 #[tokio::test]
 async fn recreate_waits_until_the_old_pods_are_gone() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({"strategy": {"type": "Recreate"}}))).await;
+    world.create(DEPLOYMENTS, web(&json!({"strategy": {"type": "Recreate"}}))).await;
     world.run_pods("default").await;
     let pods = world.list(PODS).await;
     let held = format!("{PODS}/{}", text(&pods[0]["metadata"]["name"]));
@@ -172,7 +172,7 @@ async fn recreate_waits_until_the_old_pods_are_gone() {
 #[tokio::test]
 async fn while_it_is_paused_nothing_rolls_but_everything_scales() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({"replicas": 4}))).await;
+    world.create(DEPLOYMENTS, web(&json!({"replicas": 4}))).await;
     world.run_pods("default").await;
     world.patch(WEB, json!({"spec": {"paused": true}})).await;
     assert_eq!(condition(&world, "Progressing").await, "Unknown DeploymentPaused");
@@ -192,8 +192,8 @@ async fn while_it_is_paused_nothing_rolls_but_everything_scales() {
 #[tokio::test]
 async fn a_name_that_is_taken_is_avoided() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({"paused": true}))).await;
-    let twin = world.create("/apis/apps/v1/namespaces/kube-public/deployments", web(json!({}))).await;
+    world.create(DEPLOYMENTS, web(&json!({"paused": true}))).await;
+    let twin = world.create("/apis/apps/v1/namespaces/kube-public/deployments", web(&json!({}))).await;
     assert_eq!(twin["metadata"]["name"], "web");
     let twin = world.list("/apis/apps/v1/namespaces/kube-public/replicasets").await.remove(0);
     let taken = text(&twin["metadata"]["name"]);
@@ -211,7 +211,7 @@ async fn a_set_that_cannot_be_made_is_told() {
     let world = World::without_nodes().await;
     let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"count/replicasets.apps": "0"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
-    world.create(DEPLOYMENTS, web(json!({}))).await;
+    world.create(DEPLOYMENTS, web(&json!({}))).await;
     assert_eq!(condition(&world, "Progressing").await, "False ReplicaSetCreateError");
     let said = told(&world).await;
     assert!(said[0].starts_with("ReplicaSetCreateError: Failed to create new replica set"), "{said:?}");
@@ -222,7 +222,7 @@ async fn what_keeps_pods_from_being_made_is_told_by_the_deployment_too() {
     let world = World::without_nodes().await;
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
-    world.create(DEPLOYMENTS, web(json!({}))).await;
+    world.create(DEPLOYMENTS, web(&json!({}))).await;
     assert_eq!(condition(&world, "ReplicaFailure").await, "True FailedCreate");
     world
         .patch("/api/v1/namespaces/default/resourcequotas/few", json!({"spec": {"hard": {"pods": "9"}}}))
@@ -237,7 +237,7 @@ async fn what_keeps_pods_from_being_made_is_told_by_the_deployment_too() {
 #[tokio::test]
 async fn orphaned_sets_are_taken_up_again() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({}))).await;
+    world.create(DEPLOYMENTS, web(&json!({}))).await;
     world.run_pods("default").await;
     let uid = |set: &Value| text(&set["metadata"]["uid"]);
     let before = uid(&world.list(SETS).await[0]);
@@ -246,7 +246,7 @@ async fn orphaned_sets_are_taken_up_again() {
     world.rest().await;
     assert_eq!((code, world.list(PODS).await.len()), (200, 3));
     assert_eq!(world.list(SETS).await[0]["metadata"]["ownerReferences"], Value::Null);
-    world.create(DEPLOYMENTS, web(json!({}))).await;
+    world.create(DEPLOYMENTS, web(&json!({}))).await;
     let sets = world.list(SETS).await;
     assert_eq!((sets.len(), uid(&sets[0])), (1, before));
     assert_eq!(sets[0]["metadata"]["ownerReferences"][0]["kind"], "Deployment");
@@ -258,7 +258,7 @@ async fn orphaned_sets_are_taken_up_again() {
 async fn nothing_is_left_of_a_deployment_that_is_deleted() {
     let world = World::without_nodes().await;
     for policy in ["Background", "Foreground"] {
-        world.create(DEPLOYMENTS, web(json!({}))).await;
+        world.create(DEPLOYMENTS, web(&json!({}))).await;
         world.run_pods("default").await;
         world.send("DELETE", WEB, "application/json", json!({"propagationPolicy": policy})).await;
         world.rest().await;
@@ -271,7 +271,7 @@ async fn nothing_is_left_of_a_deployment_that_is_deleted() {
 #[tokio::test]
 async fn new_pods_must_be_ready_for_long_enough() {
     let world = World::without_nodes().await;
-    world.create(DEPLOYMENTS, web(json!({"replicas": 1, "minReadySeconds": 10}))).await;
+    world.create(DEPLOYMENTS, web(&json!({"replicas": 1, "minReadySeconds": 10}))).await;
     world.run_pods("default").await;
     world.advance(10).await;
     world.patch(WEB, image("2")).await;

@@ -122,7 +122,8 @@ impl Deployment {
     }
 }
 
-fn amount(value: &Value, of_percent: impl Fn(i64) -> i64) -> i64 {
+/// A number, or what `of_percent` makes of a percentage.
+pub fn amount(value: &Value, of_percent: impl Fn(i64) -> i64) -> i64 {
     let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse().ok());
     percent.map(of_percent).or_else(|| value.as_i64()).unwrap_or_default()
 }

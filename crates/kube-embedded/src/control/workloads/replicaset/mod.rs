@@ -23,10 +23,9 @@ use status::Found;
 use view::ReplicaSet;
 
 use super::pods::{self, Owner, PODS};
-use crate::control::events::About;
 use crate::control::queue::{Controller, Next};
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation};
+use crate::control::{Component, Context, Failure, Part};
 use crate::error::ApiError;
 use crate::selector::Labels;
 use crate::store::{Event, EventKind, Key, Object};
@@ -195,41 +194,11 @@ impl Replicas {
     ) -> Result<(), ApiError> {
         let mut pod = pods::from_template(owner, &set.spec.template);
         pod["metadata"]["generateName"] = pods::name_prefix(&owner.object.name).into();
-        let about = About::new(self.api_version, self.kind, owner.object);
-        match context.actor.create(Component::ControllerManager, pod).await {
-            Ok(pod) => {
-                let message = format!("Created pod: {}", pod.name);
-                context.events.normal(self.component, about, "SuccessfulCreate", message);
-                Ok(())
-            }
-            // Nothing will come of it, and nobody needs to hear that.
-            Err(error) if error.is_namespace_terminating() => Ok(()),
-            Err(error) => {
-                let message = format!("Error creating: {error}");
-                context.events.warning(self.component, about, "FailedCreate", message);
-                Err(error)
-            }
-        }
+        pods::make(context, owner, self.component, pod).await
     }
 
     async fn delete_one(&self, context: &Context, owner: &Owner<'_>, pod: &Object) -> Result<(), ApiError> {
-        let key = Key::new(&PODS.into(), &pod.namespace, &pod.name);
-        let meant = Preconditions { uid: &pod.uid, version: None };
-        let about = About::new(self.api_version, self.kind, owner.object);
-        match context.actor.delete(&key, meant, Propagation::Background).await {
-            Ok(()) => {
-                let message = format!("Deleted pod: {}", pod.name);
-                context.events.normal(self.component, about, "SuccessfulDelete", message);
-                Ok(())
-            }
-            Err(error) if matches!(error.code, 404 | 409) => Ok(()),
-            Err(mut error) => {
-                let message = format!("Error deleting: {error}");
-                context.events.warning(self.component, about, "FailedDelete", message);
-                error.message = format!("unable to delete pods: {error}");
-                Err(error)
-            }
-        }
+        pods::remove(context, owner, self.component, pod).await
     }
 }
 

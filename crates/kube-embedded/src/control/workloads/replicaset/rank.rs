@@ -99,13 +99,13 @@ mod tests {
             pod("r-nowhere", |p| p["spec"]["nodeName"] = "".into()),
         ];
         let mut crowd = Crowd::default();
-        pods.iter().for_each(|pod| crowd.add(pod));
-        (0..9).for_each(|_| crowd.add(&pods[4]));
+        for pod in pods.iter().chain([&pods[4]; 9]) {
+            crowd.add(pod);
+        }
         let mut order: Vec<_> = pods.iter().collect();
         order.sort_by_cached_key(|pod| rank(pod, &crowd, now()));
         let order: Vec<_> = order.iter().map(|pod| pod.metadata.name.as_str()).collect();
-        let expected: Vec<_> = pods.iter().rev().map(|pod| pod.metadata.name.as_str()).collect();
-        let mut expected = expected;
+        let mut expected: Vec<_> = pods.iter().rev().map(|pod| pod.metadata.name.as_str()).collect();
         expected.swap(6, 7); // Restarts count before age.
         assert_eq!(order, expected);
     }

@@ -1,4 +1,4 @@
-//! What a ReplicaSet says of its pods. Pure.
+//! What a `ReplicaSet` says of its pods. Pure.
 
 use std::sync::Arc;
 

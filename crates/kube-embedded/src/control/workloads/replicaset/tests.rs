@@ -1,4 +1,4 @@
-//! ReplicaSets in a cluster whose pods do what the test reports.
+//! `ReplicaSets` in a cluster whose pods do what the test reports.
 
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ fn set(replicas: i64) -> Value {
         "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template()}})
 }
 
-fn bare(name: &str, labels: Value) -> Value {
-    json!({"metadata": {"name": name, "labels": labels}, "spec": template()["spec"]})
+fn bare(name: &str, app: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"app": app}}, "spec": template()["spec"]})
 }
 
 async fn status(world: &World) -> Value {
@@ -60,7 +60,7 @@ async fn pods_are_made_counted_and_removed() {
 #[tokio::test]
 async fn a_pod_that_matches_is_adopted_and_one_that_does_not_is_let_go() {
     let world = World::without_nodes().await;
-    world.create(PODS, bare("stray", json!({"app": "web"}))).await;
+    world.create(PODS, bare("stray", "web")).await;
     world.create(SETS, set(2)).await;
     let owner = |pod: &Value| pod["metadata"]["ownerReferences"][0]["name"].clone();
     assert_eq!(names(&world).await.len(), 2, "the stray one counts");
