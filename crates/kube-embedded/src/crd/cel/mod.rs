@@ -32,6 +32,8 @@ const MAX_DEPTH: usize = 150;
 /// Longer expressions are parsed on a stack of their own, as they may be deep chains.
 const SHORT: usize = 200;
 const DEEP_STACK: usize = 512 << 20;
+/// Trees deeper than this are evaluated there, too: the interpreter recurses, with large frames.
+const SHALLOW: usize = 25;
 /// Steps that one evaluation may take.
 const MAX_STEPS: u64 = 20_000_000;
 
@@ -87,6 +89,7 @@ pub struct Expression {
     root: IdedExpr,
     /// The same, as it is evaluated.
     metered: IdedExpr,
+    deep: bool,
 }
 
 impl Expression {
@@ -107,12 +110,7 @@ impl Expression {
         if source.len() <= SHORT {
             return Self::parse_here(source);
         }
-        std::thread::scope(|threads| {
-            let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
-            let parsing = builder.spawn_scoped(threads, || Self::parse_here(source));
-            let parsed = parsing.ok().and_then(|parsing| parsing.join().ok());
-            parsed.unwrap_or_else(|| Err(unreadable(source)))
-        })
+        on_deep_stack(|| Self::parse_here(source)).unwrap_or_else(|| Err(unreadable(source)))
     }
 
     fn parse_here(source: &str) -> Result<Self, String> {
@@ -123,7 +121,8 @@ impl Expression {
             Ok(Ok(root)) if depth(&root) > MAX_DEPTH => Err(too_deep(source)),
             Ok(Ok(root)) => {
                 let root = rewrite::rewrite(root);
-                Ok(Self { source: source.into(), metered: meter::metered(&root), root })
+                let metered = meter::metered(&root);
+                Ok(Self { source: source.into(), deep: depth(&metered) > SHALLOW, metered, root })
             }
             Ok(Err(errors)) => {
                 let texts = errors.errors.iter().map(|error| {
@@ -151,13 +150,23 @@ impl Expression {
         if steps(&self.root, u64::try_from(largest.max(1)).unwrap_or(u64::MAX)) > MAX_STEPS {
             return Err(Failure::TooExpensive);
         }
-        let resolve = || catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.metered, variables)));
-        match meter::within(resolve).ok_or(Failure::TooExpensive)? {
+        let resolve =
+            || meter::within(|| catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.metered, variables))));
+        let resolved = if self.deep { on_deep_stack(resolve).flatten() } else { resolve() };
+        match resolved.ok_or(Failure::TooExpensive)? {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(Failure::Error(words(&error))),
             Err(_) => Err(Failure::Error("internal error".to_owned())),
         }
     }
+}
+
+/// Does it on a thread with room to recurse; nothing if there can be none.
+fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|threads| {
+        let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
+        builder.spawn_scoped(threads, work).ok().and_then(|working| working.join().ok())
+    })
 }
 
 /// Why there is no result.
