@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::up(&project, &args),
         Command::Test(args) => test::test(&project, &args),
         Command::Devcluster(command) => devcluster::devcluster(&project, &command),
-        Command::Bench(args) => bench::bench(&args),
+        Command::Bench(args) => bench::bench(&project, &args),
         Command::Codegen => codegen::codegen(&project),
         Command::Tidy => tidy::tidy(&project),
         Command::Ci => ci::ci(&project),

@@ -133,7 +133,9 @@ fn find_or_make(project: &Project, tool: &Tool) -> Result<PathBuf> {
 
 /// Under a name of its own first, so that a build that is cut off leaves nothing under the final one.
 fn make(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
-    let draft = folder.with_extension(format!("{}.draft", std::process::id()));
+    let mut draft = folder.as_os_str().to_owned();
+    draft.push(format!(".draft-{}", std::process::id()));
+    let draft = PathBuf::from(draft);
     fs::create_dir_all(&draft).with_context(|| format!("cannot make {}", draft.display()))?;
     let kept = fill(project, tool, &draft).and_then(|()| {
         fs::rename(&draft, folder).with_context(|| format!("cannot keep {}", folder.display()))

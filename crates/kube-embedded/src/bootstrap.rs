@@ -7,9 +7,15 @@ use crate::access::bootstrap as roles;
 use crate::access::cluster_info::cluster_info;
 use crate::access::pki::Pki;
 use crate::clock::{Clock, rfc3339};
+use crate::sim::{Simulation, volume};
 use crate::store::{Change, CommitError, Expect, Key, Op, Store};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Where the API listens, as far as objects speak of it.
+pub(crate) const API_PORT: u16 = 6443;
+
+pub(crate) const FIRST_RANGE: &str = "kubernetes";
 
 const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
 
@@ -52,19 +58,33 @@ const API_SERVICES: &[(&str, &str, u32, u32)] = &[
     ("storage.k8s.io",               "v1", 16800, 15),
 ];
 
-/// Writes what is missing. A second start finds everything and writes nothing.
-pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), CommitError> {
+/// Kept once a cluster has been given its first class of storage: one that a person has deleted stays deleted.
+const CLASS_GIVEN: &str = "storage-class-given";
+
+/// Writes what is missing. A second start finds everything and writes nothing. Where there is a `simulation`, its
+/// provisioner of volumes has a class.
+pub async fn run(
+    store: &Store,
+    pki: &Pki,
+    clock: &dyn Clock,
+    simulation: Option<&Simulation>,
+) -> Result<(), CommitError> {
     let mut objects: Vec<(&'static str, Value)> = Vec::new();
     for name in NAMESPACES {
         objects.push(("namespaces", namespace(name)));
     }
     objects.extend(SYSTEM_CLASSES.iter().map(|class| (PRIORITY_CLASS_STORAGE, priority_class(*class))));
     objects.push(("services", kubernetes_service()));
+    objects.push(("servicecidrs.networking.k8s.io", first_range()));
     objects.push(("configmaps", cluster_info("https://127.0.0.1:6443", pki.ca_pem())));
     objects.extend(
         API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))),
     );
     objects.extend(roles::missing_objects(store));
+    let gives_class = simulation.is_some() && store.get_meta(CLASS_GIVEN).is_none();
+    if gives_class {
+        objects.push(("storageclasses.storage.k8s.io", volume::standard_class()));
+    }
     let now = rfc3339(clock.now());
     let changes: Vec<Change> = objects
         .into_iter()
@@ -83,6 +103,9 @@ pub async fn run(store: &Store, pki: &Pki, clock: &dyn Clock) -> Result<(), Comm
         .collect();
     if !changes.is_empty() {
         store.commit(changes).await?;
+    }
+    if gives_class {
+        store.put_meta(CLASS_GIVEN, b"yes").await?;
     }
     Ok(())
 }
@@ -125,8 +148,16 @@ fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u
     })
 }
 
+/// The range of cluster addresses.
+pub(crate) fn first_range() -> Value {
+    json!({
+        "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": FIRST_RANGE}, "spec": {"cidrs": ["10.96.0.0/16"]},
+    })
+}
+
 /// The API itself, as workloads would find it.
-fn kubernetes_service() -> Value {
+pub(crate) fn kubernetes_service() -> Value {
     json!({
         "kind": "Service", "apiVersion": "v1",
         "metadata": {
@@ -134,7 +165,7 @@ fn kubernetes_service() -> Value {
             "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": API_PORT}],
             "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "type": "ClusterIP", "sessionAffinity": "None",
             "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
         },

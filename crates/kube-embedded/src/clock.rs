@@ -1,13 +1,19 @@
 //! Where time comes from: one trait, so that tests can hold it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
-use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// The source of wall-clock time for everything in this crate.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
+
+    /// Resolves when it is `at` or later.
+    fn wait_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }
 
 /// The machine's clock.
@@ -17,25 +23,43 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
+
+    fn wait_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        // A little late rather than early: whoever wakes must find that it is time.
+        let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+        tokio::time::sleep(ahead + Duration::from_millis(1)).boxed()
+    }
 }
 
 /// A clock that stands still until it is moved.
-pub struct HeldClock(Mutex<Timestamp>);
+pub struct HeldClock(watch::Sender<Timestamp>);
 
 impl HeldClock {
     pub fn at(now: Timestamp) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(now)))
+        Arc::new(Self(watch::Sender::new(now)))
     }
 
     pub fn advance(&self, by: jiff::SignedDuration) {
-        let mut now = self.0.lock();
-        *now = now.checked_add(by).expect("a held clock stays within the range of time");
+        self.0.send_modify(|now| {
+            *now = now.checked_add(by).expect("a held clock stays within the range of time");
+        });
     }
 }
 
 impl Clock for HeldClock {
     fn now(&self) -> Timestamp {
-        *self.0.lock()
+        *self.0.borrow()
+    }
+
+    fn wait_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        let mut moves = self.0.subscribe();
+        async move {
+            if moves.wait_for(|now| *now >= at).await.is_err() {
+                // The clock is gone: that moment never comes.
+                std::future::pending().await
+            }
+        }
+        .boxed()
     }
 }
 

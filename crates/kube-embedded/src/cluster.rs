@@ -20,6 +20,7 @@ use crate::access::pki::Pki;
 use crate::access::rbac::Authorizer;
 use crate::admission::services::Allocator;
 use crate::clock::{Clock, SystemClock};
+use crate::control::events::Recorder;
 use crate::control::{self, Control};
 use crate::error::{ApiError, Result};
 use crate::http::accept::accept;
@@ -28,6 +29,7 @@ use crate::http::service::ApiService;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::registry::Registry;
+use crate::sim::Simulation;
 use crate::store::{Change, CommitError, Object, Options, Store};
 use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
@@ -44,11 +46,13 @@ pub struct Config {
     /// Further names and addresses that the server's certificate covers.
     pub names: Vec<String>,
     pub clock: Arc<dyn Clock>,
+    /// Simulated nodes and the controllers of workloads; without them objects stay as they are written.
+    pub simulation: Option<Simulation>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { data: None, names: Vec::new(), clock: Arc::new(SystemClock) }
+        Self { data: None, names: Vec::new(), clock: Arc::new(SystemClock), simulation: None }
     }
 }
 
@@ -113,7 +117,9 @@ impl Cluster {
             None => (Store::in_memory_with(options), Pki::in_memory(&config.names, config.clock.now())?),
         };
         let pki = Arc::new(pki);
-        bootstrap::run(&store, &pki, config.clock.as_ref()).await.map_err(OpenError::Bootstrap)?;
+        bootstrap::run(&store, &pki, config.clock.as_ref(), config.simulation.as_ref())
+            .await
+            .map_err(OpenError::Bootstrap)?;
         let cluster = Self {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
@@ -143,6 +149,8 @@ impl Cluster {
             clock: cluster.inner.clock.clone(),
             pki: cluster.inner.pki.clone(),
             kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
+            events: Recorder::default(),
+            simulation: config.simulation,
         });
         *cluster.inner.control.lock() = Some(control);
         Ok(cluster)
@@ -278,6 +286,15 @@ impl Cluster {
     pub fn stop(&self) {
         self.inner.stopping.send_replace(true);
         drop(self.inner.control.lock().take());
+    }
+
+    /// Resolves when all that follows from the writes so far, at the clock's present time, has been done. A cluster
+    /// that has been stopped is at rest.
+    pub async fn rest(&self) {
+        let rest = self.inner.control.lock().as_ref().map(Control::rest);
+        if let Some(rest) = rest {
+            rest.await;
+        }
     }
 
     /// Resolves when the cluster is stopped.

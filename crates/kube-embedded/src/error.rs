@@ -67,6 +67,12 @@ impl ApiError {
         self
     }
 
+    /// It is refused because its namespace is going.
+    pub fn is_namespace_terminating(&self) -> bool {
+        let causes = self.details.as_ref().and_then(|details| details.get("causes")?.as_array());
+        causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == "NamespaceTerminating"))
+    }
+
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), seconds.into());
         self

@@ -160,6 +160,27 @@ fn number(n: &Number) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
+/// A label selector as a pointer to one prints itself.
+pub fn label_selector(selector: &Value) -> String {
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let labels: String = labels.map(|(key, value)| format!("{key}: {},", plain(value))).collect();
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+    let expressions: String = expressions
+        .map(|expression| {
+            let values = expression["values"].as_array().cloned().unwrap_or_default();
+            format!(
+                "LabelSelectorRequirement{{Key:{},Operator:{},Values:{},}},",
+                plain(&expression["key"]),
+                plain(&expression["operator"]),
+                plain(&Value::Array(values)),
+            )
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -4,7 +4,7 @@
 //! what it means ([`verbs`]), how a body is read ([`decode`], [`selector`], [`quantity`]), what the kinds are
 //! ([`registry`], [`schema`], [`rules`], [`crd`], [`print`]), who may ([`access`], [`admission`], [`policy`]),
 //! how a change is computed ([`write`]), where it is kept ([`store`]), and what follows from it by itself
-//! ([`control`], [`bootstrap`]).
+//! ([`control`], [`bootstrap`], [`sim`]).
 //!
 //! ```no_run
 //! # async fn example() {
@@ -31,7 +31,7 @@
 //! | `authorizer` in CEL expressions | the expression fails, and with it what it guards |
 //! | API priority and fairness | objects are stored; over 400 requests at once are 429 |
 //! | the `metrics.k8s.io` group | 404, as on a cluster without a metrics server |
-//! | nodes, scheduling, workload controllers | not yet: objects are stored and stay as they are |
+//! | containers, networks, disks | nodes and kubelets are simulated, and say so; no process runs |
 //! | one file opened by two servers | the second is refused by name |
 
 pub mod clock;
@@ -68,3 +68,4 @@ pub mod store;
 
 pub mod bootstrap;
 pub mod control;
+pub mod sim;

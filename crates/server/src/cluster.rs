@@ -9,6 +9,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube_embedded::access::pki::{Pki, PkiError};
 use kube_embedded::cluster as embedded;
+use kube_embedded::sim::Simulation;
 use tokio::net::TcpListener;
 
 #[derive(Debug, thiserror::Error)]
@@ -51,13 +52,15 @@ pub async fn open_embedded(
     data: &Path,
     listen: SocketAddr,
     external_url: Option<&str>,
+    simulation: Option<Simulation>,
 ) -> Result<Embedded, ClusterError> {
     let host = external_url.and_then(|url| url.strip_prefix("https://")).map(host_of);
     let mut names: Vec<String> = host.into_iter().map(str::to_owned).collect();
     if !listen.ip().is_unspecified() {
         names.push(listen.ip().to_string());
     }
-    let config = embedded::Config { data: Some(data.to_owned()), names, ..embedded::Config::default() };
+    let config =
+        embedded::Config { data: Some(data.to_owned()), names, simulation, ..embedded::Config::default() };
     let cluster = embedded::Cluster::open(config)
         .await
         .map_err(|source| ClusterError::Open { data: data.to_owned(), source })?;

@@ -10,6 +10,9 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use kube_embedded::quantity::Quantity;
+use kube_embedded::sim::Simulation;
+
 /// What the command line said; `None` where it was silent.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
@@ -43,8 +46,16 @@ pub struct Tls {
 /// Which cluster the platform runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kube {
-    Embedded { listen: SocketAddr, external_url: Option<String> },
-    Real { kubeconfig: PathBuf, context: Option<String> },
+    Embedded {
+        listen: SocketAddr,
+        external_url: Option<String>,
+        /// Nodes that are pretended, and what follows; without it workloads are stored and nothing happens to them.
+        simulation: Option<Simulation>,
+    },
+    Real {
+        kubeconfig: PathBuf,
+        context: Option<String>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +104,12 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("kube.kubeconfig",      "",                         "run on the cluster that this kubeconfig names"),
     ("kube.context",         "",                         "which of the kubeconfig's contexts"),
     ("kube.external_url",    "",                         "how others reach the embedded Kubernetes API"),
+    ("sim.enabled",          "true",                     "simulate nodes and workloads on the embedded cluster"),
+    ("sim.nodes",            "3",                        "how many nodes there are from the first start"),
+    ("sim.cpu",              "32",                       "CPUs of each"),
+    ("sim.memory",           "256Gi",                    "memory of each"),
+    ("sim.pods",             "110",                      "how many pods each can take"),
+    ("sim.addresses",        "false",                    "Services of type LoadBalancer and Ingresses get an address"),
     ("logs.format",          "text",                     "text or json"),
 ];
 
@@ -154,11 +171,13 @@ impl Config {
         };
         let kube = match given("kube.kubeconfig") {
             Some(file) => {
-                for key in ["kube.listen", "kube.external_url"] {
-                    if given(key).is_some() {
-                        let why = "it is about the embedded cluster, and kube.kubeconfig names a real one";
-                        return Err(contradiction(key, why));
-                    }
+                let of_embedded =
+                    |key: &str| key.starts_with("sim.") || matches!(key, "kube.listen" | "kube.external_url");
+                if let Some((key, ..)) =
+                    KEYS.iter().find(|(key, ..)| of_embedded(key) && given(key).is_some())
+                {
+                    let why = "it is about the embedded cluster, and kube.kubeconfig names a real one";
+                    return Err(contradiction(key, why));
                 }
                 Kube::Real { kubeconfig: file.into(), context: given("kube.context").cloned() }
             }
@@ -173,6 +192,7 @@ impl Config {
                 external_url: given("kube.external_url")
                     .map(|url| https("kube.external_url", url))
                     .transpose()?,
+                simulation: simulation(&given)?,
             },
         };
         let logs = match given("logs.format").map_or("text", String::as_str) {
@@ -223,11 +243,24 @@ impl Config {
         let tls = self.tls.as_ref();
         section("tls", &[("cert", tls.map(|tls| path(&tls.cert))), ("key", tls.map(|tls| path(&tls.key)))]);
         match &self.kube {
-            Kube::Embedded { listen, external_url } => {
+            Kube::Embedded { listen, external_url, simulation } => {
                 let listen = quoted(&listen.to_string());
                 section(
                     "kube",
                     &[("listen", Some(listen)), ("external_url", external_url.as_deref().map(quoted))],
+                );
+                let simulation = simulation.as_ref();
+                let amount = |of: fn(&Simulation) -> String| simulation.map(of);
+                section(
+                    "sim",
+                    &[
+                        ("enabled", Some(simulation.is_some().to_string())),
+                        ("nodes", amount(|sim| sim.nodes.to_string())),
+                        ("cpu", simulation.map(|sim| quoted(&sim.cpu))),
+                        ("memory", simulation.map(|sim| quoted(&sim.memory))),
+                        ("pods", amount(|sim| sim.pods.to_string())),
+                        ("addresses", amount(|sim| sim.addresses.to_string())),
+                    ],
                 );
             }
             Kube::Real { kubeconfig, context } => {
@@ -266,7 +299,10 @@ fn read_file(file: &Path, values: &mut Values) -> Result<(), ConfigError> {
             let value = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Boolean(truth) => truth.to_string(),
-                other => return Err(invalid(&key, &other.to_string(), "a text or a boolean")),
+                toml::Value::Integer(number) => number.to_string(),
+                other => {
+                    return Err(invalid(&key, &other.to_string(), "a text, a whole number or a boolean"));
+                }
             };
             values.insert(key, value);
         }
@@ -289,6 +325,36 @@ fn address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
 
 fn truth(key: &str, value: &str) -> Result<bool, ConfigError> {
     value.parse().map_err(|_| invalid(key, value, "true or false"))
+}
+
+fn number(key: &str, value: &str, most: u32, expected: &'static str) -> Result<u32, ConfigError> {
+    value.parse().ok().filter(|number| *number <= most).ok_or_else(|| invalid(key, value, expected))
+}
+
+fn amount(key: &str, value: &str) -> Result<String, ConfigError> {
+    let is_amount = Quantity::parse(value).is_ok_and(|amount| amount.sign() >= 0);
+    if is_amount { Ok(value.to_owned()) } else { Err(invalid(key, value, "an amount, such as 4 or 16Gi")) }
+}
+
+/// What the embedded cluster pretends; `None` if it should not.
+fn simulation<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Option<Simulation>, ConfigError> {
+    let mut simulation = Simulation::default();
+    if let Some(nodes) = given("sim.nodes") {
+        simulation.nodes = number("sim.nodes", nodes, 5000, "a whole number up to 5000")?;
+    }
+    if let Some(pods) = given("sim.pods") {
+        simulation.pods = number("sim.pods", pods, 1000, "a whole number up to 1000")?;
+    }
+    for (key, place) in [("sim.cpu", &mut simulation.cpu), ("sim.memory", &mut simulation.memory)] {
+        if let Some(value) = given(key) {
+            *place = amount(key, value)?;
+        }
+    }
+    if let Some(addresses) = given("sim.addresses") {
+        simulation.addresses = truth("sim.addresses", addresses)?;
+    }
+    let is_enabled = truth("sim.enabled", given("sim.enabled").map_or("true", String::as_str))?;
+    Ok(is_enabled.then_some(simulation))
 }
 
 fn https(key: &str, value: &str) -> Result<String, ConfigError> {
@@ -331,9 +397,10 @@ mod tests {
         let config = read(file, &environment, flags).unwrap();
         assert_eq!(config.listen.port(), 1);
         assert_eq!(config.data, Path::new("/flag"));
+        let simulation = Some(Simulation::default());
         assert_eq!(
             config.kube,
-            Kube::Embedded { listen: "127.0.0.1:3".parse().unwrap(), external_url: None }
+            Kube::Embedded { listen: "127.0.0.1:3".parse().unwrap(), external_url: None, simulation }
         );
         let defaults = read("", &[], Flags::default()).unwrap();
         assert_eq!(defaults.data, Path::new("/home/me/.local/share/longshore"));
@@ -343,7 +410,17 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_by_name() {
         let table = [
-            ("[server]\nlisten = 8080\n", "`server.listen` must be a text or a boolean, not `8080`"),
+            ("[sim]\nnodes = 1.5\n", "`sim.nodes` must be a text, a whole number or a boolean, not `1.5`"),
+            ("[sim]\nnodes = -1\n", "`sim.nodes` must be a whole number up to 5000, not `-1`"),
+            ("[sim]\nmemory = \"much\"\n", "`sim.memory` must be an amount, such as 4 or 16Gi, not `much`"),
+            (
+                "[sim]\nnodes = 1\n[kube]\nkubeconfig = \"/a\"\n",
+                "`sim.nodes` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
+            ),
+            (
+                "[server]\nlisten = 8080\n",
+                "`server.listen` must be an address with a port, such as 127.0.0.1:8080, not `8080`",
+            ),
             (
                 "[server]\nlisten = \"here\"\n",
                 "`server.listen` must be an address with a port, such as 127.0.0.1:8080, not `here`",
@@ -376,5 +453,11 @@ mod tests {
         let file = "[server]\nlisten = \"127.0.0.1:0\"\n[kube]\nkubeconfig = \"/a \\\"b\\\"\"\ncontext = \"c\"\n[logs]\nformat = \"json\"\n";
         let config = read(file, &[], Flags::default()).unwrap();
         assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
+        for file in
+            ["[sim]\nnodes = 0\ncpu = 8\nmemory = \"1Gi\"\naddresses = true\n", "[sim]\nenabled = false\n"]
+        {
+            let config = read(file, &[], Flags::default()).unwrap();
+            assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
+        }
     }
 }

@@ -56,8 +56,9 @@ pub async fn run(
     let leadership = Leadership::default();
     let mut election = None;
     let embedded = match &config.kube {
-        Kube::Embedded { listen, external_url } => {
-            let embedded = cluster::open_embedded(&config.data, *listen, external_url.as_deref()).await?;
+        Kube::Embedded { listen, external_url, simulation } => {
+            let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
+            let embedded = cluster::open_embedded(&config.data, *listen, external_url, simulation).await?;
             let store = embedded.cluster.store().clone();
             readiness.require("store", move || {
                 if store.writable() { Ok(()) } else { Err("the store cannot be written".to_owned()) }

@@ -10,6 +10,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("server", &["api", "kube-access", "kube-embedded"]),
     ("cli", &[]),
     ("longshore", &["server", "cli"]),
+    ("bench", &[]),
     ("xtask", &[]),
 ];
 

@@ -3,6 +3,9 @@
 //! Small on purpose: one algorithm, one key, no choice by the token. What the claims mean is decided
 //! elsewhere (`super::authn`); here is only whether they are ours.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -10,17 +13,25 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Longer texts are not tokens.
 const MOST_BYTES: usize = 16 * 1024;
+/// So many good tokens are remembered, and then none.
+const MOST_KNOWN: usize = 1_000;
 
 /// The key that signs tokens of ServiceAccounts.
 pub struct SigningKey {
     pair: EcdsaKeyPair,
     /// Names the key in token headers and in the published key set.
     id: String,
+    /// Claims of tokens whose signature was good, by the token's hash. It stays good for ever, and checking it takes
+    /// longer than all the rest of a GET.
+    known: Mutex<HashMap<TokenHash, Arc<Value>>>,
 }
+
+type TokenHash = [u8; digest::SHA256_OUTPUT_LEN];
 
 /// Why a text is not a token of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +54,7 @@ impl SigningKey {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der).ok()?;
         let spki = [&SPKI_P256, pair.public_key().as_ref()].concat();
         let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &spki));
-        Some(Self { pair, id })
+        Some(Self { pair, id, known: Mutex::default() })
     }
 
     /// The claims, signed.
@@ -59,10 +70,25 @@ impl SigningKey {
     }
 
     /// The claims of a token that this key has signed. Times and audiences are the caller's to check.
-    pub fn verify(&self, token: &str) -> Result<Value, Bad> {
+    pub fn verify(&self, token: &str) -> Result<Arc<Value>, Bad> {
         if token.len() > MOST_BYTES {
             return Err(Bad::Foreign);
         }
+        let mut hash = TokenHash::default();
+        hash.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
+        if let Some(claims) = self.known.lock().get(&hash) {
+            return Ok(claims.clone());
+        }
+        let claims = Arc::new(self.check(token)?);
+        let mut known = self.known.lock();
+        if known.len() == MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(hash, claims.clone());
+        Ok(claims)
+    }
+
+    fn check(&self, token: &str) -> Result<Value, Bad> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Bad::Foreign)?;
         let (header, claims) = signed.split_once('.').ok_or(Bad::Foreign)?;
         let decode = |part: &str| -> Result<Value, Bad> {
@@ -105,11 +131,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn no_more_tokens_are_remembered_than_allowed() {
+        let key = key();
+        for n in 0..=MOST_KNOWN {
+            let claims = json!({"jti": n});
+            assert_eq!(key.verify(&key.sign(&claims)), Ok(Arc::new(claims)));
+        }
+        assert_eq!(key.known.lock().len(), 1);
+    }
+
+    #[test]
     fn only_what_this_key_signed_is_ours() {
         let key = key();
         let claims = json!({"sub": "a", "exp": 1});
         let token = key.sign(&claims);
-        assert_eq!(key.verify(&token), Ok(claims.clone()));
+        assert_eq!(key.verify(&token), Ok(Arc::new(claims.clone())));
+        assert_eq!(key.verify(&token), key.verify(&token), "known by now");
 
         let other = self::key();
         assert_eq!(key.verify(&other.sign(&claims)), Err(Bad::Foreign));

@@ -73,15 +73,29 @@ impl Side {
 /// started before it, whichever is more; what is set for the whole pod replaces that.
 pub(crate) fn of_pod(pod: &Value, side: Side) -> Amounts {
     let spec = &pod["spec"];
-    let of = |container: &Value| read(&container["resources"][side.key()]);
+    let containers = items(spec, "containers").iter().map(|container| &container["resources"]);
+    let initial = items(spec, "initContainers").iter();
+    let initial =
+        initial.map(|container| (&container["resources"], text(container, "restartPolicy") == "Always"));
+    of_containers(containers, initial, &spec["resources"], side)
+}
+
+/// The same by the `resources` of each container, of each init container and whether it is a sidecar, and of the whole pod.
+pub(crate) fn of_containers<'a>(
+    containers: impl Iterator<Item = &'a Value>,
+    init_containers: impl Iterator<Item = (&'a Value, bool)>,
+    whole: &Value,
+    side: Side,
+) -> Amounts {
+    let of = |resources: &Value| read(&resources[side.key()]);
     let mut total = Amounts::new();
-    for container in items(spec, "containers") {
+    for container in containers {
         add(&mut total, &of(container));
     }
     let (mut sidecars, mut initial) = (Amounts::new(), Amounts::new());
-    for container in items(spec, "initContainers") {
+    for (container, is_sidecar) in init_containers {
         let mut needed = of(container);
-        if text(container, "restartPolicy") == "Always" {
+        if is_sidecar {
             add(&mut total, &needed);
             add(&mut sidecars, &needed);
             needed = sidecars.clone();
@@ -91,7 +105,7 @@ pub(crate) fn of_pod(pod: &Value, side: Side) -> Amounts {
         raise_to(&mut initial, &needed);
     }
     raise_to(&mut total, &initial);
-    for (name, amount) in read(&spec["resources"][side.key()]) {
+    for (name, amount) in read(&whole[side.key()]) {
         if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
             total.insert(name, amount);
         }

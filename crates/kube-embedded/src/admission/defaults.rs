@@ -27,18 +27,22 @@ fn default_class(store: &Store, storage: &str, annotations: &[&str]) -> Option<S
     marked.map(|class| order(&class)).min().map(|(_, name)| name)
 }
 
+/// The class of claims that ask for none.
+pub fn default_storage_class(store: &Store) -> Option<String> {
+    default_class(
+        store,
+        "storageclasses.storage.k8s.io",
+        &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
+    )
+}
+
 /// A claim without a class gets the default class.
 pub fn storage_class(store: &Store, claim: &mut Value) {
     let annotated = claim["metadata"]["annotations"].get(CLAIM_CLASS).is_some();
     if annotated || !claim["spec"]["storageClassName"].is_null() {
         return;
     }
-    let default = default_class(
-        store,
-        "storageclasses.storage.k8s.io",
-        &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
-    );
-    if let Some(name) = default {
+    if let Some(name) = default_storage_class(store) {
         members(claim, "spec").insert("storageClassName".to_owned(), name.into());
     }
 }

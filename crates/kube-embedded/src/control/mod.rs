@@ -3,24 +3,37 @@
 //! Each controller is a pure decision and a few writes: `gc` (owners and dependents), `namespace`
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
 //! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
-//! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). `queue` runs
+//! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). Where the cluster
+//! has simulated nodes, also `workloads` (Deployments and the like, down to pods) and `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
+//! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!
 //! Always true: a controller keeps nothing that it could not find again by looking, so a crash between
-//! two of its writes costs nothing. Elsewhere: simulated workloads; how the API deletes (`crate::verbs`).
+//! two of its writes costs nothing. Elsewhere: nodes, scheduling and what a kubelet does (`crate::sim`); how the API
+//! deletes (`crate::verbs`).
 
+mod autoscaler;
 mod bootstrap_tokens;
 mod certificates;
 mod customresources;
+pub(crate) mod disruption;
+pub(crate) mod events;
 mod expiry;
 mod gc;
 mod namespace;
-mod queue;
+pub(crate) mod network;
+pub(crate) mod queue;
 mod quotas;
+mod rest;
 mod roles;
 #[cfg(test)]
 mod tests;
 mod tokens;
+pub(crate) mod view;
+pub(crate) mod volumes;
+pub(crate) mod workloads;
+#[cfg(test)]
+pub(crate) mod world;
 
 use std::sync::Arc;
 
@@ -28,9 +41,14 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use events::Recorder;
+use queue::Controller;
+use rest::Posts;
+
 use crate::access::pki::Pki;
 use crate::clock::Clock;
 use crate::error::{ApiError, Result};
+use crate::sim::{self, Simulation};
 use crate::store::{Change, CommitError, Expect, Key, Object, Op, Store};
 
 /// `propagationPolicy` of a delete.
@@ -48,8 +66,24 @@ pub struct Preconditions<'a> {
     pub version: Option<u64>,
 }
 
-/// The API as controllers use it: with every rule of the API (grace, finalizers, defaults, managed
-/// fields), in the name of the controller manager, and past quota.
+/// In whose name a controller writes: who the managed fields belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    ApiServer,
+    ControllerManager,
+    Scheduler,
+    Kubelet,
+}
+
+/// Which part of an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status.
+    Main,
+    Status,
+}
+
+/// The API as controllers use it: with every rule of the API (quota, grace, finalizers, defaults, managed fields).
 pub trait Actor: Send + Sync + 'static {
     /// DELETE. Gone or replaced already is a 404 or 409, which the caller takes as an answer.
     fn delete<'a>(
@@ -59,8 +93,34 @@ pub trait Actor: Send + Sync + 'static {
         propagation: Propagation,
     ) -> BoxFuture<'a, Result<()>>;
 
+    /// DELETE of a pod without grace: what a kubelet does when its containers have ended.
+    fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>>;
+
     /// POST of a whole document with `apiVersion` and `kind`.
-    fn create(&self, document: Value) -> BoxFuture<'_, Result<()>>;
+    fn create(&self, by: Component, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
+
+    /// PUT of a document as it was read and then changed. Its `resourceVersion` is what it was read at: a 409 says
+    /// that it has changed since. An update that changes nothing writes nothing.
+    fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
+
+    /// GET of `/scale`, of an apiVersion and kind, namespace and name: 404 `NotFound` if there is no such object; other
+    /// errors say that the kind is not known or has no scale.
+    fn scale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Value>>;
+
+    /// PUT of `/scale`, as it was read and then changed.
+    fn rescale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+        scale: Value,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Puts a pod on a node, in the name of the scheduler.
+    fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
 /// Where the objects of an apiVersion and kind are kept, and whether they live in namespaces.
@@ -74,32 +134,67 @@ pub struct Context {
     /// Whose authority every namespace publishes, and who signs tokens and certificates.
     pub pki: Arc<Pki>,
     pub kinds: Kinds,
+    /// Where the controllers say what they did.
+    pub events: Recorder,
+    /// What is pretended; without it there are neither nodes nor controllers of workloads.
+    pub simulation: Option<Simulation>,
 }
 
 /// The running controllers. They stop when this is dropped.
-pub struct Control(JoinSet<()>);
+pub struct Control {
+    tasks: JoinSet<()>,
+    posts: Posts,
+    context: Arc<Context>,
+}
 
 impl Control {
     /// Stops them and waits until none holds the store any more.
     pub async fn stop(mut self) {
-        self.0.shutdown().await;
+        self.tasks.shutdown().await;
+    }
+
+    /// Resolves when all that follows from the changes so far, at the clock's present time, has been done.
+    pub fn rest(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (posts, context) = (self.posts.clone(), self.context.clone());
+        async move { posts.rest(&context.store, context.clock.as_ref()).await }
+    }
+
+    /// Starts one more.
+    pub(crate) fn run(&mut self, controller: impl Controller) {
+        self.tasks.spawn(queue::run(self.context.clone(), controller, self.posts.add()));
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 }
 
 /// Starts all controllers on the current runtime.
-pub fn start(context: Context) -> Control {
+pub fn start(mut context: Context) -> Control {
+    let posts = Posts::default();
+    let notes = context.events.open(posts.add());
     let context = Arc::new(context);
-    let mut tasks = JoinSet::new();
-    tasks.spawn(queue::run(context.clone(), gc::Gc));
-    tasks.spawn(queue::run(context.clone(), namespace::Namespaces));
-    tasks.spawn(queue::run(context.clone(), customresources::CustomResources));
-    tasks.spawn(queue::run(context.clone(), roles::Roles));
-    tasks.spawn(queue::run(context.clone(), quotas::Quotas));
-    tasks.spawn(queue::run(context.clone(), tokens::Tokens));
-    tasks.spawn(queue::run(context.clone(), certificates::Certificates::new(&context)));
-    tasks.spawn(queue::run(context.clone(), bootstrap_tokens::BootstrapTokens));
-    tasks.spawn(queue::run(context, expiry::Expiry::default()));
-    Control(tasks)
+    let mut control = Control { tasks: JoinSet::new(), posts, context: context.clone() };
+    control.tasks.spawn(events::run(context.clone(), notes));
+    control.run(gc::Gc);
+    control.run(namespace::Namespaces);
+    control.run(customresources::CustomResources);
+    control.run(roles::Roles);
+    control.run(quotas::Quotas);
+    control.run(tokens::Tokens);
+    control.run(certificates::Certificates::new(&context));
+    control.run(bootstrap_tokens::BootstrapTokens);
+    control.run(expiry::Expiry::default());
+    network::start(&mut control);
+    if context.simulation.is_some() {
+        workloads::start(&mut control);
+        control.run(autoscaler::Autoscalers);
+        volumes::start(&mut control);
+        network::start_endpoints(&mut control);
+        control.run(disruption::Disruption);
+        sim::start(&mut control);
+    }
+    control
 }
 
 /// `value` in the place of `object`. A deleting object that nothing holds any longer is removed, as the
@@ -109,7 +204,12 @@ fn replacement(key: &Key, object: &Object, value: Value) -> Change {
     Change { key: key.clone(), expect: Expect::Version(object.version), op }
 }
 
-async fn replace(context: &Context, key: &Key, object: &Object, value: Value) -> Result<(), CommitError> {
+pub(crate) async fn replace(
+    context: &Context,
+    key: &Key,
+    object: &Object,
+    value: Value,
+) -> Result<(), CommitError> {
     context.store.commit(vec![replacement(key, object, value)]).await.map(drop)
 }
 
@@ -124,7 +224,7 @@ fn is_finished(value: &Value) -> bool {
         && !held
 }
 
-fn has_finalizer(value: &Value, name: &str) -> bool {
+pub(crate) fn has_finalizer(value: &Value, name: &str) -> bool {
     value["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == name))
 }
 
@@ -141,7 +241,7 @@ fn drop_from(owner: &mut Value, list: &str, unwanted: impl Fn(&Value) -> bool) {
 
 /// Sets one condition (status, reason, message) in a document's status; its time moves only when the
 /// status turns. Answers whether anything changed.
-fn set_condition(
+pub(crate) fn set_condition(
     document: &mut Value,
     kind: &str,
     (status, reason, message): (&str, &str, &str),
@@ -171,7 +271,7 @@ fn set_condition(
 }
 
 /// A delete whose object went away or changed meanwhile has been answered by that.
-fn settled(deleted: Result<()>) -> Result<()> {
+pub(crate) fn settled(deleted: Result<()>) -> Result<()> {
     match deleted {
         Err(error) if matches!(error.code, 404 | 409) => Ok(()),
         other => other,
@@ -180,7 +280,7 @@ fn settled(deleted: Result<()>) -> Result<()> {
 
 /// Why a pass did not get through; it is tried again.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(crate) enum Failure {
     #[error(transparent)]
     Api(#[from] ApiError),
     #[error(transparent)]

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::queue::{Controller, Next};
 use super::{
-    Context, Failure, Preconditions, Propagation, drop_from, is_finished, replace, set_condition, settled,
+    Component, Context, Failure, Preconditions, Propagation, drop_from, is_finished, replace, set_condition,
+    settled,
 };
 use crate::clock::rfc3339;
 use crate::store::{Event, Key, Object};
@@ -235,10 +236,10 @@ async fn furnish(context: &Context, namespace: &str) -> Result<(), Failure> {
 }
 
 async fn create(context: &Context, document: Value) -> Result<(), Failure> {
-    match context.actor.create(document).await {
+    match context.actor.create(Component::ControllerManager, document).await {
         // Somebody else was quicker, or the namespace has begun to go: both wake us again.
         Err(error) if matches!(error.code, 403 | 404 | 409) => Ok(()),
-        other => Ok(other?),
+        other => Ok(other.map(drop)?),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The loop that every controller has: wake on a change, look again at what it may concern.
 //!
-//! A key waits at most once; while it is looked at, a further change makes it due again afterwards.
-//! A pass that fails is repeated after a pause that doubles up to [`LONGEST_PAUSE`]. Nothing polls.
+//! A key waits at most once; while it is looked at, a further change makes it due again afterwards. A pass may ask
+//! to be repeated at a time of the cluster's clock; one that fails is repeated after a real pause that doubles up to
+//! [`LONGEST_PAUSE`]. Nothing polls.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,8 +10,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::rest::Post;
 use super::{Context, Failure};
 use crate::store::{Event, Key};
 
@@ -21,13 +24,37 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// When to look at a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// When something changes.
     Rest,
+    /// Then at the latest.
+    At(Timestamp),
     After(Duration),
 }
 
-pub(super) trait Controller: Send + Sync + 'static {
+impl Next {
+    /// The earlier of two reasons to look again.
+    pub(crate) fn or_at(self, at: Option<Timestamp>, now: Timestamp) -> Self {
+        match (self.time(now), at) {
+            (Some(a), Some(b)) => Self::At(a.min(b)),
+            (Some(at), None) | (None, Some(at)) => Self::At(at),
+            (None, None) => Self::Rest,
+        }
+    }
+
+    fn time(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Rest => None,
+            Self::At(at) => Some(at),
+            Self::After(pause) => Some(
+                SignedDuration::try_from(pause)
+                    .map_or(Timestamp::MAX, |p| now.saturating_add(p).unwrap_or(Timestamp::MAX)),
+            ),
+        }
+    }
+}
+
+pub(crate) trait Controller: Send + Sync + 'static {
     /// All keys that may need work: asked at the start, and when changes were missed.
     fn everything(&self, context: &Context) -> Vec<Key>;
 
@@ -38,15 +65,17 @@ pub(super) trait Controller: Send + Sync + 'static {
     fn sync(&self, context: &Context, key: &Key) -> impl Future<Output = Result<Next, Failure>> + Send;
 }
 
-pub(super) async fn run(context: Arc<Context>, controller: impl Controller) {
+/// `post` is told what the controller has seen and whether it rests.
+pub(crate) async fn run(context: Arc<Context>, controller: impl Controller, post: Post) {
     let mut feed = context.store.follow_all();
     let mut queue = Queue::default();
     let mut running = FuturesUnordered::new();
     let mut keys = controller.everything(&context);
     loop {
+        let now = context.clock.now();
         keys.drain(..).for_each(|key| queue.add(key));
         while running.len() < AT_ONCE
-            && let Some(key) = queue.take(Instant::now())
+            && let Some(key) = queue.take(Instant::now(), now)
         {
             let (controller, context) = (&controller, &context);
             running.push(async move {
@@ -54,7 +83,13 @@ pub(super) async fn run(context: Arc<Context>, controller: impl Controller) {
                 (key, outcome)
             });
         }
-        let wake = queue.next_due().filter(|_| running.len() < AT_ONCE);
+        let free = running.len() < AT_ONCE;
+        let (retry, planned) = (queue.next_retry().filter(|_| free), queue.next_planned().filter(|_| free));
+        if running.is_empty() && !queue.retries_soon() {
+            post.rests(feed.position(), planned);
+        } else {
+            post.works();
+        }
         tokio::select! {
             changes = feed.next() => {
                 if let Ok(changes) = changes {
@@ -70,9 +105,10 @@ pub(super) async fn run(context: Arc<Context>, controller: impl Controller) {
                 if let Err(error) = &outcome {
                     tracing::debug!(%error, ?key, "a controller will try again");
                 }
-                queue.finish(key, &outcome, Instant::now());
+                queue.finish(key, &outcome, Instant::now(), context.clock.now());
             }
-            () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+            () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {}
+            () = context.clock.wait_until(planned.unwrap_or_default()), if planned.is_some() => {}
         }
     }
 }
@@ -81,12 +117,52 @@ pub(super) async fn run(context: Arc<Context>, controller: impl Controller) {
 #[derive(Default)]
 struct Queue {
     due: BTreeSet<Key>,
-    later: BTreeSet<(Instant, Key)>,
-    /// The entry of each key in `later`; it has one at most.
-    pauses: HashMap<Key, Instant>,
+    /// Failed, and tried again then.
+    retries: Agenda<Instant>,
+    /// Asked to be looked at then.
+    planned: Agenda<Timestamp>,
     /// Being looked at; `true` when changed meanwhile.
     busy: HashMap<Key, bool>,
     failures: HashMap<Key, u32>,
+}
+
+/// Keys by the time at which they are due; each has one entry at most.
+struct Agenda<T> {
+    times: BTreeSet<(T, Key)>,
+    entries: HashMap<Key, T>,
+}
+
+impl<T> Default for Agenda<T> {
+    fn default() -> Self {
+        Self { times: BTreeSet::new(), entries: HashMap::new() }
+    }
+}
+
+impl<T: Ord + Copy> Agenda<T> {
+    fn put(&mut self, key: Key, at: T) {
+        self.remove(&key);
+        self.entries.insert(key.clone(), at);
+        self.times.insert((at, key));
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(at) = self.entries.remove(key) {
+            self.times.remove(&(at, key.clone()));
+        }
+    }
+
+    fn next(&self) -> Option<T> {
+        self.times.first().map(|(at, _)| *at)
+    }
+
+    fn take(&mut self, now: T) -> Option<Key> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, key) = self.times.pop_first()?;
+        self.entries.remove(&key);
+        Some(key)
+    }
 }
 
 impl Queue {
@@ -97,26 +173,35 @@ impl Queue {
         }
     }
 
-    fn take(&mut self, now: Instant) -> Option<Key> {
-        while self.next_due().is_some_and(|at| at <= now) {
-            let Some((_, key)) = self.later.pop_first() else { break };
-            self.pauses.remove(&key);
+    fn take(&mut self, moment: Instant, now: Timestamp) -> Option<Key> {
+        while let Some(key) = self.retries.take(moment) {
+            self.add(key);
+        }
+        while let Some(key) = self.planned.take(now) {
             self.add(key);
         }
         let key = self.due.pop_first()?;
-        // It is looked at before its pause is over, and will say anew when to look again.
-        if let Some(at) = self.pauses.remove(&key) {
-            self.later.remove(&(at, key.clone()));
-        }
+        // It is looked at before its time, and will say anew when to look again.
+        self.retries.remove(&key);
+        self.planned.remove(&key);
         self.busy.insert(key.clone(), false);
         Some(key)
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        self.later.first().map(|(at, _)| *at)
+    fn next_retry(&self) -> Option<Instant> {
+        self.retries.next()
     }
 
-    fn finish(&mut self, key: Key, outcome: &Result<Next, Failure>, now: Instant) {
+    fn next_planned(&self) -> Option<Timestamp> {
+        self.planned.next()
+    }
+
+    /// A key that has failed a few times only may get through at the next attempt.
+    fn retries_soon(&self) -> bool {
+        self.retries.entries.keys().any(|key| self.failures.get(key).is_some_and(|times| *times < 6))
+    }
+
+    fn finish(&mut self, key: Key, outcome: &Result<Next, Failure>, moment: Instant, now: Timestamp) {
         let again = self.busy.remove(&key).unwrap_or(false);
         if outcome.is_ok() {
             self.failures.remove(&key);
@@ -127,17 +212,15 @@ impl Queue {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 let pause = pause_after(*failures);
-                self.put_off(key, now + pause);
+                self.retries.put(key, moment + pause);
             }
             Ok(_) if again => drop(self.due.insert(key)),
-            Ok(Next::After(pause)) => self.put_off(key, now + *pause),
-            Ok(Next::Rest) => {}
+            Ok(next) => {
+                if let Some(at) = next.time(now) {
+                    self.planned.put(key, at);
+                }
+            }
         }
-    }
-
-    fn put_off(&mut self, key: Key, at: Instant) {
-        self.pauses.insert(key.clone(), at);
-        self.later.insert((at, key));
     }
 }
 
@@ -153,25 +236,35 @@ mod tests {
     fn a_key_is_looked_at_once_at_a_time_and_pauses_grow() {
         let key = Key::new(&"configmaps".into(), "n", "a");
         let mut queue = Queue::default();
-        let now = Instant::now();
+        let (moment, now) = (Instant::now(), Timestamp::UNIX_EPOCH);
         queue.add(key.clone());
         queue.add(key.clone());
-        assert_eq!(queue.take(now), Some(key.clone()));
+        assert_eq!(queue.take(moment, now), Some(key.clone()));
         queue.add(key.clone());
-        assert_eq!(queue.take(now), None, "it is being looked at");
-        queue.finish(key.clone(), &Ok(Next::Rest), now);
-        assert_eq!(queue.take(now), Some(key.clone()), "it changed meanwhile");
+        assert_eq!(queue.take(moment, now), None, "it is being looked at");
+        queue.finish(key.clone(), &Ok(Next::Rest), moment, now);
+        assert_eq!(queue.take(moment, now), Some(key.clone()), "it changed meanwhile");
         let failed = || Err(Failure::Api(crate::error::ApiError::internal("no")));
-        queue.finish(key.clone(), &failed(), now);
-        assert_eq!((queue.take(now), queue.next_due()), (None, Some(now + FIRST_PAUSE)));
-        assert_eq!(queue.take(now + FIRST_PAUSE), Some(key.clone()));
-        queue.finish(key.clone(), &failed(), now);
-        assert_eq!(queue.next_due(), Some(now + FIRST_PAUSE * 2));
+        queue.finish(key.clone(), &failed(), moment, now);
+        assert_eq!((queue.take(moment, now), queue.next_retry()), (None, Some(moment + FIRST_PAUSE)));
+        assert_eq!(queue.take(moment + FIRST_PAUSE, now), Some(key.clone()));
+        queue.finish(key.clone(), &failed(), moment, now);
+        assert_eq!(queue.next_retry(), Some(moment + FIRST_PAUSE * 2));
         assert_eq!(pause_after(u32::MAX), LONGEST_PAUSE);
         queue.add(key.clone());
-        assert_eq!(queue.take(now), Some(key.clone()), "a change does not wait for the pause to end");
-        assert_eq!(queue.next_due(), None);
-        queue.finish(key.clone(), &Ok(Next::After(FIRST_PAUSE)), now);
-        assert_eq!(queue.take(now + FIRST_PAUSE), Some(key));
+        assert_eq!(queue.take(moment, now), Some(key.clone()), "a change does not wait for the pause to end");
+        assert_eq!(queue.next_retry(), None);
+        queue.finish(key.clone(), &Ok(Next::After(Duration::from_secs(1))), moment, now);
+        let later = now + SignedDuration::from_secs(1);
+        assert_eq!((queue.take(moment, now), queue.next_planned()), (None, Some(later)));
+        assert_eq!(queue.take(moment, later), Some(key));
+    }
+
+    #[test]
+    fn the_earlier_reason_wins() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        assert_eq!(Next::Rest.or_at(None, at(0)), Next::Rest);
+        assert_eq!(Next::Rest.or_at(Some(at(5)), at(0)), Next::At(at(5)));
+        assert_eq!(Next::After(Duration::from_secs(3)).or_at(Some(at(5)), at(0)), Next::At(at(3)));
     }
 }

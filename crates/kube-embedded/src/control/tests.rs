@@ -54,7 +54,32 @@ impl Actor for TinyApi {
         self.remove(key, preconditions, propagation).boxed()
     }
 
-    fn create(&self, mut document: Value) -> BoxFuture<'_, Result<()>> {
+    fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.remove(key, Preconditions { uid, version: None }, Propagation::Background).boxed()
+    }
+
+    fn update(&self, _: Component, _: Part, _: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
+        unimplemented!("these controllers do not ask for it")
+    }
+
+    fn rescale<'a>(
+        &'a self,
+        _: (&'a str, &'a str),
+        _: (&'a str, &'a str),
+        _: Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        unimplemented!("these controllers do not ask for it")
+    }
+
+    fn scale<'a>(&'a self, _: (&'a str, &'a str), _: (&'a str, &'a str)) -> BoxFuture<'a, Result<Value>> {
+        unimplemented!("these controllers do not ask for it")
+    }
+
+    fn bind<'a>(&'a self, _: &'a Object, _: &'a str) -> BoxFuture<'a, Result<()>> {
+        unimplemented!("these controllers do not ask for it")
+    }
+
+    fn create(&self, _: Component, mut document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
         async move {
             let (storage, _) = kind(document["kind"].as_str().unwrap()).unwrap();
             let metadata = &mut document["metadata"];
@@ -68,7 +93,7 @@ impl Actor for TinyApi {
             self.store
                 .commit(vec![change])
                 .await
-                .map(drop)
+                .map(|made| made[0].clone())
                 .map_err(|_| ApiError::new(409, "AlreadyExists", ""))
         }
         .boxed()
@@ -113,6 +138,8 @@ impl World {
             clock: self.clock.clone(),
             pki: Arc::new(Pki::in_memory(&[], self.clock.now()).unwrap()),
             kinds: Arc::new(|_, name| kind(name)),
+            events: Recorder::default(),
+            simulation: None,
         })
     }
 

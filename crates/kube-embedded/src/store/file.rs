@@ -135,6 +135,16 @@ pub(super) struct Contents {
     stored: u64,
 }
 
+/// Memory for pages of the file. Nothing is read from it once it is open, so this needs to hold only the inner pages
+/// that each write passes.
+const PAGE_CACHE: usize = 4 << 20;
+
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(PAGE_CACHE);
+    builder
+}
+
 /// Opens the database again after a failure.
 type Reopen = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
@@ -167,7 +177,7 @@ impl Disk {
             create(folder, &file)?;
         }
         let path = file.clone();
-        let reopen = move || Database::open(&path);
+        let reopen = move || builder().open(&path);
         let (mut disk, contents) = Self::over(Box::new(reopen), &file, Some(lock))?;
         let io = |source| OpenError::Io { file: file.clone(), source };
         let length = fs::metadata(&file).map_err(io)?.len();
@@ -296,8 +306,7 @@ fn create(folder: &Path, file: &Path) -> Result<(), OpenError> {
     let fresh = folder.join("store.redb.new");
     let opened =
         OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(&fresh);
-    let database =
-        Database::builder().create_file(opened.map_err(io)?).map_err(|error| explain(error, file))?;
+    let database = builder().create_file(opened.map_err(io)?).map_err(|error| explain(error, file))?;
     initialise(&database).map_err(|detail| io(io::Error::other(detail)))?;
     drop(database);
     fs::rename(&fresh, file).map_err(io)?;

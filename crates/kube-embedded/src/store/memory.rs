@@ -19,6 +19,8 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
 const KEPT_BYTES: usize = 64 << 20;
 /// What a remembered change costs beside the bytes of its objects.
 const EVENT_COST: usize = 512;
+/// Whose objects a controller may adopt, so that those which nobody manages are kept in sight.
+const ADOPTABLE: [&str; 3] = ["pods", "replicasets.apps", "controllerrevisions.apps"];
 /// A watch takes no more than this at once, to leave the lock to others.
 const EVENTS_AT_ONCE: usize = 1_000;
 
@@ -38,6 +40,8 @@ pub(super) struct State {
 struct Storage {
     /// Namespace, then name.
     objects: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>,
+    /// Namespace and name of the [`ADOPTABLE`] ones that nobody manages.
+    unmanaged: BTreeSet<(Box<str>, Box<str>)>,
     history: VecDeque<(Timestamp, Event)>,
     /// The first version that one can ask for: all changes after it are in `history`.
     floor: u64,
@@ -66,6 +70,16 @@ impl State {
     pub fn list(&self, storage: &str, namespace: Option<&str>) -> Snapshot {
         let objects = self.storages.get(storage).map(|s| s.objects(namespace).cloned().collect());
         Snapshot { version: self.version, objects: objects.unwrap_or_default() }
+    }
+
+    pub fn select(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Arc<Object>> {
+        let objects = self.storages.get(storage).into_iter().flat_map(|s| s.objects(namespace));
+        objects.filter(|object| wanted(object)).cloned().collect()
     }
 
     /// Undoes, newest first, what happened after `version`.
@@ -140,6 +154,14 @@ impl State {
             Some((key.storage.clone(), self.get(&key.storage, &key.namespace, &key.name)?.clone()))
         })
         .collect()
+    }
+
+    /// The objects of an [`ADOPTABLE`] storage that nobody manages.
+    pub fn unmanaged(&self, storage: &str, namespace: &str) -> Vec<Arc<Object>> {
+        let Some(found) = self.storages.get(storage) else { return Vec::new() };
+        let first = (namespace.into(), Box::default());
+        let names = found.unmanaged.range(first..).take_while(|(at, _)| at.as_ref() == namespace);
+        names.filter_map(|(_, name)| self.get(storage, namespace, name).cloned()).collect()
     }
 
     /// Those that hold an object, sorted.
@@ -219,7 +241,16 @@ impl State {
         for owner in &object.owners {
             self.dependents.entry(owner.clone()).or_default().insert(key.clone());
         }
-        let namespaces = &mut self.storage(&key.storage).objects;
+        let storage = self.storage(&key.storage);
+        if ADOPTABLE.contains(&key.storage.as_ref()) {
+            let place = (key.namespace.clone(), key.name.clone());
+            if object.controller.is_some() {
+                storage.unmanaged.remove(&place);
+            } else {
+                storage.unmanaged.insert(place);
+            }
+        }
+        let namespaces = &mut storage.objects;
         let previous = match namespaces.get_mut(&key.namespace) {
             Some(names) => names.insert(key.name.clone(), object.clone()),
             None => {
@@ -232,7 +263,11 @@ impl State {
     }
 
     fn remove(&mut self, key: &Key) {
-        let namespaces = &mut self.storage(&key.storage).objects;
+        let storage = self.storage(&key.storage);
+        if ADOPTABLE.contains(&key.storage.as_ref()) {
+            storage.unmanaged.remove(&(key.namespace.clone(), key.name.clone()));
+        }
+        let namespaces = &mut storage.objects;
         let Some(names) = namespaces.get_mut(&key.namespace) else { return };
         let gone = names.remove(&key.name);
         if names.is_empty() {

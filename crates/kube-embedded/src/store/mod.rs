@@ -225,6 +225,16 @@ impl Store {
         self.shared.state.read().list(storage, namespace)
     }
 
+    /// The objects of the newest state for which `wanted` holds. It runs under the store's lock: a look at metadata.
+    pub fn select(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Arc<Object>> {
+        self.shared.state.read().select(storage, namespace, wanted)
+    }
+
     /// The state at an earlier version, from history. A version that is still to come gives the newest.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
         self.shared.state.read().list_at(storage, namespace, version)
@@ -233,6 +243,11 @@ impl Store {
     /// The objects that name `owner` among their owner references, with the storage of each.
     pub fn dependents(&self, owner: &str) -> Vec<(Arc<str>, Arc<Object>)> {
         self.shared.state.read().dependents(owner)
+    }
+
+    /// The objects of a namespace that no controller manages; known of pods and of what else can be adopted.
+    pub fn unmanaged(&self, storage: &str, namespace: &str) -> Vec<Arc<Object>> {
+        self.shared.state.read().unmanaged(storage, namespace)
     }
 
     /// The storages that hold an object, sorted.
@@ -380,6 +395,11 @@ pub struct Feed {
 }
 
 impl Feed {
+    /// The version up to which this feed has told everything.
+    pub fn position(&self) -> u64 {
+        self.after
+    }
+
     /// The next changes with the storage of each, at least one; waits for them. May be dropped while it
     /// waits and asked again.
     pub async fn next(&mut self) -> Result<Vec<(Arc<str>, Event)>, TooOld> {

@@ -5,10 +5,12 @@
 //!
 //! Always true: `metadata.resourceVersion` inside the bytes equals [`Object::version`].
 
-use std::sync::OnceLock;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Values that a field selector can ask for, by path.
@@ -24,6 +26,8 @@ pub struct Object {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// The uids in `metadata.ownerReferences`.
     pub owners: Box<[Box<str>]>,
+    /// The uid of the owner that manages it.
+    pub controller: Option<Box<str>>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// The whole JSON document.
@@ -33,6 +37,7 @@ pub struct Object {
     /// How much of `bytes` is the type that stands first; 0 for an object without one.
     typed: usize,
     fields: OnceLock<Fields>,
+    view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Object {
@@ -57,11 +62,13 @@ impl Object {
             uid: self.uid.clone(),
             labels: self.labels.clone(),
             owners: self.owners.clone(),
+            controller: self.controller.clone(),
             deleting: self.deleting,
             bytes: splice(&self.bytes[..self.gap], version, &self.bytes[after..]),
             gap: self.gap,
             typed: self.typed,
             fields: self.fields.clone(),
+            view: self.view.clone(),
         }
     }
 
@@ -82,6 +89,19 @@ impl Object {
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
         Some(&self.labels[at].1)
+    }
+
+    /// The document as a `T`, made once and kept with the object; each kind of object should have one such type.
+    /// What was stored has been checked against its kind, so that it fits; if it does not, it reads as empty.
+    pub fn view<T: DeserializeOwned + Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let read = || match serde_json::from_slice::<T>(&self.bytes) {
+            Ok(view) => Arc::new(view),
+            Err(error) => {
+                tracing::error!(%error, namespace = %self.namespace, name = %self.name, "an object does not fit its kind");
+                Arc::default()
+            }
+        };
+        self.view.get_or_init(|| read()).clone().downcast().unwrap_or_else(|_| read())
     }
 
     /// Selectable fields, computed once.
@@ -111,6 +131,7 @@ struct Metadata {
     uid: Box<str>,
     labels: Box<[(Box<str>, Box<str>)]>,
     owners: Box<[Box<str>]>,
+    controller: Option<Box<str>>,
     deleting: bool,
 }
 
@@ -205,7 +226,7 @@ impl Draft {
     }
 
     pub fn finish(self, version: u64) -> Object {
-        let Metadata { namespace, name, uid, labels, owners, deleting } = self.metadata;
+        let Metadata { namespace, name, uid, labels, owners, controller, deleting } = self.metadata;
         Object {
             namespace,
             name,
@@ -213,11 +234,13 @@ impl Draft {
             uid,
             labels,
             owners,
+            controller,
             deleting,
             bytes: splice(&self.text[..self.gap], version, &self.text[self.gap..]),
             gap: self.gap,
             typed: self.typed,
             fields: OnceLock::new(),
+            view: OnceLock::new(),
         }
     }
 }
@@ -238,13 +261,15 @@ impl Seen {
     fn metadata(&self) -> Metadata {
         let text = |value: &Value| value.as_str().unwrap_or_default().into();
         let labels = self.labels.as_object().into_iter().flatten();
-        let owners = self.owner_references.as_array().into_iter().flatten();
+        let owners = || self.owner_references.as_array().into_iter().flatten();
+        let uid = |owner: &Value| owner["uid"].as_str().map(Into::into);
         Metadata {
             namespace: text(&self.namespace),
             name: text(&self.name),
             uid: text(&self.uid),
             labels: labels.map(|(key, value)| (key.as_str().into(), text(value))).collect(),
-            owners: owners.filter_map(|owner| owner["uid"].as_str().map(Into::into)).collect(),
+            owners: owners().filter_map(uid).collect(),
+            controller: owners().find(|owner| owner["controller"] == true).and_then(uid),
             deleting: !self.deletion_timestamp.is_null(),
         }
     }

@@ -1,36 +1,57 @@
 //! The API as the controllers inside this process use it.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Call, Deletion, create, delete};
+use super::{Answer, Call, Deletion, create, delete, pods, scale, update};
 use crate::access::User;
 use crate::cluster::{Cluster, WeakCluster};
-use crate::control::{Actor, Preconditions, Propagation};
-use crate::error::{ApiError, Result};
+use crate::control::{Actor, Component, Part, Preconditions, Propagation};
+use crate::error::{ApiError, Result, qualified};
 use crate::http::negotiate::Representation;
 use crate::http::query::Query;
 use crate::schema::resources::Resource;
-use crate::store::Key;
+use crate::store::{Key, Object};
 
-/// The controller manager. It holds its cluster weakly: controllers do not keep a cluster alive.
+/// The components of a cluster that run in this process. It holds its cluster weakly: controllers do not keep a cluster alive.
 pub struct ControllerManager(pub WeakCluster);
 
 impl ControllerManager {
     fn cluster(&self) -> Result<Cluster> {
         self.0.upgrade().ok_or_else(|| ApiError::internal("the cluster has been closed"))
     }
+
+    async fn remove(&self, by: Component, key: &Key, options: Deletion) -> Result<()> {
+        let cluster = self.cluster()?;
+        let registry = cluster.registry();
+        let resource = registry.of_storage(&key.storage).ok_or_else(ApiError::no_such_resource)?;
+        let call = call(&cluster, by, "delete", resource, (&key.namespace, &key.name));
+        delete::remove(&call, &options).await.map(drop)
+    }
+}
+
+/// Under which names the components of a cluster are known: user and agent.
+fn names(by: Component) -> (&'static str, &'static str) {
+    match by {
+        Component::ApiServer => ("system:apiserver", "kube-apiserver"),
+        Component::ControllerManager => ("system:kube-controller-manager", "kube-controller-manager"),
+        Component::Scheduler => ("system:kube-scheduler", "kube-scheduler"),
+        Component::Kubelet => ("system:node", "kubelet"),
+    }
 }
 
 fn call(
     cluster: &Cluster,
+    by: Component,
     verb: &'static str,
-    resource: &std::sync::Arc<Resource>,
-    namespace: &str,
-    name: &str,
+    resource: &Arc<Resource>,
+    (namespace, name): (&str, &str),
 ) -> Call {
+    let (user, agent) = names(by);
     Call {
         cluster: cluster.clone(),
         verb,
@@ -39,14 +60,72 @@ fn call(
         door: "",
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        user: User::named("system:kube-controller-manager", &["system:masters", "system:authenticated"]),
+        user: User::named(user, &["system:masters", "system:authenticated"]),
         query: Query::default(),
         representation: Representation::default(),
-        user_agent: "kube-controller-manager".to_owned(),
+        user_agent: agent.to_owned(),
         content_type: None,
         body: bytes::Bytes::new(),
         warnings: Mutex::default(),
     }
+}
+
+/// The call that writes `document`.
+fn writing(cluster: &Cluster, by: Component, verb: &'static str, document: &Value) -> Result<Call> {
+    let registry = cluster.registry();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let api_version = text(&document["apiVersion"]);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let resource = registry.of_kind(group, version, &text(&document["kind"]));
+    let resource = resource.ok_or_else(ApiError::no_such_resource)?;
+    let name = if verb == "create" { String::new() } else { text(&document["metadata"]["name"]) };
+    let mut call = call(cluster, by, verb, resource, (&text(&document["metadata"]["namespace"]), &name));
+    call.body = document.to_string().into();
+    Ok(call)
+}
+
+/// A call of `/scale`, of an object of a kind.
+fn scaling(
+    cluster: &Cluster,
+    verb: &'static str,
+    (api_version, kind): (&str, &str),
+    place: (&str, &str),
+) -> Result<Call> {
+    let registry = cluster.registry();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = registry.of_kind(group, version, kind).ok_or_else(|| {
+        let words = format!("no matches for kind {kind:?} in version {api_version:?}");
+        ApiError::new(404, "", words)
+    })?;
+    if resource.subresource("scale").is_none() {
+        let what = qualified(&resource.name, group);
+        return Err(ApiError::new(404, "", format!("{what} does not implement the scale subresource")));
+    }
+    let mut call = call(cluster, Component::ControllerManager, verb, resource, place);
+    "scale".clone_into(&mut call.subresource);
+    Ok(call)
+}
+
+/// The object that a write left.
+fn stored(answer: Answer) -> Result<Arc<Object>> {
+    match answer {
+        Answer::Stored(_, object) => Ok(object),
+        // The write let a deleting object go.
+        Answer::Document(_, value) => {
+            let version = value["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok());
+            Ok(Arc::new(Object::new(value, version.unwrap_or_default())))
+        }
+        _ => Err(ApiError::internal("a write answered something else than its object")),
+    }
+}
+
+/// PUT of a document as it was read and then changed, in the name of a component.
+pub async fn put(cluster: &Cluster, by: Component, part: Part, document: &Value) -> Result<Arc<Object>> {
+    let mut call = writing(cluster, by, "update", document)?;
+    if part == Part::Status {
+        "status".clone_into(&mut call.subresource);
+    }
+    stored(update::replace(&call).await?)
 }
 
 impl Actor for ControllerManager {
@@ -56,34 +135,75 @@ impl Actor for ControllerManager {
         preconditions: Preconditions<'a>,
         propagation: Propagation,
     ) -> BoxFuture<'a, Result<()>> {
+        let options = Deletion {
+            uid: Some(preconditions.uid.to_owned()),
+            version: preconditions.version.map(|version| version.to_string()),
+            propagation: Some(propagation),
+            ..Deletion::default()
+        };
+        self.remove(Component::ControllerManager, key, options).boxed()
+    }
+
+    fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
+        let options = Deletion { uid: Some(uid.to_owned()), grace_seconds: Some(0), ..Deletion::default() };
+        self.remove(Component::Kubelet, key, options).boxed()
+    }
+
+    fn create(&self, by: Component, document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
         async move {
-            let cluster = self.cluster()?;
-            let registry = cluster.registry();
-            let resource = registry.of_storage(&key.storage).ok_or_else(ApiError::no_such_resource)?;
-            let call = call(&cluster, "delete", resource, &key.namespace, &key.name);
-            let options = Deletion {
-                uid: Some(preconditions.uid.to_owned()),
-                version: preconditions.version.map(|version| version.to_string()),
-                propagation: Some(propagation),
-                ..Deletion::default()
-            };
-            delete::remove(&call, &options).await.map(drop)
+            let call = writing(&self.cluster()?, by, "create", &document)?;
+            stored(create::create(&call).await?)
         }
         .boxed()
     }
 
-    fn create(&self, document: Value) -> BoxFuture<'_, Result<()>> {
+    fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
+        async move { put(&self.cluster()?, by, part, &document).await }.boxed()
+    }
+
+    fn scale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Value>> {
+        async move {
+            match scale::answer(&scaling(&self.cluster()?, "get", kind, place)?).await? {
+                Answer::Scale(scale) => Ok(scale),
+                _ => Err(ApiError::internal("a scale answered something else")),
+            }
+        }
+        .boxed()
+    }
+
+    fn rescale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+        wanted: Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let mut call = scaling(&self.cluster()?, "update", kind, place)?;
+            call.body = wanted.to_string().into();
+            scale::answer(&call).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>> {
         async move {
             let cluster = self.cluster()?;
             let registry = cluster.registry();
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let api_version = text(&document["apiVersion"]);
-            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-            let resource = registry.of_kind(group, version, &text(&document["kind"]));
-            let resource = resource.ok_or_else(ApiError::no_such_resource)?;
-            let mut call = call(&cluster, "create", resource, &text(&document["metadata"]["namespace"]), "");
-            call.body = document.to_string().into();
-            create::create(&call).await.map(drop)
+            let pods = registry.get("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
+            let place = (pod.namespace.as_ref(), pod.name.as_ref());
+            let mut call = call(&cluster, Component::Scheduler, "create", pods, place);
+            "binding".clone_into(&mut call.subresource);
+            let binding = json!({
+                "apiVersion": "v1", "kind": "Binding",
+                "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+                "target": {"kind": "Node", "name": node},
+            });
+            call.body = binding.to_string().into();
+            pods::bind(&call).await.map(drop)
         }
         .boxed()
     }

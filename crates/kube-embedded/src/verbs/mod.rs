@@ -9,6 +9,8 @@ mod collection;
 mod convert;
 mod create;
 mod delete;
+mod evict;
+mod logs;
 mod managed;
 mod meta;
 mod patch;
@@ -23,6 +25,7 @@ mod watch;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -78,6 +81,10 @@ pub enum Answer {
     List(Page),
     Watch(Box<WatchStream>),
     Text(String),
+    /// Text that goes on.
+    Stream(BoxStream<'static, Bytes>),
+    /// 204.
+    Nothing,
 }
 
 /// A list, or a part of it.

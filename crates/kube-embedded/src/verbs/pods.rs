@@ -1,19 +1,22 @@
-//! What only pods can: be bound to a node, be evicted, and (here) say that no process runs in them.
+//! What only pods can: be bound to a node, and (here) say that no process runs in them.
+//!
+//! Elsewhere: eviction (`super::evict`), logs (`super::logs`).
 
 use serde_json::{Value, json};
 
 use super::body::decode_as;
 use super::update::{modify, other_object};
-use super::{Answer, Call, Deletion, delete, managed};
+use super::{Answer, Call, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
-use crate::selector::Labels;
-use crate::store::{Change, CommitError, Expect, Key, Object, Op};
+use crate::store::Object;
 
 /// 501 for everything that needs a process.
-pub fn not_simulated(call: &Call) -> ApiError {
-    let container = call.query.get("container").unwrap_or_default();
+pub fn not_simulated(call: &Call, object: &Object) -> ApiError {
+    let asked = call.query.get("container").filter(|name| !name.is_empty()).map(str::to_owned);
+    let first = || object.value()["spec"]["containers"][0]["name"].as_str().map(str::to_owned);
+    let container = asked.or_else(first).unwrap_or_default();
     let verb = match call.subresource.as_str() {
         "exec" => "exec into",
         "attach" => "attach to",
@@ -28,48 +31,6 @@ pub fn not_simulated(call: &Call) -> ApiError {
             format!("kube-embedded simulates {other}: there is nothing to {verb} through \"{}\"", call.name)
         }
     })
-}
-
-/// What a container would have printed: that it is simulated.
-pub fn log(call: &Call) -> Result<Answer> {
-    let pod = call.live()?.value();
-    let names: Vec<&str> = pod["spec"]["containers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|c| c["name"].as_str())
-        .collect();
-    let container = match call.query.get("container").filter(|name| !name.is_empty()) {
-        Some(name) => name,
-        None => match names.as_slice() {
-            [only] => only,
-            several => {
-                return Err(ApiError::bad_request(format!(
-                    "a container name must be specified for pod {}, choose one of: [{}]",
-                    call.name,
-                    several.join(" ")
-                )));
-            }
-        },
-    };
-    let all = ["containers", "initContainers", "ephemeralContainers"];
-    let exists = all
-        .iter()
-        .flat_map(|key| pod["spec"][*key].as_array().into_iter().flatten())
-        .any(|c| c["name"] == container);
-    if !exists {
-        return Err(ApiError::bad_request(format!(
-            "container {container} is not valid for pod {}",
-            call.name
-        )));
-    }
-    if pod["status"]["phase"] == "Pending" {
-        return Err(ApiError::bad_request(format!(
-            "container \"{container}\" in pod \"{}\" is waiting to start: ContainerCreating",
-            call.name
-        )));
-    }
-    Ok(Answer::Text(format!("[kube-embedded] container \"{container}\" is simulated: no process runs\n")))
 }
 
 /// Puts a pod on a node.
@@ -137,96 +98,5 @@ fn check_target(target: &Value) -> Result<()> {
         [] => Ok(()),
         [only] => Err(ApiError::new(500, "", only)),
         several => Err(ApiError::new(500, "", format!("[{}]", several.join(", ")))),
-    }
-}
-
-/// Deletes a pod if the disruption budgets allow it.
-pub async fn evict(call: &Call) -> Result<Answer> {
-    let eviction = decode_as(call, "policy.Eviction")?;
-    if eviction["metadata"]["name"] != call.name {
-        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
-    }
-    let options = Deletion {
-        uid: eviction["deleteOptions"]["preconditions"]["uid"].as_str().map(str::to_owned),
-        version: eviction["deleteOptions"]["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
-        grace_seconds: eviction["deleteOptions"]["gracePeriodSeconds"].as_i64(),
-        propagation: None,
-        dry_run: call.query.is_dry_run()
-            || eviction["deleteOptions"]["dryRun"].as_array().is_some_and(|d| !d.is_empty()),
-    };
-    let pod = call.live()?;
-    if !is_exempt(&pod.value()) {
-        spend_budget(call, &pod, options.dry_run).await?;
-    }
-    let main = call.main("");
-    delete::remove(&main, &options).await?;
-    Ok(Answer::Other(
-        201,
-        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-    ))
-}
-
-/// Finished, pending and already deleted pods disrupt nobody.
-fn is_exempt(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed" | "Pending"))
-        || !pod["metadata"]["deletionTimestamp"].is_null()
-}
-
-const BUDGETS: &str = "poddisruptionbudgets.policy";
-
-async fn spend_budget(call: &Call, pod: &Object, dry_run: bool) -> Result<()> {
-    loop {
-        let budgets = call.cluster.store().list(BUDGETS, Some(&call.namespace)).objects;
-        let covers = |budget: &&std::sync::Arc<Object>| {
-            let selector = &budget.value()["spec"]["selector"];
-            !selector.is_null()
-                && Labels::from_object(selector).is_ok_and(|s| s.matches(|key| pod.label(key)))
-        };
-        let covering: Vec<_> = budgets.iter().filter(covers).collect();
-        let budget = match covering.as_slice() {
-            [] => return Ok(()),
-            [only] => only,
-            _ => {
-                return Err(ApiError::internal(
-                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-                ));
-            }
-        };
-        let mut value = budget.value();
-        let refused = "Cannot evict pod as it would violate the pod's disruption budget.";
-        let observed = value["status"]["observedGeneration"].as_i64().unwrap_or(0);
-        if observed < value["metadata"]["generation"].as_i64().unwrap_or(0) {
-            let cause =
-                format!("The disruption budget {} is still being processed by the server.", budget.name);
-            return Err(ApiError::too_many_requests(refused, 10).with_cause("DisruptionBudget", &cause, ""));
-        }
-        let allowed = value["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
-        if allowed <= 0 {
-            let count = |key: &str| value["status"][key].as_i64().unwrap_or(0);
-            let cause = format!(
-                "The disruption budget {} needs {} healthy pods and has {} currently",
-                budget.name,
-                count("desiredHealthy"),
-                count("currentHealthy")
-            );
-            return Err(ApiError::too_many_requests(refused, 0).with_cause("DisruptionBudget", &cause, ""));
-        }
-        if dry_run {
-            return Ok(());
-        }
-        value["status"]["disruptionsAllowed"] = (allowed - 1).into();
-        let now = rfc3339(call.cluster.clock().now());
-        if !value["status"]["disruptedPods"].is_object() {
-            value["status"]["disruptedPods"] = json!({});
-        }
-        value["status"]["disruptedPods"][pod.name.as_ref()] = now.into();
-        let key =
-            Key { storage: BUDGETS.into(), namespace: budget.namespace.clone(), name: budget.name.clone() };
-        let change = Change { key, expect: Expect::Version(budget.version), op: Op::Put(value) };
-        match call.cluster.commit(change, Vec::new()).await {
-            Ok(_) => return Ok(()),
-            Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
-        }
     }
 }

@@ -5,14 +5,16 @@
 //! longer holds the next one, it says so (410) and ends. One of custom resources ends when their CRD changes.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Call;
 use super::convert::{Shown, show};
@@ -44,8 +46,11 @@ pub struct WatchStream {
     /// The newest version that the client knows about or need not.
     seen: u64,
     ready: VecDeque<Bytes>,
-    deadline: Instant,
-    next_bookmark: Instant,
+    /// What may end the stream or fall due is waited for over its whole life: to begin anew after each event would
+    /// cost every watcher more than the event.
+    stopping: BoxFuture<'static, ()>,
+    deadline: Pin<Box<Sleep>>,
+    next_bookmark: Pin<Box<Sleep>>,
     columns_sent: bool,
     ended: bool,
 }
@@ -86,8 +91,9 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         redefinitions,
         seen: from,
         ready: VecDeque::new(),
-        deadline: now + lifetime,
-        next_bookmark: now + BOOKMARK_EVERY,
+        stopping: call.cluster.stopping().boxed(),
+        deadline: Box::pin(sleep_until(now + lifetime)),
+        next_bookmark: Box::pin(sleep_until(now + BOOKMARK_EVERY)),
         columns_sent: false,
         ended: false,
     };
@@ -116,19 +122,18 @@ impl WatchStream {
             if self.ended {
                 return None;
             }
-            let stopping = self.cluster.stopping();
             tokio::select! {
-                () = stopping => self.ended = true,
-                () = tokio::time::sleep_until(self.deadline) => {
+                () = &mut self.stopping => self.ended = true,
+                () = &mut self.deadline => {
                     if self.bookmarks {
                         self.bookmark(None);
                     }
                     self.ended = true;
                 }
-                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
+                () = &mut self.next_bookmark, if self.bookmarks => {
                     self.seen = self.seen.max(self.cursor.position());
                     self.bookmark(None);
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.next_bookmark.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
                 }
                 events = self.cursor.next() => self.take(events),
                 Ok(()) = self.redefinitions.changed(), if self.resource.is_custom() => {

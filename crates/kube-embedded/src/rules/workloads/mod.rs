@@ -16,7 +16,7 @@ pub mod podspec;
 mod probe;
 mod projected;
 mod resources;
-mod schedule;
+pub mod schedule;
 pub mod scheduling;
 mod security;
 mod selector;

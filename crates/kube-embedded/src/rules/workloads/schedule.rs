@@ -1,4 +1,8 @@
-//! The five fields of a cron schedule, with the complaints of the parser that Kubernetes uses.
+//! Cron schedules: the five fields, with the complaints of the parser that Kubernetes uses, and the times they mean.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 /// A field: what it is called in no message, its least and greatest number, and names for numbers.
 struct Bounds {
@@ -18,81 +22,171 @@ const FIELDS: [Bounds; 5] = [
     },
     Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
 ];
-const DESCRIPTORS: &[&str] =
-    &["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+const DESCRIPTORS: &[(&str, &str)] = &[
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+/// Set in a field that was written as `*`.
+const STAR: u64 = 1 << 63;
+/// How many years a schedule may have nothing to do before it counts as never.
+const NEVER_YEARS: i16 = 5;
+
+/// When something is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Minutes, hours, days of the month, months and days of the week: a bit for each number that fits.
+    Fields([u64; 5], TimeZone),
+    Every(SignedDuration),
+}
 
 /// Whether a schedule can be read, or why not.
 pub fn check(schedule: &str) -> Result<(), String> {
-    if schedule.is_empty() {
-        return Err("empty spec string".to_owned());
-    }
-    let mut rest = schedule;
-    if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
-        let (zone, times) = schedule
-            .split_once(' ')
-            .ok_or("invalid schedule format: runtime error: slice bounds out of range [:-1]")?;
-        let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
-        if !zone.is_empty() && !is_time_zone(zone) {
-            return Err(format!("provided bad location {zone}: unknown time zone {zone}"));
+    Schedule::parse(schedule, TimeZone::UTC).map(drop)
+}
+
+impl Schedule {
+    /// Reads a schedule whose times are those of `zone`, unless it names one itself.
+    pub fn parse(schedule: &str, mut zone: TimeZone) -> Result<Self, String> {
+        if schedule.is_empty() {
+            return Err("empty spec string".to_owned());
         }
-        rest = times.trim();
+        let mut rest = schedule;
+        if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
+            let (name, times) = schedule
+                .split_once(' ')
+                .ok_or("invalid schedule format: runtime error: slice bounds out of range [:-1]")?;
+            let name = name.split_once('=').map_or("", |(_, zone)| zone);
+            zone = time_zone(name)
+                .ok_or_else(|| format!("provided bad location {name}: unknown time zone {name}"))?;
+            rest = times.trim();
+        }
+        if rest.starts_with('@') {
+            return descriptor(rest, zone);
+        }
+        let fields: Vec<_> = rest.split_whitespace().collect();
+        if fields.len() != FIELDS.len() {
+            return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+        }
+        let mut bits = [0; 5];
+        for (at, field) in fields.iter().enumerate() {
+            for expr in field.split(',').filter(|range| !range.is_empty()) {
+                bits[at] |= range(expr, &FIELDS[at])?;
+            }
+        }
+        Ok(Self::Fields(bits, zone))
     }
-    if rest.starts_with('@') {
-        return descriptor(rest);
+
+    /// The first time after `after`; `None` where there is none for years. An hour that the clocks leave out is left
+    /// out, one that they repeat counts twice.
+    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        let (bits, zone) = match self {
+            Self::Every(pause) => {
+                return Timestamp::from_second(after.as_second()).ok()?.checked_add(*pause).ok();
+            }
+            Self::Fields(bits, zone) => (bits, zone),
+        };
+        let has = |field: usize, number: i8| bits[field] & (1 << number) != 0;
+        let midnight = |date: Date| Some(date.to_zoned(zone.clone()).ok()?.timestamp());
+        let seconds = |seconds: i64| SignedDuration::from_secs(seconds);
+        let minute = after.as_second().checked_add(60)?;
+        let mut at = Timestamp::from_second(minute - minute.rem_euclid(60)).ok()?;
+        let last_year = zone.to_datetime(at).year().checked_add(NEVER_YEARS)?;
+        loop {
+            let local = zone.to_datetime(at);
+            let date = local.date();
+            let next = if date.year() > last_year {
+                return None;
+            } else if !has(3, date.month()) {
+                midnight(date.last_of_month().tomorrow().ok()?)?
+            } else if !fits_day(bits, date) {
+                midnight(date.tomorrow().ok()?)?
+            } else if !has(1, local.hour()) {
+                at.checked_add(seconds(60 * (60 - i64::from(local.minute())))).ok()?
+            } else if !has(0, local.minute()) {
+                at.checked_add(seconds(60)).ok()?
+            } else {
+                return Some(at);
+            };
+            // Where midnight is left out or repeated, time still goes on.
+            at = next.max(at.checked_add(seconds(60)).ok()?);
+        }
     }
-    let fields: Vec<_> = rest.split_whitespace().collect();
-    if fields.len() != FIELDS.len() {
-        return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
-    }
-    for (field, bounds) in fields.iter().zip(&FIELDS) {
-        field.split(',').filter(|range| !range.is_empty()).try_for_each(|expr| range(expr, bounds))?;
-    }
-    Ok(())
+}
+
+/// Of the day of the month and the day of the week both must fit if one of them is `*`, else either.
+fn fits_day(bits: &[u64; 5], date: Date) -> bool {
+    let month = bits[2] & (1 << date.day()) != 0;
+    let week = bits[4] & (1 << date.weekday().to_sunday_zero_offset()) != 0;
+    if (bits[2] | bits[4]) & STAR != 0 { month && week } else { month || week }
 }
 
 /// Go knows UTC and Local by exactly these names; all others it looks up, as they are written.
 pub fn is_time_zone(name: &str) -> bool {
-    let found = || jiff::tz::TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name));
-    matches!(name, "UTC" | "Local") || found()
+    !name.is_empty() && time_zone(name).is_some()
 }
 
-fn descriptor(text: &str) -> Result<(), String> {
-    if DESCRIPTORS.contains(&text) {
-        return Ok(());
+/// The zone of a name; none is UTC, and so is ours.
+pub fn time_zone(name: &str) -> Option<TimeZone> {
+    match name {
+        "" | "UTC" | "Local" => Some(TimeZone::UTC),
+        _ => TimeZone::get(name).ok().filter(|zone| zone.iana_name() == Some(name)),
     }
-    match text.strip_prefix("@every ") {
-        Some(duration) if is_duration(duration) => Ok(()),
-        Some(duration) => {
-            let number = !duration.is_empty() && duration.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-            let what = if number { "missing unit in" } else { "invalid" };
-            Err(format!("failed to parse duration {text}: time: {what} duration {duration:?}"))
-        }
-        None => Err(format!("unrecognized descriptor: {text}")),
+}
+
+fn descriptor(text: &str, zone: TimeZone) -> Result<Schedule, String> {
+    if let Some((_, fields)) = DESCRIPTORS.iter().find(|(name, _)| *name == text) {
+        return Schedule::parse(fields, zone);
     }
+    let Some(written) = text.strip_prefix("@every ") else {
+        return Err(format!("unrecognized descriptor: {text}"));
+    };
+    let Some(pause) = duration(written) else {
+        let number = !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let what = if number { "missing unit in" } else { "invalid" };
+        return Err(format!("failed to parse duration {text}: time: {what} duration {written:?}"));
+    };
+    // Whole seconds, and at least one.
+    Ok(Schedule::Every(SignedDuration::from_secs(pause.as_secs().max(1))))
 }
 
 /// `1h30m`, as Go reads it.
-fn is_duration(text: &str) -> bool {
+fn duration(text: &str) -> Option<SignedDuration> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
-        return true;
+        return Some(SignedDuration::ZERO);
     }
+    let mut sum = 0.0;
     let mut parts = 0;
     while !rest.is_empty() {
         let after = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let number = &rest[..rest.len() - after.len()];
         let unit = after.len() - after.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '.').len();
-        let known = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&&after[..unit]);
-        if !known || !number.bytes().any(|b| b.is_ascii_digit()) || number.matches('.').count() > 1 {
-            return false;
-        }
+        let seconds = match &after[..unit] {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        sum += number.parse::<f64>().ok()? * seconds;
         rest = &after[unit..];
         parts += 1;
     }
-    parts > 0
+    let signed = if text.starts_with('-') { -sum } else { sum };
+    // Go counts nanoseconds in 64 bits.
+    let fits = parts > 0 && sum < 9_223_372_036.0;
+    SignedDuration::try_from_secs_f64(signed).ok().filter(|_| fits)
 }
 
-fn range(expr: &str, bounds: &Bounds) -> Result<(), String> {
+/// The bits of a range.
+fn range(expr: &str, bounds: &Bounds) -> Result<u64, String> {
     let parts: Vec<_> = expr.split('/').collect();
     let ends: Vec<_> = parts[0].split('-').collect();
     let (start, mut end) = match ends[..] {
@@ -103,7 +197,7 @@ fn range(expr: &str, bounds: &Bounds) -> Result<(), String> {
             number(first, bounds.names, bounds.min)?;
             return Err(format!("too many hyphens: {expr}"));
         }
-        [] => return Ok(()),
+        [] => return Ok(0),
     };
     let step = match parts[..] {
         [_] => 1,
@@ -128,7 +222,14 @@ fn range(expr: &str, bounds: &Bounds) -> Result<(), String> {
     if step == 0 {
         return Err(format!("step of range should be a positive number: {expr}"));
     }
-    Ok(())
+    let star = matches!(ends[0], "*" | "?") && step == 1;
+    let mut bits = if star { STAR } else { 0 };
+    let mut number = start;
+    while number <= end {
+        bits |= 1 << number;
+        number = number.saturating_add(step);
+    }
+    Ok(bits)
 }
 
 /// A number, or a name for one; the first name stands for `first`.
@@ -178,7 +279,52 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_next_time_is_that_of_the_clock_on_the_wall() {
+        for (schedule, zone, after, expected) in [
+            ("* * * * *", "UTC", "2026-01-02T03:04:05Z", "2026-01-02T03:05:00Z"),
+            ("5 * * * *", "UTC", "2026-01-02T03:05:00Z", "2026-01-02T04:05:00Z"),
+            ("*/20 9-17/4 * * *", "UTC", "2026-01-02T13:40:30Z", "2026-01-02T17:00:00Z"),
+            ("0 0 29 2 *", "UTC", "2026-01-02T00:00:00Z", "2028-02-29T00:00:00Z"),
+            ("0 12 13 * fri", "UTC", "2026-01-02T13:00:00Z", "2026-01-09T12:00:00Z"),
+            ("0 12 */2 * fri", "UTC", "2026-01-03T13:00:00Z", "2026-01-05T12:00:00Z"),
+            ("0 12 * * 1", "UTC", "2026-01-02T13:00:00Z", "2026-01-05T12:00:00Z"),
+            ("@monthly", "UTC", "2026-12-02T13:00:00Z", "2027-01-01T00:00:00Z"),
+            ("@hourly", "Asia/Kolkata", "2026-01-02T03:04:05Z", "2026-01-02T03:30:00Z"),
+            ("@every 90m", "UTC", "2026-01-02T03:04:05.5Z", "2026-01-02T04:34:05Z"),
+            ("@every 1ms", "UTC", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"),
+            // Berlin leaves out 02:00 to 03:00 in March and repeats it in October.
+            ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z"),
+            ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"),
+            ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
+            ("TZ=Asia/Tokyo 0 9 * * *", "UTC", "2026-01-02T03:00:00Z", "2026-01-03T00:00:00Z"),
+        ] {
+            let times = Schedule::parse(schedule, time_zone(zone).unwrap()).unwrap();
+            assert_eq!(
+                times.next(after.parse().unwrap()),
+                Some(expected.parse().unwrap()),
+                "{schedule} {after}"
+            );
+        }
+        let never = Schedule::parse("0 0 31 2 *", TimeZone::UTC).unwrap();
+        assert_eq!(never.next("2026-01-02T03:04:05Z".parse().unwrap()), None);
+        assert_eq!(never.next(Timestamp::MAX), None);
+    }
+
     proptest! {
+        #[test]
+        fn a_next_time_is_later_and_fits(
+            fields in "([0-9]|\\*/[1-9]|\\*) ([0-9]|\\*) ([1-9]|\\*) ([1-9]|\\*) ([0-6]|\\*)",
+            after in 0..4_000_000_000i64,
+        ) {
+            let zone = TimeZone::get("America/Sao_Paulo").unwrap();
+            let (after, times) = (Timestamp::from_second(after).unwrap(), Schedule::parse(&fields, zone).unwrap());
+            if let Some(next) = times.next(after) {
+                prop_assert!(next > after);
+                prop_assert_eq!(times.next(next - SignedDuration::from_secs(1)), Some(next));
+            }
+        }
+
         #[test]
         fn no_text_panics(text in "\\PC*", fields in "(@every )?([-*/?,0-9a-zµ]{0,6} ?){0,7}") {
             let _ = check(&text);

@@ -1,0 +1,109 @@
+//! Server processes: started, looked at through `/proc`, stopped.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// What the kernel counts CPU time in for user space, on every machine that Linux runs on today.
+const TICKS_A_SECOND: u32 = 100;
+/// How long a server may take to end by itself.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// A running server process. Dropped, it is killed.
+pub struct Process {
+    child: Child,
+    name: String,
+}
+
+impl Process {
+    /// Starts it; everything that it says goes into `log`.
+    pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
+        let file = File::options().create(true).append(true).open(log);
+        let file = file.with_context(|| format!("cannot write {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, name: name.to_owned() })
+    }
+
+    /// An error if it is gone: whoever waits for it would wait for ever.
+    pub fn still_runs(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("{} ended: {status}", self.name),
+            None => Ok(()),
+        }
+    }
+
+    /// Processor time that all its threads have used, those that are gone included.
+    pub fn cpu(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(self.proc("stat"))?;
+        cpu_in(&stat).with_context(|| format!("cannot read the CPU time of {}", self.name))
+    }
+
+    /// Memory that is resident, in bytes.
+    pub fn resident(&self) -> Result<u64> {
+        let status = fs::read_to_string(self.proc("status"))?;
+        resident_in(&status).with_context(|| format!("cannot read the memory of {}", self.name))
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(mut self) -> Result<()> {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        if !asked.success() {
+            bail!("cannot stop {}", self.name);
+        }
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if began.elapsed() > STOP_WITHIN {
+                bail!("{} does not stop", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn proc(&self, file: &str) -> String {
+        format!("/proc/{}/{file}", self.child.id())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The name, in parentheses, may itself hold spaces and parentheses; utime and stime are the 12th and 13th field after it.
+fn cpu_in(stat: &str) -> Option<Duration> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();
+    Some(Duration::from_secs(1) * (ticks(11)? + ticks(12)?) / TICKS_A_SECOND)
+}
+
+fn resident_in(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_system_time_are_added() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 9 9 20 0 5 0 1 2 3";
+        assert_eq!(cpu_in(stat), Some(Duration::from_secs(2)));
+        assert_eq!(cpu_in("7 (cut"), None);
+    }
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        assert_eq!(resident_in("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"), Some(2 << 20));
+        assert_eq!(resident_in("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! The two servers: ours, and Kubernetes' own API server over etcd.
+//!
+//! Both keep their files below one folder, so on one disk, and both are asked by the same ServiceAccount with a
+//! bound token, authorised by RBAC, as a controller in a cluster is.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Target, client_certificate};
+use crate::objects::{ACCOUNT, NAMESPACE, foundations};
+use crate::process::Process;
+
+/// The peer's administrator, in its token file.
+const ADMIN_TOKEN: &str = "bench-administrator";
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Which server, and the program that is it.
+#[derive(Clone, Debug)]
+pub enum Side {
+    /// `longshore serve`.
+    Ours(PathBuf),
+    /// etcd and kube-apiserver, chosen by the program's first argument.
+    Peer(PathBuf),
+}
+
+pub struct Server {
+    side: Side,
+    folder: PathBuf,
+    processes: Vec<Process>,
+    /// As administrator.
+    admin: Target,
+    /// As the account that the measured requests come from; set by [`Server::prepare`].
+    account: Option<(Target, String)>,
+}
+
+impl Server {
+    /// Starts it on this folder and waits until it is ready; says how long that took.
+    pub async fn start(side: Side, folder: &Path) -> Result<(Self, Duration)> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let command = match &side {
+            Side::Ours(program) => ours(program, folder),
+            Side::Peer(program) => peer(program, folder),
+        };
+        let (address, commands) = command?;
+        let began = Instant::now();
+        let mut processes = Vec::new();
+        for (name, mut command) in commands {
+            processes.push(Process::start(name, &mut command, &folder.join(format!("{name}.log")))?);
+        }
+        let admin = ready(&side, folder, address, &mut processes, began).await;
+        let admin = admin.with_context(|| format!("see the logs in {}", folder.display()))?;
+        let took = began.elapsed();
+        Ok((Self { side, folder: folder.to_owned(), processes, admin, account: None }, took))
+    }
+
+    /// Makes what every row needs, and the account that will ask.
+    pub async fn prepare(&mut self) -> Result<()> {
+        let mut client = self.admin.connect().await?;
+        for (path, object) in foundations() {
+            client.create(&path, object.to_string().into()).await?;
+        }
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
+        let answer: Value = serde_json::from_slice(&client.create(&path, request.to_string().into()).await?)?;
+        let token =
+            answer["status"]["token"].as_str().context("a TokenRequest was answered without a token")?;
+        self.account = Some(self.owner_of(token)?);
+        Ok(())
+    }
+
+    /// Stops it and starts it again on what it has kept; says how long the start took.
+    pub async fn restart(&mut self) -> Result<Duration> {
+        self.end()?;
+        let (mut again, took) = Self::start(self.side.clone(), &self.folder).await?;
+        if let Some((_, token)) = self.account.take() {
+            again.account = Some(again.owner_of(&token)?);
+        }
+        *self = again;
+        Ok(took)
+    }
+
+    /// Stops it, and removes what it has kept.
+    pub fn discard(mut self) -> Result<()> {
+        self.end()?;
+        fs::remove_dir_all(&self.folder).with_context(|| format!("cannot remove {}", self.folder.display()))
+    }
+
+    /// The last started process goes first: what it leans on is there until it has gone.
+    fn end(&mut self) -> Result<()> {
+        while let Some(process) = self.processes.pop() {
+            process.stop()?;
+        }
+        Ok(())
+    }
+
+    fn owner_of(&self, token: &str) -> Result<(Target, String)> {
+        let target = Target::new(self.admin.address, &roots(&self.side, &self.folder)?, None)?;
+        Ok((target.with_token(token)?, token.to_owned()))
+    }
+
+    /// A connection of its own.
+    pub async fn connect(&self) -> Result<Client> {
+        let (account, _) = self.account.as_ref().context("the server has not been prepared")?;
+        account.connect().await
+    }
+
+    /// Processor time of all its processes.
+    pub fn cpu(&self) -> Result<Duration> {
+        self.processes.iter().map(Process::cpu).sum()
+    }
+
+    /// Resident memory of all its processes, in bytes.
+    pub fn resident(&self) -> Result<u64> {
+        self.processes.iter().map(Process::resident).sum()
+    }
+}
+
+type Commands = (SocketAddr, Vec<(&'static str, Command)>);
+
+fn ours(program: &Path, folder: &Path) -> Result<Commands> {
+    let address = free_address()?;
+    let mut serve = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"))
+    {
+        serve.env_remove(name);
+    }
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--kube-listen", &address.to_string(), "--data"]);
+    serve.arg(folder.join("data"));
+    Ok((address, vec![("longshore", serve)]))
+}
+
+fn peer(program: &Path, folder: &Path) -> Result<Commands> {
+    let address = free_address()?;
+    let url = |address: SocketAddr| format!("http://{address}");
+    let (clients, members) = (url(free_address()?), url(free_address()?));
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (key, public_key) = (path("accounts.key"), path("accounts.pub"));
+    if !Path::new(&key).exists() {
+        let pair = rcgen::KeyPair::generate()?;
+        fs::write(&key, pair.serialize_pem())?;
+        fs::write(&public_key, pair.public_key_pem())?;
+        fs::write(path("tokens.csv"), format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"))?;
+    }
+    let mut etcd = Command::new(program);
+    etcd.args(["etcd", "--data-dir", &path("etcd")]);
+    etcd.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+    etcd.args(["--listen-peer-urls", &members, "--initial-advertise-peer-urls", &members]);
+    etcd.args(["--initial-cluster", &format!("default={members}")]);
+    let mut api = Command::new(program);
+    api.args(["kube-apiserver", "--etcd-servers", &clients, "--authorization-mode", "RBAC"]);
+    api.args(["--bind-address", "127.0.0.1", "--secure-port", &address.port().to_string()]);
+    api.args(["--cert-dir", &path("certs"), "--token-auth-file", &path("tokens.csv")]);
+    api.args(["--service-account-key-file", &public_key, "--service-account-signing-key-file", &key]);
+    api.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
+    api.args(["--service-cluster-ip-range", "10.96.0.0/16"]);
+    Ok((address, vec![("etcd", etcd), ("kube-apiserver", api)]))
+}
+
+/// Asks until the server says that it is ready, which is when it can be asked at all and `/readyz` is 200.
+async fn ready(
+    side: &Side,
+    folder: &Path,
+    address: SocketAddr,
+    processes: &mut [Process],
+    began: Instant,
+) -> Result<Target> {
+    loop {
+        let answered = async {
+            let target = administrator(side, folder, address)?;
+            let mut client = target.connect().await?;
+            client.exchange(Method::GET, "/readyz", "", Bytes::new(), 200).await?;
+            anyhow::Ok(target)
+        };
+        let why = match answered.await {
+            Ok(target) => return Ok(target),
+            Err(why) => why,
+        };
+        processes.iter_mut().try_for_each(Process::still_runs)?;
+        if began.elapsed() > READY_WITHIN {
+            bail!(why.context("the server does not become ready"));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Fails until the server has written its certificates.
+fn administrator(side: &Side, folder: &Path, address: SocketAddr) -> Result<Target> {
+    let roots = roots(side, folder)?;
+    match side {
+        Side::Ours(_) => {
+            let file = |name: &str| fs::read(folder.join("data/pki").join(name));
+            let certificate = client_certificate(&file("admin.crt")?, &file("admin.key")?)?;
+            Target::new(address, &roots, Some(certificate))
+        }
+        Side::Peer(_) => Target::new(address, &roots, None)?.with_token(ADMIN_TOKEN),
+    }
+}
+
+/// The certificates by which one knows the server.
+fn roots(side: &Side, folder: &Path) -> Result<Vec<u8>> {
+    Ok(fs::read(folder.join(match side {
+        Side::Ours(_) => "data/pki/ca.crt",
+        Side::Peer(_) => "certs/apiserver.crt",
+    }))?)
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}

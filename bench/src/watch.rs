@@ -1,0 +1,118 @@
+//! Many watchers: how soon all of them have a change, and what they cost in memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::load::filled_name;
+use crate::objects::{NAMESPACE, config_maps};
+use crate::report::Sample;
+use crate::server::Server;
+
+const WATCHERS: usize = 1_000;
+/// So many changes, one after the other, make a turn.
+const CHANGES: usize = 10;
+const WATCHERS_IN_MEMORY: usize = 100;
+/// What Kubernetes' server allows on one connection.
+pub const SHARING: usize = 100;
+/// What creating and connecting has left is given back, or it never is.
+const SETTLE: Duration = Duration::from_secs(5);
+/// Handshakes under way at once.
+const AT_ONCE: usize = 32;
+const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
+
+/// One change to all watchers: the time from sending it to the last delivery, in milliseconds. So many of them share
+/// a connection, as the watches of one program do.
+pub async fn deliver(server: &Server, sharing: usize) -> Result<Sample> {
+    let mut writer = server.connect().await?;
+    let (told, mut deliveries) = mpsc::unbounded_channel();
+    // Dropped, it ends them all.
+    let mut receivers = JoinSet::new();
+    for (client, body) in watchers(server, WATCHERS, sharing).await? {
+        receivers.spawn(receive(client, body, told.clone()));
+    }
+    drop(told);
+    let path = format!("{}/{}", config_maps(NAMESPACE), filled_name(0));
+    let mut times = Vec::new();
+    // The first change wakes what has never been awake.
+    for change in 0..=CHANGES {
+        let began = Instant::now();
+        let written =
+            writer.merge(&path, &json!({"data": {"change": format!("{change} at {began:?}")}})).await?;
+        let written = serde_json::from_slice::<Value>(&written)?["metadata"]["resourceVersion"].clone();
+        let mut last = began;
+        for _ in 0..WATCHERS {
+            let delivery = tokio::time::timeout(DELIVERED_WITHIN, deliveries.recv()).await;
+            let (at, version) = delivery.context("a watcher got nothing")?.context("a watch ended")?;
+            ensure!(written == *version, "a watcher got version {version} instead of {written}");
+            last = last.max(at);
+        }
+        times.push((last - began).as_secs_f64() * 1e3);
+    }
+    let mut counted = times.split_off(1);
+    counted.sort_by(f64::total_cmp);
+    Ok(Sample { value: counted[CHANGES / 2], wall: None })
+}
+
+/// Resident memory in MiB, with watchers who wait.
+pub async fn memory(server: &Server) -> Result<Sample> {
+    let _waiting = watchers(server, WATCHERS_IN_MEMORY, 1).await?;
+    tokio::time::sleep(SETTLE).await;
+    Ok(Sample { value: server.resident()? as f64 / f64::from(1 << 20), wall: None })
+}
+
+async fn watchers(server: &Server, count: usize, sharing: usize) -> Result<Vec<(Client, Incoming)>> {
+    let list = server.connect().await?.get(&format!("{}?limit=1", config_maps(NAMESPACE))).await?;
+    let list: Value = serde_json::from_slice(&list)?;
+    let version = list["metadata"]["resourceVersion"].as_str().context("a list without a version")?;
+    let path = format!("{}?watch=true&resourceVersion={version}", config_maps(NAMESPACE));
+    let program = async |_| {
+        let client = server.connect().await?;
+        let begin = async |_| {
+            let mut client = client.clone();
+            let body = client.watch(&path).await?;
+            anyhow::Ok((client, body))
+        };
+        stream::iter(0..sharing).then(begin).try_collect::<Vec<_>>().await
+    };
+    let programs = stream::iter(0..count / sharing).map(program).buffer_unordered(AT_ONCE);
+    let watchers: Vec<Vec<_>> = programs.try_collect().await?;
+    Ok(watchers.into_iter().flatten().collect())
+}
+
+/// Tells when each event was there, and which version it carries.
+async fn receive(
+    _client: Client,
+    mut body: Incoming,
+    told: mpsc::UnboundedSender<(Instant, String)>,
+) -> Result<()> {
+    let mut line = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        line.extend_from_slice(&data);
+        if line.last() == Some(&b'\n') {
+            let at = Instant::now();
+            if told.send((at, version_in(&line)?)).is_err() {
+                return Ok(());
+            }
+            line.clear();
+        }
+    }
+    Ok(())
+}
+
+/// Found by its name: reading a thousand documents would cost more than delivering them.
+fn version_in(event: &[u8]) -> Result<String> {
+    let event = std::str::from_utf8(event)?;
+    let Some((_, version)) = event.split_once("\"resourceVersion\":\"") else {
+        bail!("an odd event: {event}")
+    };
+    Ok(version.split('"').next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,317 @@
+//! Disruption budgets: how many of the pods that they cover may go of their own accord.
+//!
+//! A budget's status says how many pods are expected (`expected`), how many must be healthy and how many are, and from
+//! that how many may be evicted. A pod whose eviction was allowed counts as gone from then on, until it is, or until it
+//! turns out after a while that it stays.
+//!
+//! Elsewhere: eviction itself, which uses the budget up (`crate::verbs`).
+
+mod expected;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::events::About;
+use super::queue::{Controller, Next};
+use super::view::{Condition, Meta, Pod};
+use super::{Component, Context, Failure, Part};
+use crate::clock::rfc3339;
+use crate::go;
+use crate::selector::Labels;
+use crate::store::{Event, EventKind, Key, Object};
+use expected::Expected;
+
+pub(crate) const BUDGETS: &str = "poddisruptionbudgets.policy";
+const PODS: &str = "pods";
+pub(crate) const CONDITION: &str = "DisruptionAllowed";
+pub(crate) const SYNC_FAILED: &str = "SyncFailed";
+/// On a pod that somebody is about to remove.
+const TARGET: &str = "DisruptionTarget";
+/// How long an evicted pod may take until it is clear that it stays.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+const COMPONENT: &str = "controllermanager";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Budget {
+    pub metadata: Meta,
+    pub spec: BudgetSpec,
+    pub status: BudgetStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct BudgetSpec {
+    pub selector: Value,
+    pub min_available: Value,
+    pub max_unavailable: Value,
+    pub unhealthy_pod_eviction_policy: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct BudgetStatus {
+    pub observed_generation: i64,
+    /// Evicted and not gone yet, since when.
+    pub disrupted_pods: BTreeMap<String, Timestamp>,
+    pub disruptions_allowed: i64,
+    pub current_healthy: i64,
+    pub desired_healthy: i64,
+    pub expected_pods: i64,
+    pub conditions: Vec<Condition>,
+}
+
+/// A key is a budget, or a pod that was about to be removed.
+pub(super) struct Disruption;
+
+impl Controller for Disruption {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let keys = |storage: &'static str, objects: Vec<Arc<Object>>| {
+            let storage: Arc<str> = storage.into();
+            objects.into_iter().map(move |object| Key::new(&storage, &object.namespace, &object.name))
+        };
+        let budgets = context.store.list(BUDGETS, None).objects;
+        let mut pods = context.store.list(PODS, None).objects;
+        pods.retain(|pod| stale_at(&pod.view()).is_some());
+        keys(BUDGETS, budgets).chain(keys(PODS, pods)).collect()
+    }
+
+    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        let object = &event.object;
+        if storage.as_ref() == BUDGETS {
+            keys.push(Key::new(storage, &object.namespace, &object.name));
+        } else if storage.as_ref() == PODS {
+            if matters(event) {
+                let budgets: Arc<str> = BUDGETS.into();
+                for budget in context.store.list(BUDGETS, Some(&object.namespace)).objects {
+                    let before = event.previous.as_ref().is_some_and(|previous| covers(&budget, previous));
+                    if before || covers(&budget, object) {
+                        keys.push(Key::new(&budgets, &budget.namespace, &budget.name));
+                    }
+                }
+            }
+            if stale_at(&object.view()).is_some() {
+                keys.push(Key::new(storage, &object.namespace, &object.name));
+            }
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(object) = context.store.get(&key.storage, &key.namespace, &key.name) else {
+            return Ok(Next::Rest);
+        };
+        if key.storage.as_ref() == PODS {
+            return forgive(context, &object).await;
+        }
+        let selector = Labels::from_object(&object.view::<Budget>().spec.selector);
+        let pods = match &selector {
+            Ok(selector) => context
+                .store
+                .select(PODS, Some(&key.namespace), |pod| selector.matches(|label| pod.label(label))),
+            Err(_) => Vec::new(),
+        };
+        let counted = match selector {
+            Ok(_) => expected::count(context, &object.view::<Budget>().spec, &pods).await,
+            Err(error) => Err(error),
+        };
+        match counted {
+            Ok(expected) => measure(context, &object, &pods, expected).await,
+            Err(why) => fail(context, &object, &why).await,
+        }
+    }
+}
+
+fn covers(budget: &Object, pod: &Object) -> bool {
+    let selector = Labels::from_object(&budget.view::<Budget>().spec.selector);
+    selector.is_ok_and(|selector| selector.matches(|key| pod.label(key)))
+}
+
+/// Whether a change of a pod can change what a budget says.
+fn matters(event: &Event) -> bool {
+    let (EventKind::Modified, Some(previous)) = (event.kind, &event.previous) else { return true };
+    let (was, is) = (previous.view::<Pod>(), event.object.view::<Pod>());
+    previous.labels != event.object.labels
+        || previous.owners != event.object.owners
+        || was.is_ready() != is.is_ready()
+        || was.metadata.is_deleting() != is.metadata.is_deleting()
+}
+
+/// Writes what a budget allows, if that has changed.
+async fn measure(
+    context: &Context,
+    object: &Object,
+    pods: &[Arc<Object>],
+    expected: Expected,
+) -> Result<Next, Failure> {
+    let budget = object.view::<Budget>();
+    let now = context.clock.now();
+    let views: Vec<_> = pods.iter().map(|pod| pod.view::<Pod>()).collect();
+    let disrupted = still_disrupted(&budget, &views, now);
+    let healthy = count_healthy(&views, &disrupted);
+    let next = disrupted.values().min().copied().map_or(Next::Rest, |since| Next::At(given_up(since)));
+    let allowed = if expected.pods <= 0 { 0 } else { (healthy - expected.desired).max(0) };
+    let wanted = BudgetStatus {
+        observed_generation: budget.metadata.generation,
+        disrupted_pods: disrupted,
+        disruptions_allowed: allowed,
+        current_healthy: healthy,
+        desired_healthy: expected.desired,
+        expected_pods: expected.pods,
+        conditions: budget.status.conditions.clone(),
+    };
+    if wanted == budget.status && is_described(&budget.status) {
+        return Ok(next);
+    }
+    tell(context, object, pods, &wanted, &expected);
+    let mut value = object.value();
+    let status = &mut value["status"];
+    let conditions = status["conditions"].take();
+    *status = json!({
+        "observedGeneration": wanted.observed_generation,
+        "disruptionsAllowed": wanted.disruptions_allowed,
+        "currentHealthy": wanted.current_healthy,
+        "desiredHealthy": wanted.desired_healthy,
+        "expectedPods": wanted.expected_pods,
+        "conditions": conditions,
+    });
+    if !wanted.disrupted_pods.is_empty() {
+        let times = wanted.disrupted_pods.iter().map(|(pod, since)| (pod.as_str(), rfc3339(*since)));
+        status["disruptedPods"] = json!(times.collect::<BTreeMap<_, _>>());
+    }
+    set_allowed(&mut value, &rfc3339(now));
+    context.actor.update(Component::ControllerManager, Part::Status, value).await?;
+    Ok(next)
+}
+
+/// The condition says what the number says.
+fn is_described(status: &BudgetStatus) -> bool {
+    let (truth, reason) = allowed_words(status.disruptions_allowed);
+    let found = status.conditions.iter().find(|condition| condition.r#type == CONDITION);
+    found.is_some_and(|condition| condition.status == truth && condition.reason == reason)
+}
+
+fn allowed_words(allowed: i64) -> (&'static str, &'static str) {
+    if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") }
+}
+
+/// Sets the condition of a budget by its number.
+pub(crate) fn set_allowed(budget: &mut Value, now: &str) {
+    let (truth, reason) = allowed_words(budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0));
+    set_condition(budget, (truth, reason, ""), now);
+}
+
+fn set_condition(budget: &mut Value, (truth, reason, message): (&str, &str, &str), now: &str) {
+    super::set_condition(budget, CONDITION, (truth, reason, message), now);
+    let observed = budget["status"]["observedGeneration"].as_i64().filter(|observed| *observed > 0);
+    let conditions = budget["status"]["conditions"].as_array_mut().into_iter().flatten();
+    for condition in conditions.filter(|condition| condition["type"] == CONDITION) {
+        if let Some(observed) = observed {
+            condition["observedGeneration"] = observed.into();
+        }
+    }
+}
+
+/// Nobody can say how many pods there should be, so that none may go.
+async fn fail(context: &Context, object: &Object, why: &str) -> Result<Next, Failure> {
+    let mut value = object.value();
+    let before = value.clone();
+    value["status"]["disruptionsAllowed"] = 0.into();
+    set_condition(&mut value, ("False", SYNC_FAILED, why), &rfc3339(context.clock.now()));
+    for count in ["currentHealthy", "desiredHealthy", "expectedPods"] {
+        if value["status"][count].is_null() {
+            value["status"][count] = 0.into();
+        }
+    }
+    if value != before {
+        let message = format!("Failed to calculate the number of expected pods: {why}");
+        let about = About::new("policy/v1", "PodDisruptionBudget", object);
+        context.events.warning(COMPONENT, about, "CalculateExpectedPodCountFailed", message);
+        context.actor.update(Component::ControllerManager, Part::Status, value).await?;
+    }
+    Ok(Next::Rest)
+}
+
+/// Says what is odd about a budget, and about pods that should have gone.
+fn tell(
+    context: &Context,
+    object: &Object,
+    pods: &[Arc<Object>],
+    wanted: &BudgetStatus,
+    expected: &Expected,
+) {
+    let about = || About::new("policy/v1", "PodDisruptionBudget", object);
+    let budget = object.view::<Budget>();
+    if pods.is_empty() {
+        context.events.normal(COMPONENT, about(), "NoPods", "No matching pods found");
+    }
+    if expected.unmanaged {
+        let message = format!(
+            "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, \
+             the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To \
+             account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+            go::label_selector(&budget.spec.selector)
+        );
+        context.events.warning(COMPONENT, about(), "UnmanagedPods", message);
+    }
+    let stayed = pods.iter().filter(|pod| {
+        let was = budget.status.disrupted_pods.contains_key(pod.name.as_ref());
+        was && !pod.deleting && !wanted.disrupted_pods.contains_key(pod.name.as_ref())
+    });
+    for pod in stayed {
+        // Kubernetes names the namespace twice.
+        let place = format!("{0}/{0}", object.namespace);
+        let message = format!("Pod was expected by PDB {place} to be deleted but it wasn't");
+        context.events.warning(COMPONENT, About::new("v1", "Pod", pod), "NotDeleted", message);
+    }
+}
+
+fn given_up(since: Timestamp) -> Timestamp {
+    since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX)
+}
+
+/// The pods whose eviction was allowed and that may still go.
+fn still_disrupted(budget: &Budget, pods: &[Arc<Pod>], now: Timestamp) -> BTreeMap<String, Timestamp> {
+    let since = |pod: &Arc<Pod>| {
+        let since = *budget.status.disrupted_pods.get(&pod.metadata.name)?;
+        (!pod.metadata.is_deleting() && given_up(since) > now).then(|| (pod.metadata.name.clone(), since))
+    };
+    pods.iter().filter_map(since).collect()
+}
+
+fn count_healthy(pods: &[Arc<Pod>], disrupted: &BTreeMap<String, Timestamp>) -> i64 {
+    let healthy = pods.iter().filter(|pod| {
+        pod.is_ready() && !pod.metadata.is_deleting() && !disrupted.contains_key(&pod.metadata.name)
+    });
+    i64::try_from(healthy.count()).unwrap_or(i64::MAX)
+}
+
+/// When a pod that somebody was about to remove is one like any other again.
+fn stale_at(pod: &Pod) -> Option<Timestamp> {
+    let target = pod.condition(TARGET)?;
+    let waits = pod.is_active() && target.status == "True" && target.reason != "TerminationByKubelet";
+    waits.then(|| given_up(target.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH)))
+}
+
+/// Nobody removed it after all.
+async fn forgive(context: &Context, pod: &Object) -> Result<Next, Failure> {
+    let Some(at) = stale_at(&pod.view()) else { return Ok(Next::Rest) };
+    if at > context.clock.now() {
+        return Ok(Next::At(at));
+    }
+    let mut value = pod.value();
+    let conditions = value["status"]["conditions"].as_array_mut().into_iter().flatten();
+    for condition in conditions.filter(|condition| condition["type"] == TARGET) {
+        *condition = json!({
+            "type": TARGET, "status": "False", "lastProbeTime": null,
+            "lastTransitionTime": rfc3339(context.clock.now()),
+        });
+    }
+    context.actor.update(Component::ControllerManager, Part::Status, value).await?;
+    Ok(Next::Rest)
+}

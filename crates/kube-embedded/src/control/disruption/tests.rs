@@ -1,0 +1,175 @@
+//! Budgets and evictions, as a client sees them.
+
+use serde_json::{Value, json};
+
+use crate::control::world::World;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+/// A pod that is ready unless its name says otherwise.
+async fn run(world: &World, name: &str, metadata: Value) {
+    let mut pod = json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    pod["metadata"]["name"] = name.into();
+    pod["metadata"]["labels"] = json!({"app": "web"});
+    world.create(PODS, pod).await;
+    if !name.starts_with("pending") {
+        world.report("default", name, "Running", !name.starts_with("sick")).await;
+    }
+}
+
+async fn budget(world: &World, spec: Value) {
+    let mut budget = json!({"metadata": {"name": "b"}, "spec": spec});
+    budget["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+    world.create(BUDGETS, budget).await;
+}
+
+/// `allowed healthy/desired of expected reason`
+async fn status(world: &World) -> String {
+    let status = &world.get(&format!("{BUDGETS}/b")).await["status"];
+    format!(
+        "{} {}/{} of {} {}",
+        status["disruptionsAllowed"],
+        status["currentHealthy"],
+        status["desiredHealthy"],
+        status["expectedPods"],
+        status["conditions"][0]["reason"].as_str().unwrap_or_default()
+    )
+}
+
+/// The code, and the cause if there is one.
+async fn evict(world: &World, pod: &str, query: &str, options: Value) -> (u16, String) {
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod},
+        "deleteOptions": options});
+    let path = format!("{PODS}/{pod}/eviction{query}");
+    let (code, answer) = world.send("POST", &path, "application/json", eviction).await;
+    world.rest().await;
+    let cause = answer["details"]["causes"][0]["message"].as_str();
+    (code, cause.or(answer["message"].as_str()).unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_number_of_pods_stays_available() {
+    let world = World::without_nodes().await;
+    budget(&world, json!({"minAvailable": 1})).await;
+    assert_eq!(status(&world).await, "0 0/1 of 0 InsufficientPods");
+    assert_eq!(world.told("default", "PodDisruptionBudget").await, ["NoPods: No matching pods found"]);
+    run(&world, "a", json!({"finalizers": ["x.dev/held"]})).await;
+    run(&world, "b", json!({})).await;
+    run(&world, "sick", json!({})).await;
+    assert_eq!(status(&world).await, "1 2/1 of 3 SufficientPods");
+
+    assert_eq!(evict(&world, "a", "?dryRun=All", Value::Null).await, (201, String::new()));
+    assert_eq!(status(&world).await, "1 2/1 of 3 SufficientPods");
+    assert_eq!(evict(&world, "a", "", json!({"gracePeriodSeconds": 0})).await, (201, String::new()));
+    assert_eq!(status(&world).await, "0 1/1 of 3 InsufficientPods");
+    let pod = world.get(&format!("{PODS}/a")).await;
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").unwrap();
+    assert_eq!((&target["reason"], &target["status"]), (&json!("EvictionByEvictionAPI"), &json!("True")));
+
+    let refused = "The disruption budget b needs 1 healthy pods and has 1 currently";
+    assert_eq!(evict(&world, "b", "", Value::Null).await, (429, refused.to_owned()));
+    // It is not healthy, so that nobody misses it.
+    assert_eq!(evict(&world, "sick", "", Value::Null).await, (201, String::new()));
+}
+
+/// Two kinds of managers that no controller knows: fleets say how many they want, rafts do not.
+async fn define(world: &World, kind: &str, subresources: Value) {
+    let plural = format!("{}s", kind.to_lowercase());
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "subresources": subresources,
+        "schema": {"openAPIV3Schema": schema}}]);
+    let crd = json!({"metadata": {"name": format!("{plural}.x.dev")}, "spec": {"group": "x.dev",
+        "scope": "Namespaced", "names": {"plural": plural, "kind": kind}, "versions": versions}});
+    world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
+}
+
+/// Makes a manager and answers what its pods say of it.
+async fn managed(world: &World, kind: &str, name: &str) -> Value {
+    let manager = json!({"apiVersion": "x.dev/v1", "kind": kind, "metadata": {"name": name},
+        "spec": {"replicas": 3}});
+    let path = format!("/apis/x.dev/v1/namespaces/default/{}s", kind.to_lowercase());
+    let uid = world.create(&path, manager).await["metadata"]["uid"].clone();
+    json!({"ownerReferences": [{"apiVersion": "x.dev/v1", "kind": kind, "name": name, "uid": uid,
+        "controller": true}]})
+}
+
+#[tokio::test]
+async fn a_share_is_taken_of_what_the_managers_ask_for() {
+    let world = World::without_nodes().await;
+    let paths = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    define(&world, "Fleet", json!({"scale": paths})).await;
+    define(&world, "Raft", json!({})).await;
+    budget(&world, json!({"maxUnavailable": "50%"})).await;
+    let fleet = managed(&world, "Fleet", "f").await;
+    run(&world, "a", fleet.clone()).await;
+    run(&world, "b", fleet).await;
+    assert_eq!(status(&world).await, "1 2/1 of 3 SufficientPods");
+
+    run(&world, "c", json!({})).await;
+    assert_eq!(status(&world).await, "2 3/1 of 3 SufficientPods");
+    let told = world.told("default", "PodDisruptionBudget").await;
+    assert!(told.iter().any(|told| told.starts_with("UnmanagedPods: ") && told.contains("{app: web,}")));
+
+    run(&world, "d", managed(&world, "Raft", "r").await).await;
+    assert_eq!(status(&world).await, "0 3/1 of 3 SyncFailed");
+    let refused = "The disruption budget b does not allow evicting pods currently because it failed sync: \
+        rafts.x.dev does not implement the scale subresource";
+    assert_eq!(evict(&world, "a", "", Value::Null).await, (429, refused.to_owned()));
+}
+
+#[tokio::test]
+async fn a_pod_that_stays_counts_again_after_a_while() {
+    let world = World::without_nodes().await;
+    budget(&world, json!({"minAvailable": 0})).await;
+    run(&world, "a", json!({})).await;
+    let wrong = json!({"preconditions": {"uid": "x"}});
+    assert_eq!(evict(&world, "a", "", wrong).await.0, 409);
+    let disrupted = world.get(&format!("{BUDGETS}/b")).await["status"]["disruptedPods"].clone();
+    assert_eq!(disrupted, json!({"a": "2026-01-02T03:04:05Z"}));
+    assert_eq!(status(&world).await, "0 0/0 of 1 InsufficientPods");
+    world.advance(119).await;
+    assert_eq!(status(&world).await, "0 0/0 of 1 InsufficientPods");
+    world.advance(1).await;
+    assert_eq!(status(&world).await, "1 1/0 of 1 SufficientPods");
+    let told = world.told("default", "Pod").await;
+    let stays = "NotDeleted: Pod was expected by PDB default/default to be deleted but it wasn't";
+    assert_eq!(told.last().map(String::as_str), Some(stays));
+}
+
+#[tokio::test]
+async fn some_pods_are_nobodys_concern_and_some_are_covered_twice() {
+    let world = World::without_nodes().await;
+    budget(&world, json!({"maxUnavailable": 0})).await;
+    run(&world, "pending", json!({})).await;
+    run(&world, "a", json!({})).await;
+    run(&world, "sick", json!({})).await;
+    assert_eq!(evict(&world, "pending", "", Value::Null).await.0, 201);
+    let refused = "The disruption budget b does not allow evicting pods currently";
+    assert_eq!(evict(&world, "a", "", Value::Null).await, (429, refused.to_owned()));
+    assert_eq!(evict(&world, "sick", "", Value::Null).await.0, 429);
+    let policy = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
+    world.patch(&format!("{BUDGETS}/b"), policy).await;
+    assert_eq!(evict(&world, "sick", "", Value::Null).await.0, 201);
+
+    let second = json!({"metadata": {"name": "c"}, "spec": {"selector": {}, "minAvailable": 0}});
+    world.create(BUDGETS, second).await;
+    let twice =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    assert_eq!(evict(&world, "a", "", Value::Null).await, (500, twice.to_owned()));
+}
+
+#[tokio::test]
+async fn a_pod_that_nobody_removed_is_one_like_any_other_again() {
+    let world = World::without_nodes().await;
+    run(&world, "a", json!({})).await;
+    let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+        "lastTransitionTime": "2026-01-02T03:04:05Z"});
+    world.patch(&format!("{PODS}/a/status"), json!({"status": {"conditions": [target]}})).await;
+    let target = async || world.get(&format!("{PODS}/a")).await["status"]["conditions"][0].clone();
+    world.advance(119).await;
+    assert_eq!(target().await["status"], "True");
+    world.advance(1).await;
+    assert_eq!((&target().await["status"], target().await.get("reason")), (&json!("False"), None));
+}

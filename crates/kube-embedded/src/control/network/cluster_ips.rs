@@ -1,0 +1,114 @@
+//! For each cluster address of a Service an `IPAddress` that says whose it is.
+//!
+//! Elsewhere: which addresses Services get. They are read from the Services themselves (`crate::admission::services`); these
+//! objects follow.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::SERVICES;
+use super::service::{self, Service};
+use crate::control::queue::{Controller, Next};
+use crate::control::{Component, Context, Failure, Preconditions, Propagation, settled};
+use crate::rules::network::ip;
+use crate::store::{Event, Key, Object};
+
+pub const ADDRESSES: &str = "ipaddresses.networking.k8s.io";
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+const MANAGER: &str = "ipallocator.k8s.io";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct IpAddress {
+    spec: IpAddressSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct IpAddressSpec {
+    parent_ref: Parent,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Parent {
+    namespace: String,
+    name: String,
+}
+
+/// A key is a Service, whose addresses are written down, or an `IPAddress`, which goes when its Service has let it go.
+pub struct ClusterIps;
+
+impl Controller for ClusterIps {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let storage: Arc<str> = ADDRESSES.into();
+        let addresses = context.store.list(ADDRESSES, None).objects;
+        let mut keys = service::all(context);
+        keys.extend(addresses.iter().map(|address| Key::new(&storage, "", &address.name)));
+        keys
+    }
+
+    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        let object = &event.object;
+        if storage.as_ref() == SERVICES {
+            keys.push(Key::new(storage, &object.namespace, &object.name));
+            if let Some(previous) = &event.previous {
+                keys.extend(addresses(previous).map(|address| Key::new(&ADDRESSES.into(), "", &address)));
+            }
+        } else if storage.as_ref() == ADDRESSES {
+            keys.push(Key::new(storage, "", &object.name));
+            let parent = &object.view::<IpAddress>().spec.parent_ref;
+            keys.push(Key::new(&SERVICES.into(), &parent.namespace, &parent.name));
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        if key.storage.as_ref() == ADDRESSES {
+            release(context, key).await?;
+        } else if let Some(service) = context.store.get(SERVICES, &key.namespace, &key.name) {
+            for address in addresses(&service).filter(|_| !service.deleting) {
+                // One that was another's a moment ago is let go first.
+                release(context, &Key::new(&ADDRESSES.into(), "", &address)).await?;
+                if context.store.get(ADDRESSES, "", &address).is_none() {
+                    record(context, &service, &address).await?;
+                }
+            }
+        }
+        Ok(Next::Rest)
+    }
+}
+
+/// The cluster addresses of a Service, as they are named.
+fn addresses(service: &Object) -> impl Iterator<Item = String> {
+    let addresses = service.view::<Service>().spec.cluster_ips.clone();
+    addresses.into_iter().filter_map(|address| ip::parse(&address)).map(ip::canonical)
+}
+
+async fn record(context: &Context, service: &Object, address: &str) -> Result<(), Failure> {
+    let family = ip::parse(address).map_or("IPv4", service::family_of);
+    let document = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
+        "metadata": {"name": address, "labels": {
+            "ipaddress.kubernetes.io/ip-family": family, MANAGED_BY: MANAGER,
+        }},
+        "spec": {"parentRef": {"resource": "services", "namespace": service.namespace, "name": service.name}},
+    });
+    context.actor.create(Component::ApiServer, document).await?;
+    Ok(())
+}
+
+async fn release(context: &Context, key: &Key) -> Result<(), Failure> {
+    let Some(object) = context.store.get(ADDRESSES, "", &key.name) else { return Ok(()) };
+    if object.label(MANAGED_BY) != Some(MANAGER) {
+        return Ok(());
+    }
+    let parent = &object.view::<IpAddress>().spec.parent_ref;
+    let service = context.store.get(SERVICES, &parent.namespace, &parent.name);
+    if !service.is_some_and(|service| addresses(&service).any(|held| *held == *key.name)) {
+        let preconditions = Preconditions { uid: &object.uid, version: None };
+        settled(context.actor.delete(key, preconditions, Propagation::Background).await)?;
+    }
+    Ok(())
+}

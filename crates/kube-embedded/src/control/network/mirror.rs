@@ -1,0 +1,204 @@
+//! Slices of `Endpoints` that somebody wrote for a Service without selector.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::endpoints::{EndpointsView, LEADER};
+use super::service::{self, Service};
+use super::slice::{Conditions, Endpoint, Port, Slice, in_order};
+use super::slices::{MANAGED_BY, SERVICE_NAME, make, remove, slices_of};
+use super::subsets::{Address, CAPACITY, repack};
+use super::{ENDPOINTS, SERVICES, SLICES, TRIGGER_TIME};
+use crate::control::events::About;
+use crate::control::queue::{Controller, Next};
+use crate::control::workloads::pods::Owner;
+use crate::control::{Component, Context, Failure, Part};
+use crate::rules::network::ip;
+use crate::store::{Event, EventKind, Key, Object};
+
+const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+const COMPONENT: &str = "endpoint-slice-mirroring-controller";
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+pub struct Mirror;
+
+/// What one slice should hold: addresses of one family on one set of ports.
+type Wanted = (&'static str, Vec<Port>, Vec<Endpoint>);
+
+impl Controller for Mirror {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let storage: Arc<str> = ENDPOINTS.into();
+        let endpoints = context.store.list(ENDPOINTS, None).objects;
+        endpoints.iter().map(|object| Key::new(&storage, &object.namespace, &object.name)).collect()
+    }
+
+    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        let object = &event.object;
+        let endpoints = |name: &str| Key::new(&ENDPOINTS.into(), &object.namespace, name);
+        match storage.as_ref() {
+            ENDPOINTS => keys.push(endpoints(&object.name)),
+            SERVICES => {
+                let has_none = |service: &Object| service.view::<Service>().spec.selector.is_empty();
+                let had_none = event.previous.as_deref().is_some_and(has_none);
+                if event.kind != EventKind::Modified || has_none(object) != had_none {
+                    keys.push(endpoints(&object.name));
+                }
+            }
+            SLICES => {
+                for slice in [Some(object), event.previous.as_ref()].into_iter().flatten() {
+                    if slice.label(MANAGED_BY) == Some(MANAGER)
+                        && let Some(name) = slice.label(SERVICE_NAME)
+                    {
+                        keys.push(endpoints(name));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let existing = slices_of(context, &key.namespace, &key.name, MANAGER);
+        let Some(object) = mirrored(context, key) else {
+            for slice in existing {
+                remove(context, &slice).await?;
+            }
+            return Ok(Next::Rest);
+        };
+        let endpoints = object.view::<EndpointsView>();
+        let mut spare: Vec<Arc<Object>> = existing;
+        let mut missing = Vec::new();
+        for wanted in wanted(context, &object, &endpoints) {
+            let (family, ports, _) = &wanted;
+            let of_it = |slice: &Arc<Object>| {
+                let view = slice.view::<Slice>();
+                view.address_type == *family && in_order(view.ports.clone().unwrap_or_default()) == *ports
+            };
+            match spare.iter().position(of_it) {
+                Some(at) => update(context, &object, &endpoints, wanted, &spare.remove(at)).await?,
+                None => missing.push(wanted),
+            }
+        }
+        // What would go is used again where it can be.
+        for wanted in missing {
+            let of_family = |slice: &Arc<Object>| slice.view::<Slice>().address_type == wanted.0;
+            match spare.iter().position(of_family) {
+                Some(at) => update(context, &object, &endpoints, wanted, &spare.remove(at)).await?,
+                None if object.deleting => {}
+                None => make(context, document(&object, &endpoints, wanted)).await?,
+            }
+        }
+        for slice in spare {
+            remove(context, &slice).await?;
+        }
+        Ok(Next::Rest)
+    }
+}
+
+/// The object, if it is to be mirrored: its Service has no selector, and nobody said otherwise.
+fn mirrored(context: &Context, key: &Key) -> Option<Arc<Object>> {
+    let object = context.store.get(ENDPOINTS, &key.namespace, &key.name)?;
+    let service = context.store.get(SERVICES, &key.namespace, &key.name)?;
+    let wanted = object.label(SKIP) != Some("true")
+        && !object.view::<EndpointsView>().metadata.annotations.contains_key(LEADER)
+        && service.view::<Service>().spec.selector.is_empty();
+    wanted.then_some(object)
+}
+
+fn wanted(context: &Context, object: &Object, endpoints: &EndpointsView) -> Vec<Wanted> {
+    let mut wanted: HashMap<(&'static str, Vec<Port>), Vec<Endpoint>> = HashMap::new();
+    let (mut invalid, mut skipped) = (0, 0);
+    for subset in repack(endpoints.subsets.clone()) {
+        let ports = in_order(subset.ports);
+        let mut added = 0;
+        let ready = subset.addresses.into_iter().map(|address| (address, true));
+        for (address, ready) in ready.chain(subset.not_ready_addresses.into_iter().map(|a| (a, false))) {
+            match ip::parse(&address.ip) {
+                _ if added == CAPACITY => skipped += 1,
+                None => invalid += 1,
+                Some(ip) => {
+                    let list = wanted.entry((service::family_of(ip), ports.clone())).or_default();
+                    list.push(endpoint(ip::canonical(ip), address, ready));
+                    added += 1;
+                }
+            }
+        }
+    }
+    let about = || About::new("v1", "Endpoints", object);
+    if invalid > 0 {
+        let message = format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
+        context.events.warning(COMPONENT, about(), "InvalidIPAddress", message);
+    }
+    if skipped > 0 {
+        let message = format!(
+            "A max of {CAPACITY} addresses can be mirrored to EndpointSlices per Endpoints subset. {} addresses were skipped",
+            skipped + invalid
+        );
+        context.events.warning(COMPONENT, about(), "TooManyAddressesToMirror", message);
+    }
+    wanted.into_iter().map(|((family, ports), endpoints)| (family, ports, endpoints)).collect()
+}
+
+fn endpoint(ip: String, address: Address, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: vec![ip],
+        conditions: Conditions { ready: Some(ready), ..Conditions::default() },
+        hostname: Some(address.hostname).filter(|name| !name.is_empty()),
+        target_ref: address.target_ref,
+        node_name: address.node_name,
+        ..Endpoint::default()
+    }
+}
+
+fn labels(endpoints: &EndpointsView) -> BTreeMap<String, String> {
+    let mut labels = endpoints.metadata.labels.clone();
+    labels.insert(SERVICE_NAME.to_owned(), endpoints.metadata.name.clone());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    labels
+}
+
+fn annotations(endpoints: &EndpointsView) -> BTreeMap<String, String> {
+    let mut annotations = endpoints.metadata.annotations.clone();
+    annotations.retain(|key, _| ![TRIGGER_TIME, LAST_APPLIED].contains(&key.as_str()));
+    annotations
+}
+
+fn document(object: &Object, endpoints: &EndpointsView, (family, ports, list): Wanted) -> Value {
+    let owner = Owner { api_version: "v1", kind: "Endpoints", object };
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "generateName": format!("{}-", object.name), "namespace": object.namespace,
+            "ownerReferences": [owner.reference()],
+            "labels": labels(endpoints), "annotations": annotations(endpoints),
+        },
+        "addressType": family, "ports": ports, "endpoints": list,
+    })
+}
+
+async fn update(
+    context: &Context,
+    object: &Object,
+    endpoints: &EndpointsView,
+    wanted: Wanted,
+    slice: &Object,
+) -> Result<(), Failure> {
+    let view = slice.view::<Slice>();
+    let same = view.endpoints.as_ref() == Some(&wanted.2)
+        && in_order(view.ports.clone().unwrap_or_default()) == wanted.1
+        && view.metadata.labels == labels(endpoints)
+        && view.metadata.annotations == annotations(endpoints)
+        && slice.owners.contains(&object.uid);
+    if same {
+        return Ok(());
+    }
+    let mut document = document(object, endpoints, wanted);
+    for part in ["name", "generateName", "uid", "resourceVersion"] {
+        document["metadata"][part] = slice.value()["metadata"][part].clone();
+    }
+    context.actor.update(Component::ControllerManager, Part::Main, document).await?;
+    Ok(())
+}

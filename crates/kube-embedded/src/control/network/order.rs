@@ -1,0 +1,59 @@
+//! The order in which Kubernetes lists ports.
+//!
+//! It sorts them by a hash of how Go prints them. Clients compare whole lists, so that ours come in the same order.
+
+use super::slice::Port;
+
+/// FNV-1a with 128 bits.
+fn hash(text: &str) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
+}
+
+/// A pointer that may be nil, as Go prints it.
+fn pointer<T: ToString>(kind: &str, value: Option<&T>) -> String {
+    format!("(*{kind}){}", value.map_or_else(|| "<nil>".to_owned(), ToString::to_string))
+}
+
+/// Orders the ports of an `EndpointSlice`.
+pub fn of_slice(port: &Port) -> u128 {
+    hash(&format!(
+        "(v1.EndpointPort){{Name:{} Protocol:{} Port:{} AppProtocol:{}}}",
+        pointer("string", port.name.as_ref()),
+        pointer("v1.Protocol", port.protocol.as_ref()),
+        pointer("int32", port.port.as_ref()),
+        pointer("string", port.app_protocol.as_ref()),
+    ))
+}
+
+/// Orders the ports of an `Endpoints` object.
+pub fn of_endpoints(port: &Port) -> u128 {
+    hash(&format!(
+        "(v1.EndpointPort){{Name:(string){} Port:(int32){} Protocol:(v1.Protocol){} AppProtocol:{}}}",
+        port.name.as_deref().unwrap_or_default(),
+        port.port.unwrap_or_default(),
+        port.protocol.as_deref().unwrap_or_default(),
+        pointer("string", port.app_protocol.as_ref()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values were computed by Kubernetes' own functions.
+    #[test]
+    fn ports_hash_as_in_kubernetes() {
+        let port = |name: &str, app: Option<&str>| Port {
+            name: Some(name.to_owned()),
+            port: Some(80),
+            protocol: Some("TCP".to_owned()),
+            app_protocol: app.map(str::to_owned),
+        };
+        assert_eq!(of_slice(&port("http", None)), 0xb6c4_d325_122a_5ba6_f795_b0bb_ffce_bb6f);
+        assert_eq!(of_slice(&port("", Some("https"))), 0x56b4_d554_2278_e707_88dd_5983_1c43_b639);
+        assert_eq!(of_endpoints(&port("http", None)), 0x754b_003f_50f1_33a5_39c6_0d18_cfb3_0a55);
+        assert_eq!(of_endpoints(&port("", Some("x y"))), 0x9fd6_e334_e41d_d23e_c49b_ae34_80cc_c155);
+    }
+}

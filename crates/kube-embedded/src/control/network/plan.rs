@@ -1,0 +1,212 @@
+//! Which slices a Service should have, beginning from those it has. Pure.
+//!
+//! As few slices as possible change: endpoints stay where they are, new ones first fill slices that change anyway, and a
+//! slice that would go is used again instead of making another.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::slice::{Endpoint, Port, Slice, in_order};
+
+/// How many endpoints one slice holds.
+const FULL: usize = 100;
+
+/// The endpoints that listen on one set of ports.
+#[derive(Debug)]
+pub struct Group {
+    /// In order.
+    pub ports: Vec<Port>,
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// The content of a slice.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    pub ports: Vec<Port>,
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// A number says which of the existing slices.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    Create(Content),
+    Update(usize, Content),
+    Delete(usize),
+}
+
+#[derive(Default)]
+struct Plan {
+    create: Vec<Content>,
+    update: Vec<(usize, Content)>,
+    delete: Vec<usize>,
+}
+
+/// The steps from `existing` to `wanted`. `is_stale` says of a slice that its labels have to be written anew.
+pub fn plan(wanted: Vec<Group>, existing: &[Arc<Slice>], is_stale: impl Fn(&Slice) -> bool) -> Vec<Step> {
+    let mut by_ports: HashMap<Vec<Port>, Vec<usize>> = HashMap::new();
+    for (at, slice) in existing.iter().enumerate() {
+        by_ports.entry(in_order(slice.ports.clone().unwrap_or_default())).or_default().push(at);
+    }
+    let mut plan = Plan::default();
+    for group in wanted {
+        let own = by_ports.remove(&group.ports).unwrap_or_default();
+        plan.arrange(group, &own, existing, &is_stale);
+    }
+    plan.delete.extend(by_ports.into_values().flatten());
+    plan.delete.sort_unstable();
+    if plan.create.is_empty() && plan.delete.len() == existing.len() {
+        // A Service has at least one slice, if need be an empty one.
+        let is_empty = |slice: &Slice| {
+            slice.ports.as_ref().is_none_or(Vec::is_empty)
+                && slice.endpoints.as_ref().is_none_or(Vec::is_empty)
+                && !is_stale(slice)
+        };
+        match existing {
+            [only] if is_empty(only) => plan.delete.clear(),
+            _ => plan.create.push(Content::default()),
+        }
+    }
+    plan.steps()
+}
+
+impl Plan {
+    /// Places the endpoints of one group, of which `own` are the slices.
+    fn arrange(
+        &mut self,
+        group: Group,
+        own: &[usize],
+        existing: &[Arc<Slice>],
+        is_stale: &impl Fn(&Slice) -> bool,
+    ) {
+        let Group { ports, endpoints } = group;
+        let places: HashMap<_, usize> =
+            endpoints.iter().enumerate().map(|(at, endpoint)| (endpoint.identity(), at)).collect();
+        let mut left: Vec<Option<Endpoint>> = endpoints.into_iter().map(Some).collect();
+        let mut unchanged: Vec<usize> = Vec::new();
+        let mut changed: Vec<(usize, Content)> = Vec::new();
+        for &at in own {
+            let before = existing[at].endpoints.as_deref().unwrap_or_default();
+            let still = before.iter().filter_map(|old| left[*places.get(&old.identity())?].take());
+            let kept: Vec<Endpoint> = still.collect();
+            if kept.is_empty() && !before.is_empty() {
+                self.delete.push(at);
+            } else if kept != before || is_stale(&existing[at]) {
+                changed.push((at, Content { ports: ports.clone(), endpoints: kept }));
+            } else {
+                unchanged.push(at);
+            }
+        }
+        let mut left: Vec<Endpoint> = left.into_iter().flatten().collect();
+        // The fullest first.
+        changed.sort_by_key(|(_, content)| std::cmp::Reverse(content.endpoints.len()));
+        for (_, content) in &mut changed {
+            fill(&mut content.endpoints, &mut left);
+        }
+        while !left.is_empty() {
+            let size = |at: usize| existing[at].endpoints.as_ref().map_or(0, Vec::len);
+            let roomy = (0..unchanged.len()).filter(|&n| size(unchanged[n]) + left.len() <= FULL);
+            let best = roomy.max_by_key(|&n| size(unchanged[n])).filter(|_| left.len() < FULL);
+            let mut content = Content { ports: ports.clone(), endpoints: Vec::new() };
+            if let Some(best) = best {
+                let at = unchanged.swap_remove(best);
+                content.endpoints = existing[at].endpoints.clone().unwrap_or_default();
+                fill(&mut content.endpoints, &mut left);
+                changed.push((at, content));
+            } else {
+                fill(&mut content.endpoints, &mut left);
+                self.create.push(content);
+            }
+        }
+        self.update.append(&mut changed);
+    }
+
+    fn steps(mut self) -> Vec<Step> {
+        let reused = self.create.len().min(self.delete.len());
+        let contents = self.create.drain(..reused).collect::<Vec<_>>();
+        self.update.extend(self.delete.drain(..reused).zip(contents));
+        let created = self.create.into_iter().map(Step::Create);
+        let updated = self.update.into_iter().map(|(at, content)| Step::Update(at, content));
+        created.chain(updated).chain(self.delete.into_iter().map(Step::Delete)).collect()
+    }
+}
+
+/// Moves as many as there is room for, in order.
+fn fill(slice: &mut Vec<Endpoint>, left: &mut Vec<Endpoint>) {
+    let room = FULL.saturating_sub(slice.len()).min(left.len());
+    slice.extend(left.drain(..room));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::network::slice::Conditions;
+
+    fn ports(number: i64) -> Vec<Port> {
+        vec![Port { port: Some(number), ..Port::default() }]
+    }
+
+    fn endpoint(number: usize) -> Endpoint {
+        let conditions = Conditions { ready: Some(true), ..Conditions::default() };
+        Endpoint { addresses: vec![format!("10.0.0.{number}")], conditions, ..Endpoint::default() }
+    }
+
+    fn group(port: i64, endpoints: impl IntoIterator<Item = usize>) -> Group {
+        Group { ports: ports(port), endpoints: endpoints.into_iter().map(endpoint).collect() }
+    }
+
+    fn slice(port: i64, endpoints: impl IntoIterator<Item = usize>) -> Arc<Slice> {
+        let Group { ports, endpoints } = group(port, endpoints);
+        Arc::new(Slice { ports: Some(ports), endpoints: Some(endpoints), ..Slice::default() })
+    }
+
+    fn empty() -> Arc<Slice> {
+        Arc::new(Slice::default())
+    }
+
+    /// `+80:3`: a slice for port 80 with three endpoints is made; `0=80:3`: the first becomes that; `-0`: it goes.
+    fn drawn(wanted: Vec<Group>, existing: &[Arc<Slice>]) -> String {
+        let content = |content: &Content| {
+            let port = content.ports.first().and_then(|port| port.port).unwrap_or_default();
+            format!("{port}:{}", content.endpoints.len())
+        };
+        let steps = plan(wanted, existing, |slice| slice.metadata.name == "stale");
+        let drawn = steps.iter().map(|step| match step {
+            Step::Create(made) => format!("+{}", content(made)),
+            Step::Update(at, made) => format!("{at}={}", content(made)),
+            Step::Delete(at) => format!("-{at}"),
+        });
+        drawn.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_situation() {
+        let stale = |slice: Arc<Slice>| {
+            let slice = Arc::into_inner(slice).unwrap();
+            let metadata = crate::control::view::Meta { name: "stale".to_owned(), ..Default::default() };
+            Arc::new(Slice { metadata, ..slice })
+        };
+        #[rustfmt::skip]
+        let rows: Vec<(&str, Vec<Group>, Vec<Arc<Slice>>, &str)> = vec![
+            ("nothing at all gives an empty slice", vec![], vec![], "+0:0"),
+            ("which stays", vec![], vec![empty()], ""),
+            ("unless its labels are old", vec![], vec![stale(empty())], "0=0:0"),
+            ("the empty slice is used", vec![group(80, 0..1)], vec![empty()], "0=80:1"),
+            ("nothing changes", vec![group(80, 0..2)], vec![slice(80, 0..2)], ""),
+            ("labels change", vec![group(80, 0..2)], vec![stale(slice(80, 0..2))], "0=80:2"),
+            ("one more", vec![group(80, 0..3)], vec![slice(80, 0..2)], "0=80:3"),
+            ("one less", vec![group(80, 1..2)], vec![slice(80, 0..2)], "0=80:1"),
+            ("the last goes", vec![], vec![slice(80, 0..1)], "0=0:0"),
+            ("another port", vec![group(81, 0..1)], vec![slice(80, 0..1)], "0=81:1"),
+            ("two sets of ports", vec![group(80, 0..1), group(81, 1..2)], vec![], "+80:1 +81:1"),
+            ("one set goes", vec![group(80, 0..1)], vec![slice(80, 0..1), slice(81, 1..2)], "-1"),
+            ("more than fit", vec![group(80, 0..250)], vec![], "+80:100 +80:100 +80:50"),
+            ("the fullest that has room", vec![group(80, 0..6)], vec![slice(80, 0..2), slice(80, 2..5)], "1=80:4"),
+            ("a slice that changes anyway", vec![group(80, 1..6)], vec![slice(80, 0..2), slice(80, 2..5)], "0=80:2"),
+            ("an emptied slice goes", vec![group(80, 2..5)], vec![slice(80, 0..2), slice(80, 2..5)], "-0"),
+            ("a full slice stays", vec![group(80, 0..101)], vec![slice(80, 0..100)], "+80:1"),
+        ];
+        for (what, wanted, existing, steps) in rows {
+            assert_eq!(drawn(wanted, &existing), steps, "{what}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A Service as its endpoints see it: which pods it selects, and where each of them listens.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::slice::Port;
+use super::{NODES, PODS, SERVICES};
+use crate::control::Context;
+use crate::control::view::{Container, Meta, Pod};
+use crate::rules::network::ip;
+use crate::store::{Event, EventKind, Key, Object};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    pub metadata: Meta,
+    pub spec: ServiceSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceSpec {
+    pub r#type: String,
+    pub selector: BTreeMap<String, String>,
+    #[serde(rename = "clusterIP")]
+    pub cluster_ip: String,
+    #[serde(rename = "clusterIPs")]
+    pub cluster_ips: Vec<String>,
+    pub ip_families: Vec<String>,
+    pub ports: Vec<ServicePort>,
+    pub publish_not_ready_addresses: bool,
+    pub traffic_distribution: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServicePort {
+    pub name: String,
+    pub protocol: String,
+    pub app_protocol: Option<String>,
+    /// A number, or the name of a container's port.
+    pub target_port: Value,
+}
+
+impl Service {
+    /// Its endpoints are made here, of pods. Who has no selector brings their own.
+    pub fn selects_pods(&self) -> bool {
+        self.spec.r#type != "ExternalName" && !self.spec.selector.is_empty()
+    }
+
+    pub fn selects(&self, pod: &Object) -> bool {
+        !self.spec.selector.is_empty()
+            && self.spec.selector.iter().all(|(key, value)| pod.label(key) == Some(value))
+    }
+
+    pub fn is_headless(&self) -> bool {
+        matches!(self.spec.cluster_ip.as_str(), "" | "None")
+    }
+
+    /// `IPv4`, `IPv6` or both.
+    pub fn families(&self) -> Vec<&str> {
+        let named: Vec<&str> = self.spec.ip_families.iter().map(String::as_str).collect();
+        if named.is_empty() { vec!["IPv4"] } else { named }
+    }
+
+    /// The pod's host name belongs to this Service.
+    pub fn names_host_of(&self, pod: &Pod) -> bool {
+        !pod.spec.hostname.is_empty() && pod.spec.subdomain == self.metadata.name
+    }
+
+    /// Where a pod listens for this Service. A port that it does not have is left out.
+    pub fn ports_of(&self, pod: &Pod) -> Vec<Port> {
+        let ports = self.spec.ports.iter().filter_map(|port| {
+            Some(Port {
+                name: Some(port.name.clone()),
+                protocol: Some(port.protocol.clone()),
+                port: Some(target_port(pod, port)?),
+                app_protocol: port.app_protocol.clone(),
+            })
+        });
+        ports.collect()
+    }
+}
+
+fn target_port(pod: &Pod, wanted: &ServicePort) -> Option<i64> {
+    let Some(name) = wanted.target_port.as_str() else { return wanted.target_port.as_i64() };
+    let stays = |container: &&Container| container.restart_policy == "Always";
+    let containers = pod.spec.containers.iter().chain(pod.spec.init_containers.iter().filter(stays));
+    let mut ports = containers.flat_map(|container| &container.ports);
+    ports.find(|port| port.name == name && port.protocol == wanted.protocol).map(|port| port.container_port)
+}
+
+/// The addresses of a pod of one family, as Go writes them.
+pub fn addresses(pod: &Pod, family: &str) -> Vec<String> {
+    let parsed = pod.status.pod_ips.iter().filter_map(|address| ip::parse(&address.ip));
+    let mut found: Vec<_> =
+        parsed.filter(|address| family_of(*address) == family).map(ip::canonical).collect();
+    found.sort();
+    found
+}
+
+pub fn family_of(address: IpAddr) -> &'static str {
+    if address.to_canonical().is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// It has an address and may still need it.
+pub fn has_endpoint(pod: &Pod) -> bool {
+    !pod.is_finished() && !pod.status.pod_ips.is_empty()
+}
+
+/// The pods that a Service selects, in the order of their names.
+pub fn pods(context: &Context, service: &Service) -> Vec<Arc<Object>> {
+    context.store.select(PODS, Some(&service.metadata.namespace), |pod| service.selects(pod))
+}
+
+/// All Services, as keys.
+pub fn all(context: &Context) -> Vec<Key> {
+    let storage: Arc<str> = SERVICES.into();
+    let services = context.store.list(SERVICES, None).objects;
+    services.iter().map(|service| Key::new(&storage, &service.namespace, &service.name)).collect()
+}
+
+/// The Services whose endpoints a change may concern.
+pub fn concerned(context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    match storage.as_ref() {
+        SERVICES => keys.push(Key::new(storage, &event.object.namespace, &event.object.name)),
+        PODS if matters(event) => {
+            let services: Arc<str> = SERVICES.into();
+            let selecting = context.store.select(SERVICES, Some(&event.object.namespace), |_| true);
+            for service in selecting {
+                let view = service.view::<Service>();
+                let before = event.previous.as_ref().is_some_and(|previous| view.selects(previous));
+                if before || view.selects(&event.object) {
+                    keys.push(Key::new(&services, &service.namespace, &service.name));
+                }
+            }
+        }
+        // Pods on a node that was not known have been left out.
+        NODES if event.kind == EventKind::Added => keys.extend(all(context)),
+        _ => {}
+    }
+}
+
+/// Whether a change of a pod can change endpoints.
+fn matters(event: &Event) -> bool {
+    let pod = event.object.view::<Pod>();
+    let Some(previous) = &event.previous else { return has_endpoint(&pod) };
+    if event.kind == EventKind::Deleted {
+        return true;
+    }
+    let was = previous.view::<Pod>();
+    previous.labels != event.object.labels
+        || has_endpoint(&was) != has_endpoint(&pod)
+        || was.is_ready() != pod.is_ready()
+        || was.metadata.is_deleting() != pod.metadata.is_deleting()
+        || was.status.pod_ips != pod.status.pod_ips
+}

@@ -1,0 +1,102 @@
+//! An `EndpointSlice`, typed.
+
+use serde::{Deserialize, Serialize};
+
+use super::order;
+use crate::control::view::Meta;
+
+/// A stored slice. What it has none of is written `null`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Slice {
+    pub metadata: Meta,
+    pub address_type: String,
+    pub ports: Option<Vec<Port>>,
+    pub endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq, Hash)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Port {
+    pub name: Option<String>,
+    pub protocol: Option<String>,
+    pub port: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Endpoint {
+    pub addresses: Vec<String>,
+    pub conditions: Conditions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<Target>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hints: Option<Hints>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Conditions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating: Option<bool>,
+}
+
+/// What an endpoint stands for: a pod, or whatever somebody wrote into an `Endpoints` object.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Target {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field_path: String,
+}
+
+/// From where traffic should rather come.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Hints {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub for_zones: Vec<Named>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub for_nodes: Vec<Named>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Named {
+    pub name: String,
+}
+
+impl Endpoint {
+    /// Two endpoints that agree in this are one and the same; everything else about it may change.
+    pub fn identity(&self) -> (Vec<String>, String, String, String) {
+        let target = self.target_ref.clone().unwrap_or_default();
+        (self.addresses.clone(), self.hostname.clone().unwrap_or_default(), target.namespace, target.name)
+    }
+}
+
+/// Ports in the order of Kubernetes, which is also what tells one set of ports from another.
+pub fn in_order(mut ports: Vec<Port>) -> Vec<Port> {
+    ports.sort_by_cached_key(order::of_slice);
+    ports
+}

@@ -1,0 +1,137 @@
+//! A claim and a volume become each other's: four small writes, each of which may be the last before a crash.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::view::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Claim, Volume};
+use crate::clock::rfc3339;
+use crate::control::{Component, Context, Failure, Part};
+use crate::store::Object;
+
+async fn write(context: &Context, part: Part, document: Value) -> Result<Arc<Object>, Failure> {
+    Ok(context.actor.update(Component::ControllerManager, part, document).await?)
+}
+
+/// Writes what is missing of a binding, the volume's side first: it is what keeps others from taking it.
+pub async fn bind(context: &Context, volume: &Arc<Object>, claim: &Arc<Object>) -> Result<(), Failure> {
+    let volume = match claimed(volume, claim) {
+        Some(document) => write(context, Part::Main, document).await?,
+        None => volume.clone(),
+    };
+    let volume = set_volume_phase(context, &volume, "Bound", "").await?;
+    let claim = match completed(claim, &volume) {
+        Some(document) => write(context, Part::Main, document).await?,
+        None => claim.clone(),
+    };
+    set_claim_phase(context, &claim, "Bound", Some(&volume)).await
+}
+
+/// The volume with its claim written into it, if it is not.
+fn claimed(object: &Object, claim: &Object) -> Option<Value> {
+    let (volume, wanted) = (object.view::<Volume>(), claim.view::<Claim>());
+    let reference = volume.spec.claim_ref.as_ref();
+    let done = reference.is_some_and(|reference| reference.uid == *claim.uid) && volume.is_for(&wanted);
+    if done {
+        return None;
+    }
+    let mut document = object.value();
+    document["spec"]["claimRef"] = claim_ref(claim);
+    if !volume.is_for(&wanted) {
+        document["metadata"]["annotations"][BOUND_BY_CONTROLLER] = "yes".into();
+    }
+    Some(document)
+}
+
+/// How a volume names its claim.
+pub fn claim_ref(claim: &Object) -> Value {
+    json!({
+        "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": claim.namespace, "name": claim.name,
+        "uid": claim.uid, "resourceVersion": claim.version.to_string(),
+    })
+}
+
+/// The claim with its volume written into it, if it is not.
+fn completed(object: &Object, volume: &Object) -> Option<Value> {
+    let claim = object.view::<Claim>();
+    let chosen = *claim.spec.volume_name == *volume.name;
+    if chosen && claim.is_annotated(BIND_COMPLETED) {
+        return None;
+    }
+    let mut document = object.value();
+    let annotations = &mut document["metadata"]["annotations"];
+    annotations[BIND_COMPLETED] = "yes".into();
+    if !chosen {
+        annotations[BOUND_BY_CONTROLLER] = "yes".into();
+        document["spec"]["volumeName"] = volume.name.as_ref().into();
+    }
+    Some(document)
+}
+
+/// Tells in a claim's status how it stands, and what it has got.
+pub async fn set_claim_phase(
+    context: &Context,
+    object: &Object,
+    phase: &str,
+    volume: Option<&Object>,
+) -> Result<(), Failure> {
+    let mut document = object.value();
+    let before = document["status"].clone();
+    let status = &mut document["status"];
+    let turns = status["phase"] != phase;
+    status["phase"] = phase.into();
+    match volume.map(Object::value) {
+        Some(volume) => {
+            status["accessModes"] = volume["spec"]["accessModes"].clone();
+            // Later they may differ: a volume can have grown before its claim.
+            if turns {
+                status["capacity"] = volume["spec"]["capacity"].clone();
+            }
+        }
+        None => {
+            for field in ["accessModes", "capacity"] {
+                status.as_object_mut().map(|status| status.remove(field));
+            }
+        }
+    }
+    if *status != before {
+        write(context, Part::Status, document).await?;
+    }
+    Ok(())
+}
+
+pub async fn set_volume_phase(
+    context: &Context,
+    object: &Arc<Object>,
+    phase: &str,
+    message: &str,
+) -> Result<Arc<Object>, Failure> {
+    let mut document = object.value();
+    let status = &mut document["status"];
+    if status["phase"] == phase {
+        return Ok(object.clone());
+    }
+    status["phase"] = phase.into();
+    status["lastPhaseTransitionTime"] = rfc3339(context.clock.now()).into();
+    if message.is_empty() {
+        status.as_object_mut().map(|status| status.remove("message"));
+    } else {
+        status["message"] = message.into();
+    }
+    write(context, Part::Status, document).await
+}
+
+/// Lets a volume go: one that a person meant for a claim stays meant for it, any other is free.
+pub async fn unbind(context: &Context, object: &Arc<Object>) -> Result<(), Failure> {
+    let mut document = object.value();
+    let by_us = object.view::<Volume>().is_annotated(BOUND_BY_CONTROLLER);
+    if by_us {
+        document["spec"].as_object_mut().map(|spec| spec.remove("claimRef"));
+        let annotations = document["metadata"]["annotations"].as_object_mut();
+        annotations.map(|annotations| annotations.remove(BOUND_BY_CONTROLLER));
+    } else {
+        document["spec"]["claimRef"].as_object_mut().map(|claim| claim.remove("uid"));
+    }
+    let object = write(context, Part::Main, document).await?;
+    set_volume_phase(context, &object, "Available", "").await.map(drop)
+}

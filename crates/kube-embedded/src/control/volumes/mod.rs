@@ -1,0 +1,68 @@
+//! Storage, as a controller manager looks after it: claims find volumes or have them made (`claims`, `bind`,
+//! `matching`), volumes are given back when their claims go (`persistent`), neither goes while it is used
+//! (`protection`), and pods that ask for volumes of their own get the claims (`ephemeral`).
+//!
+//! Elsewhere: who makes the volumes (`crate::sim::volume`), where a pod that waits for one will run (the scheduler).
+
+mod bind;
+mod claims;
+mod ephemeral;
+mod matching;
+mod persistent;
+mod protection;
+#[cfg(test)]
+mod tests;
+pub(crate) mod view;
+
+use std::sync::Arc;
+
+use super::view::Pod;
+use super::{Context, Control};
+use crate::store::Object;
+use view::Claim;
+
+pub(crate) use bind::claim_ref;
+
+/// In whose name claims and volumes are told of.
+const COMPONENT: &str = "persistentvolume-controller";
+const PODS: &str = "pods";
+
+pub(super) fn start(control: &mut Control) {
+    control.run(claims::Claims);
+    control.run(persistent::Volumes);
+    control.run(protection::Claims);
+    control.run(protection::Volumes);
+    control.run(ephemeral::Ephemeral);
+}
+
+/// The name of the volume that is made for a claim.
+pub(crate) fn provisioned_name(claim_uid: &str) -> String {
+    format!("pvc-{claim_uid}")
+}
+
+/// The claims that a pod uses, by name: those that it names, and those of volumes that live as long as it.
+fn used_claims(pod: &Pod) -> impl Iterator<Item = String> {
+    pod.spec.volumes.iter().filter_map(|volume| {
+        let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+        let own = || (!volume["ephemeral"].is_null()).then(|| ephemeral::claim_name(pod, volume));
+        named.or_else(own)
+    })
+}
+
+/// The pods of a claim's namespace that use it.
+fn users(context: &Context, claim: &Claim) -> impl Iterator<Item = (Arc<Object>, Arc<Pod>)> {
+    let pods = context.store.list(PODS, Some(&claim.metadata.namespace)).objects;
+    let name = claim.metadata.name.clone();
+    pods.into_iter().filter_map(move |object| {
+        let pod = object.view::<Pod>();
+        let uses = used_claims(&pod).any(|used| used == name);
+        uses.then_some((object, pod))
+    })
+}
+
+/// Pods that use a claim and have no node yet.
+fn waiting_pods(context: &Context, claim: &Claim) -> Vec<String> {
+    let waiting =
+        users(context, claim).filter(|(_, pod)| !pod.is_finished() && pod.spec.node_name.is_empty());
+    waiting.map(|(object, _)| object.name.to_string()).collect()
+}

@@ -1,0 +1,108 @@
+//! Neither a claim that a pod uses nor a volume that a claim has goes away: finalizers hold them until then.
+
+use std::sync::Arc;
+
+use super::view::{CLAIMS, Claim, VOLUMES, Volume};
+use super::{PODS, used_claims, users};
+use crate::control::queue::{Controller, Next};
+use crate::control::view::Pod;
+use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer};
+use crate::store::{Event, EventKind, Key, Object};
+
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+
+pub(super) struct Claims;
+
+impl Controller for Claims {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        all(context, CLAIMS)
+    }
+
+    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        match storage.as_ref() {
+            CLAIMS if event.kind != EventKind::Deleted => {
+                keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
+            }
+            // A pod that goes may have been the last to use a claim.
+            PODS if event.kind == EventKind::Deleted || event.object.deleting => {
+                let pod = event.object.view::<Pod>();
+                let claims =
+                    used_claims(&pod).map(|name| Key::new(&CLAIMS.into(), &pod.metadata.namespace, &name));
+                keys.extend(claims.filter(|claim| {
+                    context
+                        .store
+                        .get(CLAIMS, &claim.namespace, &claim.name)
+                        .is_some_and(|claim| claim.deleting)
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(object) = context.store.get(CLAIMS, &key.namespace, &key.name) else {
+            return Ok(Next::Rest);
+        };
+        let is_used = || users(context, &object.view::<Claim>()).any(|(_, pod)| holds(&pod, &object));
+        protect(context, &object, CLAIM_FINALIZER, is_used).await
+    }
+}
+
+/// Whether a pod that names a claim keeps it. One without a node cannot: it will find the claim gone.
+fn holds(pod: &Pod, claim: &Object) -> bool {
+    let named = pod.spec.volumes.iter().any(|v| v["persistentVolumeClaim"]["claimName"] == *claim.name);
+    let is_over = pod.metadata.is_deleting() && pod.metadata.deletion_grace_period_seconds == Some(0);
+    let own = claim.controller.as_deref() == Some(pod.metadata.uid.as_str());
+    !pod.spec.node_name.is_empty() && (named || (own && !is_over))
+}
+
+pub(super) struct Volumes;
+
+impl Controller for Volumes {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        all(context, VOLUMES)
+    }
+
+    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == VOLUMES && event.kind != EventKind::Deleted {
+            keys.push(Key::new(storage, "", &event.object.name));
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(object) = context.store.get(VOLUMES, "", &key.name) else { return Ok(Next::Rest) };
+        let is_used = || object.view::<Volume>().status.phase == "Bound";
+        protect(context, &object, VOLUME_FINALIZER, is_used).await
+    }
+}
+
+fn all(context: &Context, storage: &str) -> Vec<Key> {
+    let name: Arc<str> = storage.into();
+    let objects = context.store.list(storage, None).objects;
+    objects.iter().map(|object| Key::new(&name, &object.namespace, &object.name)).collect()
+}
+
+/// Adds the finalizer to an object that lacks it; takes it off one that is to go and is not used.
+async fn protect(
+    context: &Context,
+    object: &Object,
+    finalizer: &str,
+    is_used: impl Fn() -> bool,
+) -> Result<Next, Failure> {
+    let mut document = object.value();
+    let held = has_finalizer(&document, finalizer);
+    let metadata = &mut document["metadata"];
+    if object.deleting && held && !is_used() {
+        drop_from(metadata, "finalizers", |found| found == finalizer);
+    } else if !object.deleting && !held {
+        match metadata["finalizers"].as_array_mut() {
+            Some(finalizers) => finalizers.push(finalizer.into()),
+            None => metadata["finalizers"] = serde_json::json!([finalizer]),
+        }
+    } else {
+        return Ok(Next::Rest);
+    }
+    context.actor.update(Component::ControllerManager, Part::Main, document).await?;
+    Ok(Next::Rest)
+}

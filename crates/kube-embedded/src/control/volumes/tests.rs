@@ -1,0 +1,287 @@
+//! Claims and volumes in a cluster whose only machine is the provisioner.
+
+use serde_json::{Value, json};
+
+use crate::control::world::World;
+
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A claim with these fields in its spec, too.
+fn claim(name: &str, size: &str, more: Value) -> Value {
+    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn volume(name: &str, size: &str, more: Value) -> Value {
+    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn no_class() -> Value {
+    json!({"storageClassName": ""})
+}
+
+fn hand_made() -> Value {
+    json!({"csi": {"driver": "d", "volumeHandle": "h"}})
+}
+
+async fn get(world: &World, claim: &str) -> Value {
+    world.get(&format!("{CLAIMS}/{claim}")).await
+}
+
+/// Phases by name, of claims and volumes together.
+async fn phases(world: &World) -> Vec<String> {
+    let mut all = world.list(CLAIMS).await;
+    all.extend(world.list(VOLUMES).await);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    all.iter().map(|o| format!("{} {}", text(&o["metadata"]["name"]), text(&o["status"]["phase"]))).collect()
+}
+
+#[tokio::test]
+async fn a_claim_of_the_default_class_gets_a_volume_made() {
+    let world = World::without_nodes().await;
+    world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
+    let data = get(&world, "data").await;
+    let name = format!("pvc-{}", data["metadata"]["uid"].as_str().unwrap());
+    assert_eq!(data["spec"]["volumeName"], *name);
+    assert_eq!(
+        data["metadata"]["annotations"],
+        json!({"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes",
+            "volume.beta.kubernetes.io/storage-provisioner": "sim.longshore.dev/volume",
+            "volume.kubernetes.io/storage-provisioner": "sim.longshore.dev/volume"})
+    );
+    assert_eq!(
+        data["status"],
+        json!({"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}})
+    );
+    let made = world.get(&format!("{VOLUMES}/{name}")).await;
+    assert_eq!(
+        (&made["status"]["phase"], &made["spec"]["storageClassName"]),
+        (&json!("Bound"), &json!("standard"))
+    );
+    assert_eq!(
+        made["metadata"]["annotations"],
+        json!({"pv.kubernetes.io/provisioned-by": "sim.longshore.dev/volume"})
+    );
+    let told = world.told("default", "PersistentVolumeClaim").await;
+    assert!(
+        told.contains(&format!("ProvisioningSucceeded: Successfully provisioned volume {name}")),
+        "{told:#?}"
+    );
+    world.delete(&format!("{CLAIMS}/data")).await;
+    assert_eq!(phases(&world).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_claim_grows() {
+    let world = World::without_nodes().await;
+    world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
+    world
+        .patch(&format!("{CLAIMS}/data"), json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}}))
+        .await;
+    let data = get(&world, "data").await;
+    assert_eq!(data["status"]["capacity"], json!({"storage": "3Gi"}));
+    let volume = world.get(&format!("{VOLUMES}/{}", data["spec"]["volumeName"].as_str().unwrap())).await;
+    assert_eq!(volume["spec"]["capacity"], json!({"storage": "3Gi"}));
+}
+
+#[tokio::test]
+async fn a_class_that_waits_waits_for_a_pod_and_its_node() {
+    let world = World::without_nodes().await;
+    let class = json!({"metadata": {"name": "late"}, "provisioner": "sim.longshore.dev/volume",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    world.create(CLASSES, class).await;
+    world.create(CLAIMS, claim("data", "1Gi", json!({"storageClassName": "late"}))).await;
+    assert_eq!(
+        world.told("default", "PersistentVolumeClaim").await,
+        ["WaitForFirstConsumer: waiting for first consumer to be created before binding"]
+    );
+    let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}});
+    world.patch(&format!("{CLAIMS}/data"), selected).await;
+    assert_eq!(get(&world, "data").await["status"]["phase"], "Bound");
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_told() {
+    let world = World::without_nodes().await;
+    let class =
+        |name: &str, provisioner: &str| json!({"metadata": {"name": name}, "provisioner": provisioner});
+    world.create(CLASSES, class("ext", "example.com/x")).await;
+    world.create(CLASSES, class("none", "kubernetes.io/no-provisioner")).await;
+    world.create(CLASSES, class("ebs", "kubernetes.io/aws-ebs")).await;
+    world.create(VOLUMES, volume("small", "1Gi", hand_made())).await;
+    let table = [
+        (
+            no_class(),
+            "FailedBinding: no persistent volumes available for this claim and no storage class is set",
+        ),
+        (
+            json!({"storageClassName": "no"}),
+            "ProvisioningFailed: storageclass.storage.k8s.io \"no\" not found",
+        ),
+        (
+            json!({"storageClassName": "none"}),
+            "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
+        ),
+        (
+            json!({"storageClassName": "ext"}),
+            "ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'example.com/x' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.",
+        ),
+        (
+            json!({"storageClassName": "", "volumeName": "small"}),
+            "VolumeMismatch: Cannot bind to requested volume \"small\": requested PV is too small",
+        ),
+    ];
+    for (at, (more, words)) in table.into_iter().enumerate() {
+        world.create(CLAIMS, claim(&format!("c{at}"), "2Gi", more)).await;
+        assert_eq!(world.told("default", "PersistentVolumeClaim").await.last().unwrap(), words);
+        assert_eq!(get(&world, &format!("c{at}")).await["status"], json!({"phase": "Pending"}));
+    }
+    world.create(CLAIMS, claim("moved", "2Gi", json!({"storageClassName": "ebs"}))).await;
+    let asked =
+        &get(&world, "moved").await["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"];
+    assert_eq!(asked, "ebs.csi.aws.com");
+}
+
+#[tokio::test]
+async fn a_volume_made_by_hand_is_found_kept_and_let_go() {
+    let world = World::without_nodes().await;
+    world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
+    world.create(VOLUMES, volume("large", "5Gi", hand_made())).await;
+    assert_eq!(phases(&world).await, ["data Bound", "large Bound"]);
+    let large = world.get(&format!("{VOLUMES}/large")).await;
+    assert_eq!(large["metadata"]["annotations"], json!({"pv.kubernetes.io/bound-by-controller": "yes"}));
+    assert_eq!(get(&world, "data").await["status"]["capacity"], json!({"storage": "5Gi"}));
+    world.delete(&format!("{VOLUMES}/large")).await;
+    assert_eq!(phases(&world).await, ["data Bound", "large Bound"], "a claim holds it");
+    world.delete(&format!("{CLAIMS}/data")).await;
+    assert_eq!(phases(&world).await, Vec::<String>::new());
+
+    world.create(VOLUMES, volume("kept", "1Gi", hand_made())).await;
+    world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
+    world.delete(&format!("{CLAIMS}/data")).await;
+    assert_eq!(phases(&world).await, ["kept Released"]);
+    world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
+    assert_eq!(
+        phases(&world).await,
+        ["data Pending", "kept Released"],
+        "another claim of that name gets nothing"
+    );
+    world.patch(&format!("{VOLUMES}/kept"), json!({"spec": {"claimRef": null}})).await;
+    assert_eq!(phases(&world).await, ["data Bound", "kept Bound"]);
+}
+
+#[tokio::test]
+async fn a_volume_meant_for_a_claim_waits_for_it() {
+    let world = World::without_nodes().await;
+    let mut meant = hand_made();
+    meant["claimRef"] = json!({"namespace": "default", "name": "mine"});
+    world.create(VOLUMES, volume("meant", "9Gi", meant)).await;
+    world.create(VOLUMES, volume("free", "1Gi", hand_made())).await;
+    world.create(CLAIMS, claim("other", "2Gi", no_class())).await;
+    world.create(CLAIMS, claim("named", "1Gi", json!({"storageClassName": "", "volumeName": "meant"}))).await;
+    assert_eq!(
+        world.told("default", "PersistentVolumeClaim").await.last().unwrap(),
+        "FailedBinding: volume \"meant\" already bound to a different claim."
+    );
+    world.create(CLAIMS, claim("mine", "1Gi", no_class())).await;
+    assert_eq!(
+        phases(&world).await,
+        ["mine Bound", "named Pending", "other Pending", "free Available", "meant Bound"]
+    );
+    assert_eq!(world.get(&format!("{VOLUMES}/meant")).await["metadata"]["annotations"], Value::Null);
+}
+
+#[tokio::test]
+async fn policies_are_done_when_a_claim_has_gone() {
+    let world = World::without_nodes().await;
+    let table = [
+        (json!({"hostPath": {"path": "/srv/a"}}), "Delete", "v Failed"),
+        (json!({"hostPath": {"path": "/tmp/a"}}), "Delete", ""),
+        (json!({"nfs": {"server": "s", "path": "/a"}}), "Delete", "v Failed"),
+        (json!({"nfs": {"server": "s", "path": "/a"}}), "Recycle", "v Available"),
+        (hand_made(), "Recycle", "v Failed"),
+        (hand_made(), "Delete", "v Released"),
+        (hand_made(), "Retain", "v Released"),
+    ];
+    for (source, policy, expected) in table {
+        let mut spec = source.clone();
+        spec["persistentVolumeReclaimPolicy"] = policy.into();
+        world.create(VOLUMES, volume("v", "1Gi", spec)).await;
+        world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
+        world.delete(&format!("{CLAIMS}/data")).await;
+        assert_eq!(phases(&world).await.join(" "), expected, "{policy} {source}");
+        if !expected.is_empty() {
+            world.delete(&format!("{VOLUMES}/v")).await;
+        }
+    }
+    let told = world.told("default", "PersistentVolume").await;
+    let failed = "VolumeFailedDelete: host_path deleter only supports /tmp/.+ but received provided /srv/a";
+    assert_eq!(told[0], failed);
+}
+
+#[tokio::test]
+async fn a_claim_whose_volume_is_gone_is_lost() {
+    let world = World::without_nodes().await;
+    world.create(VOLUMES, volume("v", "1Gi", hand_made())).await;
+    world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
+    world.delete(&format!("{VOLUMES}/v")).await;
+    world.patch(&format!("{VOLUMES}/v"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&world, "data").await["status"], json!({"phase": "Lost"}));
+    assert_eq!(
+        world.told("default", "PersistentVolumeClaim").await.last().unwrap(),
+        "ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    );
+}
+
+#[tokio::test]
+async fn a_claim_that_a_pod_uses_stays_until_the_pod_has_gone() {
+    let world = World::without_nodes().await;
+    world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {
+        "nodeName": "node-0", "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    world.create(PODS, pod).await;
+    world.delete(&format!("{CLAIMS}/data")).await;
+    assert_eq!(world.list(CLAIMS).await.len(), 1);
+    world.delete(&format!("{PODS}/p?gracePeriodSeconds=0")).await;
+    assert_eq!(world.list(CLAIMS).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_pod_gets_claims_of_its_own_and_takes_them_with_it() {
+    let world = World::without_nodes().await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": claim("x", "1Gi", json!({}))["spec"]});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]}});
+    world.create(PODS, pod).await;
+    let own = get(&world, "p-v").await;
+    assert_eq!((&own["metadata"]["labels"], &own["status"]["phase"]), (&json!({"a": "b"}), &json!("Bound")));
+    world.delete(&format!("{PODS}/p")).await;
+    assert_eq!(world.list(CLAIMS).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_default_class_that_comes_later_is_given_to_claims_that_wait() {
+    let world = World::without_nodes().await;
+    world.delete(&format!("{CLASSES}/standard")).await;
+    world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
+    assert_eq!(get(&world, "data").await["spec"]["storageClassName"], Value::Null);
+    let class = json!({"metadata": {"name": "new", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "sim.longshore.dev/volume"});
+    world.create(CLASSES, class).await;
+    let data = get(&world, "data").await;
+    assert_eq!(
+        (&data["spec"]["storageClassName"], &data["status"]["phase"]),
+        (&json!("new"), &json!("Bound"))
+    );
+}

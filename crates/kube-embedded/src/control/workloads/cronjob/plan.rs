@@ -1,0 +1,196 @@
+//! What is to be done about a `CronJob` at a time: which of its Jobs go, whether one is started, and when to look again. Pure.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::view::{CronJob, Status};
+use crate::control::workloads::job::view::{COMPLETE, Job};
+use crate::rules::workloads::schedule::{self, Schedule};
+
+/// So many starts may be missed before somebody is told.
+const MANY: i64 = 100;
+
+/// Something to be told about the `CronJob`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Note {
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Places of Jobs that have ended and are too many to be kept.
+    pub outdated: Vec<usize>,
+    pub status: Status,
+    pub notes: Vec<Note>,
+    /// The time of the Job that is to be started now.
+    pub start: Option<Timestamp>,
+    /// Active Jobs, by name, that it replaces.
+    pub replaces: Vec<String>,
+    pub next: Option<Timestamp>,
+}
+
+impl Plan {
+    fn tell(&mut self, warning: bool, reason: &'static str, message: impl Into<String>) {
+        self.notes.push(Note { warning, reason, message: message.into() });
+    }
+}
+
+/// `jobs` are all that the `CronJob` manages. Before `not_before` nothing is started.
+pub fn decide(cron: &CronJob, jobs: &[Arc<Job>], not_before: Option<Timestamp>, now: Timestamp) -> Plan {
+    let mut plan = Plan { outdated: outdated(cron, jobs), status: cron.status.clone(), ..Plan::default() };
+    let gone: Vec<&str> = plan.outdated.iter().map(|at| jobs[*at].metadata.uid.as_str()).collect();
+    plan.status.active.retain(|active| !gone.contains(&active.uid.as_str()));
+    follow(&mut plan, jobs);
+    if cron.metadata.is_deleting() || cron.spec.suspend {
+        return plan;
+    }
+    let zone = schedule::time_zone(&cron.spec.time_zone).unwrap_or(jiff::tz::TimeZone::UTC);
+    match Schedule::parse(&cron.spec.schedule, zone) {
+        Ok(times) => schedule_next(&mut plan, cron, &times, not_before, now),
+        Err(why) => {
+            let message = format!("unparseable schedule: {:?} : {why}", cron.spec.schedule);
+            plan.tell(true, "UnparseableSchedule", message);
+        }
+    }
+    plan
+}
+
+/// The oldest of those that have ended, beyond the limits.
+fn outdated(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<usize> {
+    let beyond = |limit: Option<i64>, success: bool| {
+        let ended = |at: &usize| jobs[*at].outcome().is_some_and(|end| (end.r#type == COMPLETE) == success);
+        let mut ended: Vec<usize> = (0..jobs.len()).filter(ended).collect();
+        ended.sort_by_key(|at| {
+            let (start, name) = (jobs[*at].status.start_time, jobs[*at].metadata.name.as_str());
+            (start.is_none(), start, name)
+        });
+        let kept = limit.map_or(ended.len(), |limit| usize::try_from(limit).unwrap_or(0));
+        ended.truncate(ended.len().saturating_sub(kept));
+        ended
+    };
+    let spec = &cron.spec;
+    [beyond(spec.successful_jobs_history_limit, true), beyond(spec.failed_jobs_history_limit, false)].concat()
+}
+
+/// What has become of the Jobs since the last look.
+fn follow(plan: &mut Plan, jobs: &[Arc<Job>]) {
+    for job in jobs {
+        let listed = plan.status.active.iter().any(|active| active.uid == job.metadata.uid);
+        let Some(end) = job.outcome() else {
+            if !listed {
+                let message =
+                    format!("Saw a job that the controller did not create or forgot: {}", job.metadata.name);
+                plan.tell(true, "UnexpectedJob", message);
+            }
+            continue;
+        };
+        if listed {
+            plan.status.active.retain(|active| active.uid != job.metadata.uid);
+            let message = format!("Saw completed job: {}, condition: {}", job.metadata.name, end.r#type);
+            plan.tell(false, "SawCompletedJob", message);
+        }
+        if end.r#type == COMPLETE {
+            let last = &mut plan.status.last_successful_time;
+            *last = (*last).max(job.status.completion_time);
+        }
+    }
+    let missing = |uid: &str| !jobs.iter().any(|job| job.metadata.uid == uid);
+    let lost: Vec<_> = plan.status.active.iter().filter(|active| missing(&active.uid)).cloned().collect();
+    for job in lost {
+        plan.tell(false, "MissingJob", format!("Active job went missing: {}", job.name));
+        plan.status.active.retain(|active| active.uid != job.uid);
+    }
+}
+
+fn schedule_next(
+    plan: &mut Plan,
+    cron: &CronJob,
+    times: &Schedule,
+    not_before: Option<Timestamp>,
+    now: Timestamp,
+) {
+    if let Some(later) = not_before.filter(|later| now < *later) {
+        plan.next = Some(later);
+        return;
+    }
+    let met = met_until(cron, now);
+    let deadline = cron.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
+    let deadline = deadline.and_then(|seconds| now.checked_sub(seconds).ok());
+    let (due, missed) = match recent(deadline.map_or(met, |deadline| met.max(deadline)), times, now) {
+        Ok(found) => found,
+        Err(why) => {
+            let message = format!("invalid schedule: {} : {why}", cron.spec.schedule);
+            return plan.tell(true, "InvalidSchedule", message);
+        }
+    };
+    plan.next = after(met, times, now);
+    let Some(due) = due else { return };
+    if missed > MANY {
+        let message =
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        plan.tell(true, "TooManyMissedTimes", message);
+    }
+    let name = job_name(&cron.metadata.name, due);
+    let started = plan.status.active.iter().any(|active| active.name == name);
+    if started || plan.status.last_schedule_time == Some(due) {
+        return;
+    }
+    match cron.spec.concurrency_policy.as_str() {
+        "Forbid" if !plan.status.active.is_empty() => {
+            let message =
+                "Not starting job because prior execution is running and concurrency policy is Forbid";
+            return plan.tell(false, "JobAlreadyActive", message);
+        }
+        "Replace" => {
+            plan.replaces = plan.status.active.drain(..).map(|active| active.name).collect();
+        }
+        _ => {}
+    }
+    plan.start = Some(due);
+    plan.next = after(due, times, now);
+}
+
+pub fn job_name(cron: &str, due: Timestamp) -> String {
+    format!("{cron}-{}", due.as_second() / 60)
+}
+
+/// The last time after `since` that has come, and about how many have.
+fn recent(
+    since: Timestamp,
+    times: &Schedule,
+    now: Timestamp,
+) -> Result<(Option<Timestamp>, i64), &'static str> {
+    let too_dense = "time difference between two schedules is less than 1 second";
+    let first = times.next(since).ok_or(too_dense)?;
+    if now < first {
+        return Ok((None, 0));
+    }
+    let second = times.next(first).ok_or(too_dense)?;
+    if now < second {
+        return Ok((Some(first), 0));
+    }
+    let pause = (second.as_second() - first.as_second()).max(1);
+    let missed = (now.as_second() - first.as_second()) / pause + 1;
+    // Times need not be evenly spaced: begin one pause early and walk.
+    let begin = first.checked_add(SignedDuration::from_secs((missed - 2) * pause)).unwrap_or(first);
+    let walk = std::iter::successors(times.next(begin), |at| times.next(*at));
+    Ok((walk.take_while(|at| *at <= now).last(), missed))
+}
+
+/// Up to when times have been met.
+pub fn met_until(cron: &CronJob, now: Timestamp) -> Timestamp {
+    cron.status.last_schedule_time.or(cron.metadata.creation_timestamp).unwrap_or(now)
+}
+
+/// When it is due next, all times that have come being met.
+pub fn after(met: Timestamp, times: &Schedule, now: Timestamp) -> Option<Timestamp> {
+    let last = match recent(met, times, now) {
+        Ok((Some(last), _)) => last,
+        Ok((None, 0)) => met,
+        _ => now,
+    };
+    times.next(last)
+}

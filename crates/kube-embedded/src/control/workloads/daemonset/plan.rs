@@ -1,0 +1,363 @@
+//! Which pods a DaemonSet makes and removes, node by node. Pure.
+//!
+//! First every node gets the pods that it should have ([`manage`]). Only when nothing is left to do there, pods of an
+//! old template are replaced ([`roll`]): either an old one is removed and the next look makes the new one, or, with a
+//! surge, the new one is made beside it and the old one goes when the new one is available.
+
+use jiff::Timestamp;
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    Failed,
+    Succeeded,
+    Unready,
+    /// Ready, but not for long enough.
+    Ready,
+    Available,
+}
+
+/// A pod, on a node or meant for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub name: String,
+    pub health: Health,
+    pub deleting: bool,
+    /// It has a node, as opposed to being meant for one.
+    pub placed: bool,
+    pub created: Option<Timestamp>,
+    /// It was made from the newest template.
+    pub updated: bool,
+}
+
+impl Member {
+    /// The order in which the pods of a node count: the first is the one that stays.
+    fn rank(&self) -> (bool, Option<Timestamp>, &str) {
+        (!self.placed, self.created, &self.name)
+    }
+
+    fn is_available(&self) -> bool {
+        self.health == Health::Available
+    }
+}
+
+/// A node, with the pods of the set that are on it or meant for it.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    pub node: String,
+    /// A pod should be here; one that is here may stay.
+    pub wanted: bool,
+    pub tolerated: bool,
+    /// There is such a node.
+    pub exists: bool,
+    pub members: Vec<Member>,
+}
+
+impl Site {
+    /// The pods that stay unless something is done, oldest first.
+    fn lasting(&self) -> Vec<&Member> {
+        let lasts = |member: &&Member| !member.deleting && member.health > Health::Succeeded;
+        let mut lasting: Vec<_> = self.members.iter().filter(lasts).collect();
+        lasting.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        lasting
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// On these nodes.
+    pub create: Vec<String>,
+    pub delete: Vec<String>,
+    /// Pods that have ended, with their nodes: whoever acts may let a while pass.
+    pub ended: Vec<Ended>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub pod: String,
+    pub node: String,
+    pub failed: bool,
+}
+
+/// What every node should have: one pod, or none; `surges` when an old and a new one may meet.
+pub fn manage(sites: &[Site], surges: bool) -> Plan {
+    let mut plan = Plan::default();
+    for site in sites {
+        let names =
+            |members: &[&Member]| members.iter().map(|member| member.name.clone()).collect::<Vec<_>>();
+        if !site.exists {
+            // Nobody else removes pods that never came to a node which is gone.
+            let stranded: Vec<_> = site.members.iter().filter(|m| !m.placed && !m.deleting).collect();
+            plan.delete.extend(names(&stranded));
+        } else if site.wanted && site.members.is_empty() {
+            plan.create.push(site.node.clone());
+        } else if site.tolerated {
+            let ended = site.members.iter().filter(|m| !m.deleting && m.health <= Health::Succeeded);
+            plan.ended.extend(ended.map(|member| Ended {
+                pod: member.name.clone(),
+                node: site.node.clone(),
+                failed: member.health == Health::Failed,
+            }));
+            let lasting = site.lasting();
+            if !surges {
+                plan.delete.extend(names(lasting.get(1..).unwrap_or_default()));
+            } else if lasting.is_empty() && site.wanted {
+                plan.create.push(site.node.clone());
+            } else {
+                plan.delete.extend(names(&superfluous(&lasting)));
+            }
+        } else {
+            let unwanted: Vec<_> = site.members.iter().filter(|member| !member.deleting).collect();
+            plan.delete.extend(names(&unwanted));
+        }
+    }
+    plan
+}
+
+/// Of the pods of a node that may have two: all but the oldest new and the oldest old one; the old one, too, when it does
+/// not work or the new one does.
+fn superfluous<'a>(lasting: &[&'a Member]) -> Vec<&'a Member> {
+    let mut firsts: [Option<&Member>; 2] = [None, None];
+    let mut superfluous = Vec::new();
+    for member in lasting {
+        match &mut firsts[usize::from(member.updated)] {
+            Some(_) => superfluous.push(*member),
+            first => *first = Some(member),
+        }
+    }
+    if let [Some(old), Some(new)] = firsts
+        && (old.health < Health::Ready || new.is_available())
+    {
+        superfluous.push(old);
+    }
+    superfluous
+}
+
+/// The one new and the one old pod of a node; `None` where there are more.
+fn pair(site: &Site) -> Option<(Option<&Member>, Option<&Member>)> {
+    let mut found = (None, None);
+    for member in site.members.iter().filter(|member| !member.deleting) {
+        let place = if member.updated { &mut found.0 } else { &mut found.1 };
+        if place.replace(member).is_some() {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// Replaces pods of an old template, so that no more than `unavailable` nodes are without a working pod, or no more than
+/// `surge` nodes have two.
+pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
+    let sites = || sites.iter().filter(|site| site.wanted || !site.members.is_empty());
+    if surge == 0 {
+        return Plan { delete: replace(sites(), unavailable), ..Plan::default() };
+    }
+    let mut plan = Plan::default();
+    let (mut doubled, mut available) = (0, 0);
+    let (mut candidates, mut misplaced) = (Vec::new(), Vec::new());
+    for site in sites() {
+        let Some((new, old)) = pair(site) else {
+            doubled += 1;
+            continue;
+        };
+        available += usize::from(old.or(new).is_some_and(Member::is_available));
+        match (new, old) {
+            (_, None) => {}
+            (Some(new), Some(old)) if new.is_available() => plan.delete.push(old.name.clone()),
+            (Some(_), Some(_)) => doubled += 1,
+            (None, Some(old)) => match (old.is_available(), site.wanted) {
+                (false, false) => plan.delete.push(old.name.clone()),
+                (false, true) => plan.create.push(site.node.clone()),
+                (true, false) => misplaced.push(old.name.clone()),
+                (true, true) => candidates.push(site.node.clone()),
+            },
+        }
+    }
+    // A pod that should be elsewhere goes when one works there.
+    let wanted = sites().filter(|site| site.wanted).count();
+    plan.delete.extend(misplaced.into_iter().take(available.saturating_sub(wanted)));
+    plan.create.extend(candidates.into_iter().take(surge.saturating_sub(doubled)));
+    plan
+}
+
+fn replace<'a>(sites: impl Iterator<Item = &'a Site>, allowed: usize) -> Vec<String> {
+    let mut missing = 0;
+    let (mut broken, mut candidates) = (Vec::new(), Vec::new());
+    for site in sites {
+        match pair(site) {
+            Some((None, Some(old))) if old.is_available() => candidates.push(old.name.clone()),
+            Some((None, Some(old))) => {
+                broken.push(old.name.clone());
+                missing += 1;
+            }
+            Some((Some(new), None)) => missing += usize::from(!new.is_available()),
+            // None at all, or too many: that is put right first.
+            _ => missing += 1,
+        }
+    }
+    // One that does not work can be replaced at any time.
+    broken.extend(candidates.into_iter().take(allowed.saturating_sub(missing)));
+    broken
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub desired: i64,
+    pub current: i64,
+    pub misscheduled: i64,
+    pub ready: i64,
+    pub available: i64,
+    pub updated: i64,
+}
+
+pub fn count(sites: &[Site]) -> Counts {
+    let mut counts = Counts::default();
+    for site in sites.iter().filter(|site| site.exists) {
+        let first = site.members.iter().min_by(|a, b| a.rank().cmp(&b.rank()));
+        if !site.wanted {
+            counts.misscheduled += i64::from(first.is_some());
+            continue;
+        }
+        counts.desired += 1;
+        if let Some(first) = first {
+            counts.current += 1;
+            counts.ready += i64::from(first.health >= Health::Ready);
+            counts.available += i64::from(first.is_available());
+            counts.updated += i64::from(first.updated);
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes `a`, `b`, ... separated by blanks. Pods: `A` available, `R` ready, `U` unready, `F` failed; small letters
+    /// are of the old template; `!` after one says that it is being deleted. Before them: `-` no pod is wanted here,
+    /// `~` but one may stay, `0` there is no such node. Pods are named after their node and number.
+    fn sites(picture: &str) -> Vec<Site> {
+        let mut sites = Vec::new();
+        for (text, node) in picture.split(' ').zip('a'..) {
+            let mut site = Site {
+                node: node.to_string(),
+                wanted: true,
+                tolerated: true,
+                exists: true,
+                ..Site::default()
+            };
+            for sign in text.chars() {
+                let health = match sign.to_ascii_uppercase() {
+                    '-' => {
+                        (site.wanted, site.tolerated) = (false, false);
+                        continue;
+                    }
+                    '~' => {
+                        site.wanted = false;
+                        continue;
+                    }
+                    '0' => {
+                        (site.wanted, site.tolerated, site.exists) = (false, false, false);
+                        continue;
+                    }
+                    '!' => {
+                        site.members.last_mut().unwrap().deleting = true;
+                        continue;
+                    }
+                    '.' => continue,
+                    'F' => Health::Failed,
+                    'U' => Health::Unready,
+                    'R' => Health::Ready,
+                    _ => Health::Available,
+                };
+                let name = format!("{node}{}", site.members.len());
+                let updated = sign.is_ascii_uppercase();
+                let placed = site.exists;
+                site.members.push(Member { name, health, deleting: false, placed, created: None, updated });
+            }
+            sites.push(site);
+        }
+        sites
+    }
+
+    fn text(plan: &Plan) -> String {
+        let ended: Vec<_> = plan.ended.iter().map(|ended| ended.pod.as_str()).collect();
+        let parts = [("+", plan.create.join(" ")), ("-", plan.delete.join(" ")), ("x", ended.join(" "))];
+        let filled = parts.iter().filter(|(_, names)| !names.is_empty());
+        filled.map(|(sign, names)| format!("{sign}{names}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_node_has_what_it_should_have() {
+        let table = [
+            (". A -.", "+a"),
+            ("-A ~A ~.", "-a0"),
+            ("AA Aa", "-a1 b1"),
+            ("F U!", "xa0"),
+            ("0U 0.", "-a0"),
+            ("A! -A!", ""),
+        ];
+        for (picture, expected) in table {
+            assert_eq!(text(&manage(&sites(picture), false)), expected, "{picture}");
+        }
+    }
+
+    #[test]
+    fn two_pods_may_meet_where_there_is_a_surge() {
+        let table = [
+            ("aU", ""),
+            ("aA", "-a0"),
+            ("uU", "-a0"),
+            ("aaU", "-a1"),
+            ("aUU", "-a2"),
+            ("A! .", "+a b"),
+            ("F", "+a xa0"),
+        ];
+        for (picture, expected) in table {
+            assert_eq!(text(&manage(&sites(picture), true)), expected, "{picture}");
+        }
+    }
+
+    #[test]
+    fn old_pods_go_as_far_as_availability_allows() {
+        let table = [
+            ("a a a", 1, "-a0"),
+            ("a a a", 2, "-a0 b0"),
+            ("U a a", 1, ""),
+            (". a a", 1, ""),
+            ("a! a a", 1, ""),
+            ("A a a", 1, "-b0"),
+            ("A A A", 1, ""),
+            ("u a a", 1, "-a0"),
+            ("u a u", 3, "-a0 c0 b0"),
+        ];
+        for (picture, unavailable, expected) in table {
+            assert_eq!(text(&roll(&sites(picture), (unavailable, 0))), expected, "{picture} {unavailable}");
+        }
+    }
+
+    #[test]
+    fn new_pods_come_as_far_as_the_surge_allows() {
+        let table = [
+            ("a a a", 1, "+a"),
+            ("aU a a", 1, ""),
+            ("aA a a", 1, "+b -a0"),
+            ("A a u", 1, "+c b"),
+            ("a A ~a", 1, "+a -c0"),
+            ("a U ~a", 1, "+a"),
+            ("a A ~u", 1, "+a -c0"),
+        ];
+        for (picture, surge, expected) in table {
+            assert_eq!(text(&roll(&sites(picture), (0, surge))), expected, "{picture} {surge}");
+        }
+    }
+
+    #[test]
+    fn pods_are_counted_by_node() {
+        let counts = count(&sites("A a R . ~A 0U"));
+        assert_eq!(
+            counts,
+            Counts { desired: 4, current: 3, misscheduled: 1, ready: 3, available: 2, updated: 2 }
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! The pods of a DaemonSet: each is made for one node, and stays there whatever befalls the node. Pure.
+
+use serde_json::{Value, json};
+
+use super::view::DaemonSet;
+use crate::control::view::Pod;
+use crate::control::workloads::pods::{self, Owner};
+use crate::control::workloads::revisions::POD_LABEL;
+
+pub const GENERATION_LABEL: &str = "pod-template-generation";
+
+/// What every such pod tolerates; the last one only where it uses the node's own network.
+#[rustfmt::skip]
+const TOLERATED: [(&str, &str); 7] = [
+    ("node.kubernetes.io/not-ready",           "NoExecute"),
+    ("node.kubernetes.io/unreachable",         "NoExecute"),
+    ("node.kubernetes.io/disk-pressure",       "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure",     "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure",        "NoSchedule"),
+    ("node.kubernetes.io/unschedulable",       "NoSchedule"),
+    ("node.kubernetes.io/network-unavailable", "NoSchedule"),
+];
+
+/// The spec of a template with what a pod of a DaemonSet tolerates. One that is there already is kept in its place,
+/// without an end.
+pub fn tolerant(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let count = if spec["hostNetwork"] == true { 7 } else { 6 };
+    for (key, effect) in &TOLERATED[..count] {
+        let wanted = json!({"key": key, "operator": "Exists", "effect": effect});
+        let same = |found: &&mut Value| {
+            ["key", "operator", "effect"].iter().all(|field| found[*field] == wanted[*field])
+                && found["value"].as_str().unwrap_or_default().is_empty()
+        };
+        match tolerations.iter_mut().find(same) {
+            Some(found) => *found = wanted,
+            None => tolerations.push(wanted),
+        }
+    }
+    spec["tolerations"] = tolerations.into();
+    spec
+}
+
+/// The pod for a node.
+pub fn pod(owner: &Owner<'_>, set: &DaemonSet, hash: &str, node: &str) -> Value {
+    let mut pod = pods::from_template(owner, &set.spec.template);
+    pod["metadata"]["generateName"] = pods::name_prefix(&set.metadata.name).into();
+    let labels = &mut pod["metadata"]["labels"];
+    labels[POD_LABEL] = hash.into();
+    if let Some(generation) = set.template_generation() {
+        labels[GENERATION_LABEL] = generation.into();
+    }
+    pod["spec"] = tolerant(&pod["spec"]);
+    let only_there = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
+    let required =
+        &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    required["nodeSelectorTerms"] = only_there;
+    pod
+}
+
+/// The node that a pod is on, or is meant for.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    if !pod.spec.node_name.is_empty() {
+        return Some(&pod.spec.node_name);
+    }
+    let affinity = &pod.spec.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = affinity["nodeSelectorTerms"].as_array()?;
+    let mut fields = terms.iter().filter_map(|term| term["matchFields"].as_array()).flatten();
+    let field = fields.find(|field| field["key"] == "metadata.name" && field["operator"] == "In")?;
+    match field["values"].as_array()?.as_slice() {
+        [name] => name.as_str(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_tolerates_what_may_befall_its_node() {
+        let seconds = json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 5});
+        let any = json!({"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"});
+        let spec = tolerant(&json!({"hostNetwork": true, "tolerations": [any, seconds]}));
+        let all = spec["tolerations"].as_array().unwrap();
+        assert_eq!((all.len(), &all[0]), (8, &any));
+        assert_eq!(all[1]["tolerationSeconds"], Value::Null, "it stays for good");
+        assert_eq!(tolerant(&json!({}))["tolerations"].as_array().unwrap().len(), 6);
+    }
+
+    #[test]
+    fn a_pod_is_known_by_the_node_it_is_meant_for() {
+        let pod = |spec: Value| serde_json::from_value::<Pod>(json!({"spec": spec})).unwrap();
+        let meant = |values: Value| {
+            let field = json!({"key": "metadata.name", "operator": "In", "values": values});
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchFields": [field]}]}}}})
+        };
+        assert_eq!(node_of(&pod(json!({"nodeName": "a"}))), Some("a"));
+        assert_eq!(node_of(&pod(meant(json!(["b"])))), Some("b"));
+        assert_eq!(node_of(&pod(meant(json!(["b", "c"])))), None);
+        assert_eq!(node_of(&pod(json!({}))), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! DaemonSets in a cluster whose nodes no kubelet answers for: the test reports what becomes of pods.
+
+use serde_json::{Value, json};
+
+use crate::control::world::World;
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+const AGENT: &str = "/apis/apps/v1/namespaces/default/daemonsets/agent";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const NODES: &str = "/api/v1/nodes";
+
+fn node(name: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"sim.longshore.dev/node": "false", "name": name}},
+        "status": {"allocatable": {"cpu": "1", "pods": "10"}, "capacity": {"cpu": "1", "pods": "10"}}})
+}
+
+/// Its pods go at once when they are deleted: there is no kubelet to end them.
+fn template(image: &str) -> Value {
+    let spec = json!({"containers": [{"name": "c", "image": image}], "terminationGracePeriodSeconds": 0});
+    json!({"metadata": {"labels": {"app": "agent"}}, "spec": spec})
+}
+
+fn set(more: Value) -> Value {
+    let mut spec = json!({"selector": {"matchLabels": {"app": "agent"}}, "template": template("app:1")});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": "agent"}, "spec": spec})
+}
+
+/// Nodes without taints: a node that is made is not ready and says so.
+async fn world(nodes: &[&str]) -> World {
+    let world = World::without_nodes().await;
+    for name in nodes {
+        world.create(NODES, node(name)).await;
+        world.patch(&format!("{NODES}/{name}"), json!({"spec": {"taints": null}})).await;
+    }
+    world
+}
+
+/// Node, image and phase of each pod, by node.
+async fn pods(world: &World) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut lines: Vec<_> = world
+        .list(PODS)
+        .await
+        .iter()
+        .map(|pod| {
+            let affinity = &pod["spec"]["affinity"]["nodeAffinity"];
+            let term = &affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0];
+            let node = text(&term["matchFields"][0]["values"][0]);
+            format!(
+                "{node} {} {}",
+                text(&pod["spec"]["containers"][0]["image"]),
+                text(&pod["status"]["phase"])
+            )
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+async fn status(world: &World) -> Value {
+    world.get(AGENT).await["status"].clone()
+}
+
+#[tokio::test]
+async fn every_node_has_a_pod_and_nodes_come_and_go() {
+    let world = world(&["a", "b"]).await;
+    world.create(SETS, set(json!({}))).await;
+    assert_eq!(pods(&world).await, ["a app:1 Pending", "b app:1 Pending"]);
+    assert_eq!(
+        status(&world).await,
+        json!({"currentNumberScheduled": 2, "desiredNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 0,
+            "numberUnavailable": 2, "observedGeneration": 1, "updatedNumberScheduled": 2})
+    );
+    world.run_pods("default").await;
+    assert_eq!(
+        status(&world).await,
+        json!({"currentNumberScheduled": 2, "desiredNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
+            "numberAvailable": 2, "observedGeneration": 1, "updatedNumberScheduled": 2})
+    );
+    let pod = &world.list(PODS).await[0];
+    assert_eq!(pod["metadata"]["labels"]["pod-template-generation"], "1");
+    assert_eq!(pod["metadata"]["generateName"], "agent-");
+    world.create(NODES, node("c")).await;
+    assert_eq!(pods(&world).await.len(), 2, "a new node is not ready yet");
+    world.patch(&format!("{NODES}/c"), json!({"spec": {"taints": null}})).await;
+    assert_eq!(pods(&world).await[2], "c app:1 Pending");
+    world.patch(&format!("{NODES}/a"), json!({"spec": {"unschedulable": true}})).await;
+    assert_eq!(pods(&world).await.len(), 3, "a cordon does not matter");
+}
+
+#[tokio::test]
+async fn nodes_are_chosen_by_labels_and_taints() {
+    let world = world(&["a", "b"]).await;
+    world.create(SETS, set(json!({}))).await;
+    world.run_pods("default").await;
+    let taint = |effect: &str| json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": effect}]}});
+    world.patch(&format!("{NODES}/a"), taint("NoSchedule")).await;
+    assert_eq!(pods(&world).await.len(), 2, "one that is there may stay");
+    assert_eq!(status(&world).await["numberMisscheduled"], 1);
+    world.patch(&format!("{NODES}/a"), taint("NoExecute")).await;
+    assert_eq!(pods(&world).await, ["b app:1 Running"]);
+    let mut chosen = template("app:1");
+    chosen["spec"]["nodeSelector"] = json!({"name": "none"});
+    world.patch(AGENT, json!({"spec": {"template": chosen}})).await;
+    assert_eq!(pods(&world).await, Vec::<String>::new());
+    assert_eq!(
+        status(&world).await,
+        json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
+            "observedGeneration": 2})
+    );
+}
+
+#[tokio::test]
+async fn a_new_template_replaces_one_by_one() {
+    let world = world(&["a", "b"]).await;
+    world.create(SETS, set(json!({}))).await;
+    world.run_pods("default").await;
+    world.patch(AGENT, json!({"spec": {"template": template("app:2")}})).await;
+    assert_eq!(pods(&world).await, ["a app:2 Pending", "b app:1 Running"]);
+    world.run_pods("default").await;
+    assert_eq!(pods(&world).await, ["a app:2 Running", "b app:2 Running"]);
+    let revisions = world.list("/apis/apps/v1/namespaces/default/controllerrevisions").await;
+    assert_eq!(revisions.len(), 2);
+    world.patch(AGENT, json!({"spec": {"template": template("app:1")}})).await;
+    world.run_pods("default").await;
+    let mut numbers: Vec<_> = world
+        .list("/apis/apps/v1/namespaces/default/controllerrevisions")
+        .await
+        .iter()
+        .map(|revision| revision["revision"].as_i64())
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [Some(2), Some(3)], "the old one is the newest again");
+}
+
+#[tokio::test]
+async fn a_surge_makes_the_new_pod_first() {
+    let world = world(&["a"]).await;
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    world.create(SETS, set(json!({"updateStrategy": strategy}))).await;
+    world.run_pods("default").await;
+    world.patch(AGENT, json!({"spec": {"template": template("app:2")}})).await;
+    assert_eq!(pods(&world).await, ["a app:1 Running", "a app:2 Pending"]);
+    world.run_pods("default").await;
+    assert_eq!(pods(&world).await, ["a app:2 Running"]);
+}
+
+#[tokio::test]
+async fn nothing_is_replaced_by_itself_when_people_delete() {
+    let world = world(&["a"]).await;
+    world.create(SETS, set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.run_pods("default").await;
+    world.patch(AGENT, json!({"spec": {"template": template("app:2")}})).await;
+    assert_eq!(pods(&world).await, ["a app:1 Running"]);
+    assert_eq!(status(&world).await["updatedNumberScheduled"], Value::Null);
+    let name = world.list(PODS).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    world.delete(&format!("{PODS}/{name}")).await;
+    assert_eq!(pods(&world).await, ["a app:2 Pending"]);
+}
+
+#[tokio::test]
+async fn a_pod_that_fails_again_and_again_waits() {
+    let world = world(&["a"]).await;
+    world.create(SETS, set(json!({}))).await;
+    let fail = async || {
+        let name = world.list(PODS).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        world.report("default", &name, "Failed", false).await;
+    };
+    fail().await;
+    assert_eq!(pods(&world).await, ["a app:1 Pending"], "the first time at once");
+    fail().await;
+    assert_eq!(pods(&world).await, ["a app:1 Failed"]);
+    world.advance(1).await;
+    assert_eq!(pods(&world).await, ["a app:1 Pending"]);
+    let told = world.told("default", "DaemonSet").await;
+    assert!(
+        told.iter().any(|words| words.starts_with("FailedDaemonPod: Found failed daemon pod default/agent-"))
+    );
+}

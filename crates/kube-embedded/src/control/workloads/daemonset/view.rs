@@ -1,0 +1,79 @@
+//! A DaemonSet as its controller reads it.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::control::view::Meta;
+use crate::control::workloads::deployment::view::amount;
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DaemonSet {
+    pub metadata: Meta,
+    pub spec: Spec,
+    pub status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    pub selector: Value,
+    pub template: Value,
+    pub update_strategy: UpdateStrategy,
+    pub revision_history_limit: usize,
+    pub min_ready_seconds: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct UpdateStrategy {
+    pub r#type: String,
+    pub rolling_update: RollingUpdate,
+}
+
+/// Numbers or percentages.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RollingUpdate {
+    pub max_unavailable: Value,
+    pub max_surge: Value,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    pub collision_count: i64,
+}
+
+impl DaemonSet {
+    /// Whether it replaces pods of an old revision by itself.
+    pub fn rolls(&self) -> bool {
+        self.spec.update_strategy.r#type == "RollingUpdate"
+    }
+
+    /// How many pods may be missing, and how many nodes may have two, while those on `nodes` nodes are replaced. Where
+    /// neither may be, one may be missing: else nothing would ever move.
+    pub fn allowance(&self, nodes: usize) -> (usize, usize) {
+        let rolling = &self.spec.update_strategy.rolling_update;
+        let of = i64::try_from(nodes).unwrap_or(i64::MAX);
+        let rounded_up = |percent: i64| percent.saturating_mul(of).saturating_add(99) / 100;
+        let count = |value| usize::try_from(amount(value, rounded_up)).unwrap_or_default();
+        match (count(&rolling.max_unavailable), count(&rolling.max_surge)) {
+            (0, 0) if nodes > 0 => (1, 0),
+            allowance => allowance,
+        }
+    }
+
+    /// A node may have an old pod and a new one for a while.
+    pub fn surges(&self) -> bool {
+        self.rolls() && self.allowance(1).1 > 0
+    }
+
+    /// How many times the template has changed, as it was counted before there were revisions.
+    pub fn template_generation(&self) -> Option<&str> {
+        let number = self.metadata.annotations.get(TEMPLATE_GENERATION)?;
+        number.parse::<i64>().is_ok().then_some(number)
+    }
+}

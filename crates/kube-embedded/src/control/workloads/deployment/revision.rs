@@ -1,0 +1,150 @@
+//! What is noted on `ReplicaSets`: which revision of the Deployment each is, and how many pods there were to be in all. Pure.
+//!
+//! A set that is taken up again, because its template is wanted again, becomes the newest revision and remembers which
+//! it has been.
+
+use std::collections::BTreeMap;
+
+use super::view::Deployment;
+use crate::control::workloads::replicaset::view::ReplicaSet;
+
+pub const REVISION: &str = "deployment.kubernetes.io/revision";
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MOST: &str = "deployment.kubernetes.io/max-replicas";
+/// How long a history may be.
+const HISTORY_CHARACTERS: usize = 2000;
+
+/// What a Deployment does not hand on to its sets.
+const OWN: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MOST,
+    "deprecated.deployment.rollback.to",
+];
+
+pub type Notes = BTreeMap<String, String>;
+
+pub fn desired(set: &ReplicaSet) -> Option<i64> {
+    count(set, DESIRED)
+}
+
+pub fn most(set: &ReplicaSet) -> Option<i64> {
+    count(set, MOST)
+}
+
+fn count(set: &ReplicaSet, note: &str) -> Option<i64> {
+    let digits = set.metadata.annotations.get(note)?;
+    digits.parse::<i32>().ok().map(i64::from).filter(|count| *count >= 0 && !digits.starts_with('+'))
+}
+
+/// Notes how many pods there shall be in all.
+pub fn note_size(notes: &mut Notes, deployment: &Deployment) {
+    notes.insert(DESIRED.to_owned(), deployment.spec.replicas.to_string());
+    notes.insert(MOST.to_owned(), deployment.most().to_string());
+}
+
+pub fn notes_size(set: &ReplicaSet, deployment: &Deployment) -> bool {
+    let noted = |note: &str, count: i64| set.metadata.annotations.get(note) == Some(&count.to_string());
+    noted(DESIRED, deployment.spec.replicas) && noted(MOST, deployment.most())
+}
+
+/// The revision that a set is; 0 if it does not say, nothing if what it says is no number.
+pub fn of(set: &ReplicaSet) -> Option<i64> {
+    set.metadata.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
+}
+
+/// The revision after those of the old sets.
+pub fn next<'a>(old: impl Iterator<Item = &'a ReplicaSet>) -> i64 {
+    old.filter_map(of).fold(0, i64::max) + 1
+}
+
+/// What a set has to note that is made as this revision.
+pub fn first_notes(deployment: &Deployment, revision: i64) -> Notes {
+    let mut notes = handed_on(deployment).collect::<Notes>();
+    notes.insert(REVISION.to_owned(), revision.to_string());
+    note_size(&mut notes, deployment);
+    notes
+}
+
+/// What the set with the Deployment's template has to note, if it does not; `revision` is the next one.
+pub fn missing_notes(deployment: &Deployment, set: &ReplicaSet, revision: i64) -> Option<Notes> {
+    let before = &set.metadata.annotations;
+    let is = of(set)?;
+    let mut notes = before.clone();
+    notes.extend(handed_on(deployment));
+    if is < revision {
+        notes.insert(REVISION.to_owned(), revision.to_string());
+        if let Some(was) = before.get(REVISION) {
+            let history = before.get(HISTORY).map_or("", String::as_str);
+            notes.insert(HISTORY.to_owned(), longer(history, was));
+        }
+    }
+    (notes != *before).then_some(notes)
+}
+
+fn handed_on(deployment: &Deployment) -> impl Iterator<Item = (String, String)> {
+    let notes = deployment.metadata.annotations.iter().filter(|(key, _)| !OWN.contains(&key.as_str()));
+    notes.map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// A history with one revision more; the oldest make room.
+fn longer(history: &str, revision: &str) -> String {
+    let mut kept = history;
+    while !kept.is_empty() && kept.len() + 1 + revision.len() > HISTORY_CHARACTERS {
+        kept = kept.split_once(',').map_or("", |(_, rest)| rest);
+    }
+    if kept.is_empty() { revision.to_owned() } else { format!("{kept},{revision}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn set(annotations: &Value) -> ReplicaSet {
+        serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
+    }
+
+    fn deployment(annotations: &Value) -> Deployment {
+        let strategy =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+        let spec = json!({"replicas": 2, "strategy": strategy});
+        serde_json::from_value(json!({"metadata": {"annotations": annotations}, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_set_notes_what_its_deployment_hands_on() {
+        let asked = deployment(&json!({"kubernetes.io/change-cause": "why", REVISION: "7", OWN[0]: "{}"}));
+        let expected = json!({"kubernetes.io/change-cause": "why", REVISION: "1", DESIRED: "2", MOST: "3"});
+        assert_eq!(json!(first_notes(&asked, 1)), expected);
+    }
+
+    #[test]
+    fn a_set_that_is_taken_up_again_remembers_what_it_was() {
+        let asked = deployment(&json!({"a": "new"}));
+        let notes = |annotations: Value, next: i64| json!(missing_notes(&asked, &set(&annotations), next));
+        assert_eq!(notes(json!({"a": "new", REVISION: "1"}), 1), Value::Null);
+        assert_eq!(notes(json!({"a": "old", REVISION: "5"}), 2), json!({"a": "new", REVISION: "5"}));
+        assert_eq!(notes(json!({REVISION: "1"}), 3), json!({"a": "new", REVISION: "3", HISTORY: "1"}),);
+        assert_eq!(
+            notes(json!({REVISION: "3", HISTORY: "1"}), 5),
+            json!({"a": "new", REVISION: "5", HISTORY: "1,3"}),
+        );
+        assert_eq!(notes(json!({}), 2), json!({"a": "new", REVISION: "2"}));
+        assert_eq!(notes(json!({REVISION: "x"}), 2), Value::Null, "what is no number is left alone");
+        let long = longer(&["1234"; 400].join(","), "5678");
+        assert_eq!((long.len(), long.ends_with("1234,5678")), (400 * 5 - 1, true), "the oldest made room");
+    }
+
+    #[test]
+    fn the_next_revision_follows_the_highest() {
+        let sets = [set(&json!({REVISION: "2"})), set(&json!({REVISION: "x"})), set(&json!({}))];
+        assert_eq!((next(sets.iter()), next([].into_iter())), (3, 1));
+        assert_eq!(desired(&set(&json!({DESIRED: "4"}))), Some(4));
+        assert_eq!(desired(&set(&json!({DESIRED: "-4"}))), None);
+    }
+}

@@ -1,0 +1,296 @@
+//! How many pods each `ReplicaSet` of a Deployment shall have. Pure.
+//!
+//! A rolling update takes turns: the new set grows as far as the surge allows, then the old ones shrink as far as
+//! availability allows, those pods first that do not work anyway. When the Deployment is scaled in the middle of that,
+//! or while it is paused, all its sets grow or shrink in proportion.
+
+use std::cmp::Reverse;
+
+use super::revision;
+use super::view::Deployment;
+use crate::control::workloads::replicaset::view::ReplicaSet;
+
+/// The `ReplicaSets` of a Deployment, oldest first.
+pub struct Sets<'a> {
+    pub all: Vec<&'a ReplicaSet>,
+    /// Which of them has the Deployment's template.
+    pub current: Option<usize>,
+}
+
+/// The set at `at` shall have `to` pods. It may have so many, and lack only the note of how many there are in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub at: usize,
+    pub to: i64,
+}
+
+impl<'a> Sets<'a> {
+    pub fn current(&self) -> Option<&'a ReplicaSet> {
+        self.current.map(|at| self.all[at])
+    }
+
+    pub fn is_current(&self, at: usize) -> bool {
+        self.current == Some(at)
+    }
+
+    /// The old ones, then the new one.
+    pub fn in_order(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
+        self.old().chain(self.current.map(|at| (at, self.all[at])))
+    }
+
+    pub fn old(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
+        self.all.iter().copied().enumerate().filter(|(at, _)| !self.is_current(*at))
+    }
+
+    fn active(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
+        self.in_order().filter(|(_, set)| set.spec.replicas > 0)
+    }
+
+    /// The pods that the sets ask for.
+    pub fn asked(&self) -> i64 {
+        self.all.iter().map(|set| set.spec.replicas).sum()
+    }
+
+    pub fn available(&self) -> i64 {
+        self.all.iter().map(|set| set.status.available_replicas).sum()
+    }
+
+    /// A Deployment has been scaled if one of its working sets notes another number.
+    pub fn is_scaled(&self, deployment: &Deployment) -> bool {
+        let noted = self.active().filter_map(|(_, set)| revision::desired(set));
+        noted.into_iter().any(|desired| desired != deployment.spec.replicas)
+    }
+}
+
+/// How many pods a set begins with that there is not yet.
+pub fn first(deployment: &Deployment, sets: &Sets<'_>) -> i64 {
+    grown(deployment, sets, 0)
+}
+
+/// What a new set of `size` grows to.
+fn grown(deployment: &Deployment, sets: &Sets<'_>, size: i64) -> i64 {
+    if !deployment.is_rolling() {
+        return deployment.spec.replicas;
+    }
+    let room = (deployment.most() - sets.asked()).max(0);
+    size + room.min(deployment.spec.replicas - size)
+}
+
+/// One turn of a rolling update: up or else down.
+pub fn roll(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
+    let (Some(at), Some(new)) = (sets.current, sets.current()) else { return Vec::new() };
+    let (size, wanted) = (new.spec.replicas, deployment.spec.replicas);
+    let to = if size > wanted { wanted } else { grown(deployment, sets, size) };
+    if to != size {
+        return vec![Size { at, to }];
+    }
+    shrink_old(deployment, sets, new)
+}
+
+fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec<Size> {
+    let needed = deployment.spec.replicas - deployment.unavailable();
+    let starting = new.spec.replicas - new.status.available_replicas;
+    let mut sizes = Vec::new();
+    // Pods of the new set that do not work yet must not cost pods of the old ones that do.
+    let mut excess = sets.asked() - needed - starting;
+    if excess <= 0 {
+        return sizes;
+    }
+    let mut old: Vec<_> = sets.old().map(|(at, set)| (at, set, set.spec.replicas)).collect();
+    for (at, set, size) in &mut old {
+        let by = (*size - set.status.available_replicas).min(excess);
+        if by > 0 {
+            (*size, excess) = (*size - by, excess - by);
+            sizes.push(Size { at: *at, to: *size });
+        }
+    }
+    let mut spare = sets.available() - needed;
+    for (at, _, size) in &mut old {
+        let by = spare.min(*size);
+        if by > 0 {
+            (*size, spare) = (*size - by, spare - by);
+            sizes.push(Size { at: *at, to: *size });
+        }
+    }
+    sizes
+}
+
+/// All old sets at nothing.
+pub fn stop_old(sets: &Sets<'_>) -> Vec<Size> {
+    sets.old().filter(|(_, set)| set.spec.replicas > 0).map(|(at, _)| Size { at, to: 0 }).collect()
+}
+
+/// The new set at what is asked for.
+pub fn fill_new(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
+    let to = deployment.spec.replicas;
+    let new = sets.in_order().filter(|(at, set)| sets.is_current(*at) && set.spec.replicas != to);
+    new.map(|(at, _)| Size { at, to }).collect()
+}
+
+/// What follows from another number of replicas, or from any while the Deployment is paused.
+pub fn scale(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
+    let wanted = deployment.spec.replicas;
+    let active: Vec<_> = sets.active().collect();
+    let only = match active.as_slice() {
+        [] => sets.current.or(sets.all.len().checked_sub(1)),
+        [(at, _)] => Some(*at),
+        _ => None,
+    };
+    if let Some(at) = only {
+        return if sets.all[at].spec.replicas == wanted { Vec::new() } else { vec![Size { at, to: wanted }] };
+    }
+    if sets.current().is_some_and(|new| is_saturated(deployment, new)) {
+        return stop_old(sets);
+    }
+    if deployment.is_rolling() { in_proportion(deployment, sets, active) } else { Vec::new() }
+}
+
+fn is_saturated(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    [Some(set.spec.replicas), revision::desired(set), Some(set.status.available_replicas)]
+        .iter()
+        .all(|count| *count == Some(deployment.spec.replicas))
+}
+
+fn in_proportion(
+    deployment: &Deployment,
+    sets: &Sets<'_>,
+    mut active: Vec<(usize, &ReplicaSet)>,
+) -> Vec<Size> {
+    let allowed = if deployment.spec.replicas > 0 { deployment.most() } else { 0 };
+    let add = allowed - sets.asked();
+    // The largest first, which gets what is left over; of equal ones the newest when growing, the oldest when shrinking.
+    match add {
+        0 => {}
+        1.. => active.sort_by_key(|(at, set)| (Reverse(set.spec.replicas), Reverse(*at))),
+        _ => active.sort_by_key(|(at, set)| (Reverse(set.spec.replicas), *at)),
+    }
+    let mut rest = add;
+    let mut sizes: Vec<Size> = Vec::new();
+    for (at, set) in &active {
+        let share = share(deployment, set);
+        let by = match rest {
+            0 => 0,
+            1.. => share.min(rest),
+            _ => share.max(rest),
+        };
+        rest -= by;
+        sizes.push(Size { at: *at, to: set.spec.replicas + by });
+    }
+    if let Some(largest) = sizes.first_mut() {
+        largest.to = (largest.to + rest).max(0);
+    }
+    sizes.retain(|size| {
+        let set = sets.all[size.at];
+        set.spec.replicas != size.to || !revision::notes_size(set, deployment)
+    });
+    sizes
+}
+
+/// By how much a set changes if it keeps its part of the whole.
+fn share(deployment: &Deployment, set: &ReplicaSet) -> i64 {
+    let size = set.spec.replicas;
+    if deployment.spec.replicas == 0 {
+        return -size;
+    }
+    let noted = revision::most(set).filter(|most| *most > 0);
+    let before = noted.unwrap_or(deployment.status.replicas);
+    if before == 0 {
+        return 0;
+    }
+    // Rounded to the nearest, halves up.
+    (2 * size * deployment.most() + before).div_euclid(2 * before) - size
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// `replicas`, `maxSurge`, `maxUnavailable`.
+    fn deployment(replicas: i64, surge: i64, unavailable: i64) -> Deployment {
+        let strategy = json!({"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+        serde_json::from_value(json!({"spec": {"replicas": replicas, "strategy": strategy}})).unwrap()
+    }
+
+    /// Size, how many are available, and what was noted as the size of all: desired and most.
+    type Set = (i64, i64, i64, i64);
+
+    fn set((size, available, desired, most): Set) -> ReplicaSet {
+        let notes = json!({"deployment.kubernetes.io/desired-replicas": desired.to_string(),
+            "deployment.kubernetes.io/max-replicas": most.to_string()});
+        let value = json!({"metadata": {"annotations": notes}, "spec": {"replicas": size},
+            "status": {"availableReplicas": available}});
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// The sizes after `change`; the last set is the new one.
+    fn after(
+        change: fn(&Deployment, &Sets<'_>) -> Vec<Size>,
+        deployment: &Deployment,
+        sets: &[Set],
+    ) -> Vec<i64> {
+        let views: Vec<_> = sets.iter().map(|found| set(*found)).collect();
+        let mut sizes: Vec<_> = sets.iter().map(|set| set.0).collect();
+        let sets = Sets { all: views.iter().collect(), current: Some(views.len() - 1) };
+        for size in change(deployment, &sets) {
+            sizes[size.at] = size.to;
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_rolling_update_takes_turns() {
+        let asked = deployment(10, 3, 2);
+        let roll = |sets: &[(i64, i64)]| {
+            let sets: Vec<_> = sets.iter().map(|(size, available)| (*size, *available, 10, 13)).collect();
+            after(roll, &asked, &sets)
+        };
+        // Old sets and the new one, each with how many of its pods are available.
+        assert_eq!(roll(&[(10, 10), (0, 0)]), [10, 3], "up by the surge");
+        assert_eq!(roll(&[(10, 10), (3, 0)]), [8, 3], "down by what may be missing");
+        assert_eq!(roll(&[(8, 8), (3, 0)]), [8, 5], "up again into the room that this made");
+        assert_eq!(roll(&[(8, 8), (5, 0)]), [8, 5], "then pods must become available");
+        assert_eq!(roll(&[(8, 8), (5, 2)]), [6, 5]);
+        assert_eq!(roll(&[(0, 0), (9, 9)]), [0, 10]);
+        assert_eq!(roll(&[(0, 0), (12, 12)]), [0, 10], "never more than are asked for");
+        assert_eq!(roll(&[(8, 5), (5, 0)]), [8, 5], "unavailable new pods do not cost old ones");
+        assert_eq!(roll(&[(8, 8), (5, 0), (0, 0)]), [8, 0, 0], "broken pods of a failed rollout go first");
+        assert_eq!(roll(&[(4, 4), (8, 8), (1, 0)]), [0, 8, 1], "the oldest set goes first");
+    }
+
+    #[test]
+    fn sets_grow_and_shrink_in_proportion() {
+        let scale =
+            |replicas: i64, surge: i64, sets: &[Set]| after(scale, &deployment(replicas, surge, 0), sets);
+        // Before: 10 asked for, all of them in old and new sets.
+        assert_eq!(scale(12, 0, &[(10, 10, 10, 10)]), [12], "a single set is simply scaled");
+        assert_eq!(scale(20, 0, &[(5, 5, 10, 10), (5, 5, 10, 10)]), [10, 10]);
+        assert_eq!(
+            scale(5, 0, &[(5, 5, 10, 10), (5, 5, 10, 10)]),
+            [2, 3],
+            "the oldest of two equal ones gives more"
+        );
+        assert_eq!(scale(12, 0, &[(3, 3, 10, 10), (7, 7, 10, 10)]), [4, 8]);
+        assert_eq!(scale(0, 0, &[(5, 5, 10, 10), (5, 5, 10, 10)]), [0, 0]);
+        assert_eq!(scale(6, 2, &[(3, 3, 5, 7), (4, 1, 5, 7)]), [3, 5], "with the surge");
+        assert_eq!(
+            scale(10, 0, &[(1, 1, 10, 10), (10, 10, 10, 10)]),
+            [0, 10],
+            "a saturated new set needs no old ones"
+        );
+        assert_eq!(
+            scale(7, 0, &[(0, 0, 3, 3), (0, 0, 3, 3)]),
+            [0, 7],
+            "with none at work the new one is scaled"
+        );
+    }
+
+    #[test]
+    fn a_set_that_only_lacks_its_note_is_told() {
+        let views = [set((5, 5, 10, 10)), set((5, 5, 10, 10))];
+        let sets = Sets { all: views.iter().collect(), current: Some(1) };
+        assert_eq!(super::scale(&deployment(9, 1, 0), &sets), [Size { at: 0, to: 5 }, Size { at: 1, to: 5 }]);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a Deployment says of itself: counters, whether enough pods are available, whether its rollout gets on. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::sizes::Sets;
+use super::view::{Condition, Deployment, Status};
+use crate::control::workloads::replicaset::view::ReplicaSet;
+
+pub const PROGRESSING: &str = "Progressing";
+const AVAILABLE: &str = "Available";
+const FAILURE: &str = "ReplicaFailure";
+const DONE: &str = "NewReplicaSetAvailable";
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const PAUSED: &str = "DeploymentPaused";
+
+pub fn condition(kind: &str, (status, reason): (&str, &str), message: String, now: Timestamp) -> Condition {
+    let now = Timestamp::from_second(now.as_second()).ok();
+    Condition {
+        r#type: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        last_update_time: now,
+        last_transition_time: now,
+    }
+}
+
+/// The status with this said of its progress, if progress is watched.
+pub fn progress(
+    deployment: &Deployment,
+    said: (&str, &str),
+    message: String,
+    now: Timestamp,
+) -> Option<Status> {
+    deployment.deadline()?;
+    let mut status = deployment.status.clone();
+    status.say(condition(PROGRESSING, said, message, now));
+    Some(status)
+}
+
+/// Pausing stops the clock of the deadline, and resuming starts it anew. `None` when that has been said.
+pub fn pause(deployment: &Deployment, now: Timestamp) -> Option<Status> {
+    let reason = deployment.status.condition(PROGRESSING).map(|condition| condition.reason.as_str());
+    match (deployment.spec.paused, reason) {
+        (_, Some(TIMED_OUT)) | (true, Some(PAUSED)) => None,
+        (true, _) => progress(deployment, ("Unknown", PAUSED), "Deployment is paused".to_owned(), now),
+        (false, Some(PAUSED)) => {
+            progress(deployment, ("Unknown", "DeploymentResumed"), "Deployment is resumed".to_owned(), now)
+        }
+        (false, _) => None,
+    }
+}
+
+/// The counters and the availability.
+pub fn count(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status {
+    let sum = |of: fn(&ReplicaSet) -> i64| sets.all.iter().map(|set| of(set)).sum::<i64>();
+    let available = sets.available();
+    let mut status = Status {
+        observed_generation: deployment.metadata.generation,
+        replicas: sum(|set| set.status.replicas),
+        updated_replicas: sets.current().map_or(0, |new| new.status.replicas),
+        ready_replicas: sum(|set| set.status.ready_replicas),
+        available_replicas: available,
+        unavailable_replicas: (sets.asked() - available).max(0),
+        terminating_replicas: terminating(sets),
+        ..deployment.status.clone()
+    };
+    let (said, message) = if available >= deployment.spec.replicas - deployment.unavailable() {
+        (("True", "MinimumReplicasAvailable"), "Deployment has minimum availability.")
+    } else {
+        (("False", "MinimumReplicasUnavailable"), "Deployment does not have minimum availability.")
+    };
+    status.say(condition(AVAILABLE, said, message.to_owned(), now));
+    status
+}
+
+/// Unknown while a set that has been looked at does not say.
+fn terminating(sets: &Sets<'_>) -> Option<i64> {
+    let seen = sets
+        .all
+        .iter()
+        .map(|set| &set.status)
+        .filter(|status| status.observed_generation > 0 || status.terminating_replicas.is_some());
+    seen.map(|status| status.terminating_replicas).sum()
+}
+
+/// The same in the course of a rollout: with its progress, and with what keeps pods from being made.
+pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status {
+    let mut status = count(deployment, sets, now);
+    if deployment.deadline().is_none() {
+        status.unsay(PROGRESSING);
+    }
+    let before = deployment.status.condition(PROGRESSING);
+    let was_done = status.replicas == status.updated_replicas && before.is_some_and(|c| c.reason == DONE);
+    if deployment.deadline().is_some() && !was_done {
+        say_progress(deployment, sets, &mut status, now);
+    }
+    let failures = sets.current().into_iter().chain(sets.in_order().map(|(_, set)| set));
+    let failure = failures.into_iter().flat_map(|set| &set.status.conditions).find(|c| c.r#type == FAILURE);
+    match failure {
+        None => status.unsay(FAILURE),
+        Some(failure) => status.say(Condition {
+            r#type: FAILURE.to_owned(),
+            status: failure.status.clone(),
+            reason: failure.reason.clone(),
+            message: failure.message.clone(),
+            last_update_time: failure.last_transition_time,
+            last_transition_time: failure.last_transition_time,
+        }),
+    }
+    status
+}
+
+fn say_progress(deployment: &Deployment, sets: &Sets<'_>, status: &mut Status, now: Timestamp) {
+    let what = sets.current().map_or_else(
+        || format!("Deployment {:?}", deployment.metadata.name),
+        |new| format!("ReplicaSet {:?}", new.metadata.name),
+    );
+    if deployment.is_complete(status) {
+        let message = format!("{what} has successfully progressed.");
+        status.say(condition(PROGRESSING, ("True", DONE), message, now));
+    } else if gets_on(&deployment.status, status) {
+        let mut said =
+            condition(PROGRESSING, ("True", "ReplicaSetUpdated"), format!("{what} is progressing."), now);
+        // Progress moves the time of the last update even if its reason stays.
+        if let Some(before) = status.condition(PROGRESSING).filter(|before| before.status == "True") {
+            said.last_transition_time = before.last_transition_time;
+        }
+        status.unsay(PROGRESSING);
+        status.say(said);
+    } else if is_late(deployment, now) {
+        let message = format!("{what} has timed out progressing.");
+        status.say(condition(PROGRESSING, ("False", TIMED_OUT), message, now));
+    }
+}
+
+/// New pods came, old ones went, or more are ready or available.
+fn gets_on(before: &Status, now: &Status) -> bool {
+    let old = |status: &Status| status.replicas - status.updated_replicas;
+    now.updated_replicas > before.updated_replicas
+        || old(now) < old(before)
+        || now.ready_replicas > before.ready_replicas
+        || now.available_replicas > before.available_replicas
+}
+
+fn is_late(deployment: &Deployment, now: Timestamp) -> bool {
+    match deployment.status.condition(PROGRESSING) {
+        None => false,
+        Some(condition) if condition.reason == TIMED_OUT => true,
+        Some(condition) if condition.reason == DONE => false,
+        Some(condition) => deadline(deployment, condition).is_some_and(|deadline| deadline < now),
+    }
+}
+
+fn deadline(deployment: &Deployment, condition: &Condition) -> Option<Timestamp> {
+    condition.last_update_time?.checked_add(SignedDuration::from_secs(deployment.deadline()?)).ok()
+}
+
+/// When a rollout that does not get on has to be looked at again.
+pub fn next_look(deployment: &Deployment, now: Timestamp) -> Option<Timestamp> {
+    let condition = deployment.status.condition(PROGRESSING)?;
+    if deployment.is_complete(&deployment.status) || condition.reason == TIMED_OUT {
+        return None;
+    }
+    // Times are kept in seconds: one more, to be past it.
+    let at = deadline(deployment, condition)?.checked_add(SignedDuration::from_secs(1)).ok()?;
+    (at > now).then_some(at)
+}

@@ -1,0 +1,178 @@
+//! A Deployment as its controller reads it, and its status as it writes it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::control::view::Meta;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Deployment {
+    pub metadata: Meta,
+    pub spec: Spec,
+    pub status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    pub replicas: i64,
+    pub paused: bool,
+    pub min_ready_seconds: i64,
+    pub revision_history_limit: Option<i64>,
+    pub progress_deadline_seconds: Option<i64>,
+    pub strategy: Strategy,
+    pub selector: Value,
+    pub template: Value,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Strategy {
+    pub r#type: String,
+    pub rolling_update: RollingUpdate,
+}
+
+/// Numbers or percentages.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RollingUpdate {
+    pub max_surge: Value,
+    pub max_unavailable: Value,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    pub observed_generation: i64,
+    pub replicas: i64,
+    pub updated_replicas: i64,
+    pub ready_replicas: i64,
+    pub available_replicas: i64,
+    pub unavailable_replicas: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_replicas: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collision_count: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Condition {
+    pub r#type: String,
+    pub status: String,
+    pub last_update_time: Option<Timestamp>,
+    pub last_transition_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// The highest number that a count in Kubernetes can have; as a deadline or a limit it means none.
+const NO_LIMIT: i64 = i32::MAX as i64;
+
+impl Deployment {
+    pub fn is_rolling(&self) -> bool {
+        self.spec.strategy.r#type == "RollingUpdate"
+    }
+
+    /// After how many seconds without progress a rollout has failed.
+    pub fn deadline(&self) -> Option<i64> {
+        self.spec.progress_deadline_seconds.filter(|seconds| *seconds != NO_LIMIT)
+    }
+
+    /// How many old sets are kept.
+    pub fn history(&self) -> Option<i64> {
+        self.spec.revision_history_limit.filter(|sets| *sets != NO_LIMIT)
+    }
+
+    /// How many pods there may be beyond those that are asked for.
+    pub fn surge(&self) -> i64 {
+        if self.is_rolling() { self.fenceposts().0 } else { 0 }
+    }
+
+    /// How many of those that are asked for may be missing.
+    pub fn unavailable(&self) -> i64 {
+        if self.is_rolling() { self.fenceposts().1.min(self.spec.replicas) } else { 0 }
+    }
+
+    /// A percentage of surge is rounded up, one of unavailability down; if that leaves nothing, one may be missing,
+    /// because a rollout must be able to begin.
+    fn fenceposts(&self) -> (i64, i64) {
+        let RollingUpdate { max_surge, max_unavailable } = &self.spec.strategy.rolling_update;
+        let surge = amount(max_surge, |percent| (percent * self.spec.replicas + 99) / 100);
+        let unavailable = amount(max_unavailable, |percent| percent * self.spec.replicas / 100);
+        if (surge, unavailable) == (0, 0) { (0, 1) } else { (surge, unavailable) }
+    }
+
+    /// How many pods there may be in all.
+    pub fn most(&self) -> i64 {
+        self.spec.replicas + self.surge()
+    }
+
+    /// All that is asked for is there, new and available, and nothing else.
+    pub fn is_complete(&self, status: &Status) -> bool {
+        let Status { replicas, updated_replicas, available_replicas, observed_generation, .. } = status;
+        [replicas, updated_replicas, available_replicas].iter().all(|count| **count == self.spec.replicas)
+            && *observed_generation >= self.metadata.generation
+    }
+}
+
+/// A number, or what `of_percent` makes of a percentage.
+pub fn amount(value: &Value, of_percent: impl Fn(i64) -> i64) -> i64 {
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse().ok());
+    percent.map(of_percent).or_else(|| value.as_i64()).unwrap_or_default()
+}
+
+impl Status {
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.r#type == kind)
+    }
+
+    /// Says `condition`, unless its status and reason have been said already. What is said anew stands last.
+    pub fn say(&mut self, mut condition: Condition) {
+        if let Some(before) = self.condition(&condition.r#type)
+            && before.status == condition.status
+        {
+            if before.reason == condition.reason {
+                return;
+            }
+            condition.last_transition_time = before.last_transition_time;
+        }
+        self.unsay(&condition.r#type);
+        self.conditions.push(condition);
+    }
+
+    pub fn unsay(&mut self, kind: &str) {
+        self.conditions.retain(|condition| condition.r#type != kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn surge_rounds_up_and_unavailability_down_but_not_both_to_nothing() {
+        let posts = |surge: Value, unavailable: Value, replicas: i64| {
+            let strategy = json!({"type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+            let deployment: Deployment =
+                serde_json::from_value(json!({"spec": {"replicas": replicas, "strategy": strategy}}))
+                    .unwrap();
+            (deployment.surge(), deployment.unavailable())
+        };
+        assert_eq!(posts(json!("25%"), json!("25%"), 10), (3, 2));
+        assert_eq!(posts(json!("25%"), json!("25%"), 2), (1, 0));
+        assert_eq!(posts(json!("0%"), json!("1%"), 2), (0, 1));
+        assert_eq!(posts(json!(0), json!(5), 3), (0, 3));
+        assert_eq!(posts(json!("100%"), json!(0), 4), (4, 0));
+        assert_eq!(posts(json!("25%"), json!("25%"), 0), (0, 0));
+    }
+}

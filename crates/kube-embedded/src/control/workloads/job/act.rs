@@ -1,0 +1,256 @@
+//! Carrying a plan out: pods first, then the status, then the pods' finalizers, then the last word.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::future::{join_all, try_join_all};
+use serde_json::{Value, json};
+
+use super::look::{
+    INDEX, INDEX_FAILURES, INDEX_IGNORED, Look, TRACKER, count, failures_of, is_tracked, meaning,
+};
+use super::plan::{Plan, Step, conclude, count_gone};
+use super::policy::Meaning;
+use super::view::{Job, Status};
+use crate::control::events::About;
+use crate::control::view::Pod;
+use crate::control::workloads::pods::{self, Owner, PODS};
+use crate::control::{
+    Component, Context, Failure, Part, Preconditions, Propagation, drop_from, has_finalizer, settled,
+};
+use crate::error::{ApiError, Result};
+use crate::store::{Key, Object};
+
+const COMPONENT: &str = "job-controller";
+/// How many characters a generated name leaves for its prefix.
+const LONGEST_PREFIX: usize = 58;
+const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
+
+pub fn owner(object: &Object) -> Owner<'_> {
+    Owner { api_version: "batch/v1", kind: "Job", object }
+}
+
+fn about(object: &Object) -> About {
+    About::new("batch/v1", "Job", object)
+}
+
+/// The pods of `look` are views of `pods`. Answers why not all pods that were wanted could be made.
+pub async fn carry_out(
+    context: &Context,
+    object: &Arc<Object>,
+    pods: &[Arc<Object>],
+    look: &Look<'_>,
+    plan: &Plan,
+) -> Result<Option<ApiError>, Failure> {
+    let mut status = plan.status.clone();
+    let mut refused = None;
+    match &plan.step {
+        Step::Nothing => {}
+        Step::Create(wanted) => {
+            let (made, refusal) = create(context, object, look, wanted).await;
+            status.active -= count(wanted.len() - made);
+            refused = refusal;
+        }
+        Step::Dismiss(places) => {
+            try_join_all(places.iter().map(|at| untrack(context, &pods[*at]))).await?;
+            remove(context, object, pods, places).await?;
+        }
+        Step::End(places) => remove(context, object, pods, places).await?,
+    }
+    let mut written = object.clone();
+    if status != look.job.status {
+        written = write(context, &written, &status).await?;
+    }
+    if let Some(turned) = plan.turned {
+        let message = if turned == "Suspended" { "Job suspended" } else { "Job resumed" };
+        context.events.normal(COMPONENT, about(object), turned, message);
+    }
+    try_join_all(plan.let_go.iter().map(|at| untrack(context, &pods[*at]))).await?;
+
+    let before = status.clone();
+    let freed: HashSet<&str> = plan.let_go.iter().map(|at| pods[*at].uid.as_ref()).collect();
+    count_gone(&mut status, |uid| !freed.contains(uid));
+    let verdict = plan.verdict.as_ref();
+    let ended = verdict.filter(|verdict| conclude(&mut status, verdict, context.clock.now()));
+    if status != before {
+        write(context, &written, &status).await?;
+    }
+    if let Some(verdict) = ended {
+        let events = &context.events;
+        if !verdict.success {
+            let reason = reason(&verdict.reason);
+            events.warning(COMPONENT, about(object), reason, verdict.message.clone());
+        } else {
+            if look.job.spec.completions.is_some_and(|wanted| status.succeeded > wanted) {
+                let message = "Too many succeeded pods running after completion count reached";
+                events.warning(COMPONENT, about(object), "TooManySucceededPods", message);
+            }
+            events.normal(COMPONENT, about(object), "Completed", "Job completed");
+        }
+    }
+    Ok(refused)
+}
+
+/// The reason of an event is one of these words; a condition's may have been written by anybody.
+fn reason(text: &str) -> &'static str {
+    let known = [
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "PodFailurePolicy",
+        "MaxFailedIndexesExceeded",
+        "FailedIndexes",
+    ];
+    known.into_iter().find(|reason| *reason == text).unwrap_or("Failed")
+}
+
+async fn write(context: &Context, object: &Object, status: &Status) -> Result<Arc<Object>, Failure> {
+    let mut document = object.value();
+    document["status"] = serde_json::to_value(status).expect("a status is plain data");
+    Ok(context.actor.update(Component::ControllerManager, Part::Status, document).await?)
+}
+
+/// Lets a pod go. It may change meanwhile, which makes no difference.
+pub async fn untrack(context: &Context, pod: &Object) -> Result<(), Failure> {
+    loop {
+        let current = context.store.get(PODS, &pod.namespace, &pod.name).filter(|found| found.uid == pod.uid);
+        let Some(mut value) = current.map(|pod| pod.value()) else { return Ok(()) };
+        if !has_finalizer(&value, TRACKER) {
+            return Ok(());
+        }
+        drop_from(&mut value["metadata"], "finalizers", |finalizer| finalizer == TRACKER);
+        match context.actor.update(Component::ControllerManager, Part::Main, value).await {
+            Err(error) if error.code == 409 => {}
+            answer => return Ok(settled(answer.map(drop))?),
+        }
+    }
+}
+
+async fn remove(
+    context: &Context,
+    job: &Object,
+    pods: &[Arc<Object>],
+    places: &[usize],
+) -> Result<(), Failure> {
+    let removals = places.iter().map(|at| async {
+        let pod = &pods[*at];
+        let key = Key::new(&PODS.into(), &pod.namespace, &pod.name);
+        let preconditions = Preconditions { uid: &pod.uid, version: None };
+        match context.actor.delete(&key, preconditions, Propagation::Background).await {
+            Ok(()) => {
+                let message = format!("Deleted pod: {}", pod.name);
+                context.events.normal(COMPONENT, about(job), "SuccessfulDelete", message);
+                Ok(())
+            }
+            Err(error) if matches!(error.code, 404 | 409) => Ok(()),
+            Err(error) => {
+                let message = format!("Error deleting: {error}");
+                context.events.warning(COMPONENT, about(job), "FailedDelete", message);
+                Err(error)
+            }
+        }
+    });
+    join_all(removals).await.into_iter().collect::<Result<()>>()?;
+    Ok(())
+}
+
+/// Makes pods, first one, then twice as many each time, so that what is refused is not asked for hundreds of times.
+/// Answers how many there are, and the refusal that stopped it.
+async fn create(
+    context: &Context,
+    job: &Object,
+    look: &Look<'_>,
+    wanted: &[Option<i64>],
+) -> (usize, Option<ApiError>) {
+    let (mut made, mut size, mut rest) = (0, 1, wanted);
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(size.min(rest.len()));
+        let creations = now.iter().map(|index| {
+            let pod = new_pod(job, look, *index);
+            context.actor.create(Component::ControllerManager, pod)
+        });
+        let mut refusal = None;
+        for answer in join_all(creations).await {
+            match answer {
+                Ok(pod) => {
+                    made += 1;
+                    let message = format!("Created pod: {}", pod.name);
+                    context.events.normal(COMPONENT, about(job), "SuccessfulCreate", message);
+                }
+                Err(error) => {
+                    if !error.is_namespace_terminating() {
+                        let message = format!("Error creating: {error}");
+                        context.events.warning(COMPONENT, about(job), "FailedCreate", message);
+                    }
+                    refusal = Some(error);
+                }
+            }
+        }
+        if refusal.is_some() {
+            // A namespace that goes takes the Job along.
+            return (made, refusal.filter(|error| !error.is_namespace_terminating()));
+        }
+        (rest, size) = (later, size * 2);
+    }
+    (made, None)
+}
+
+fn new_pod(object: &Object, look: &Look<'_>, index: Option<i64>) -> Value {
+    let mut pod = pods::from_template(&owner(object), &look.job.spec.template);
+    if !has_finalizer(&pod, TRACKER) {
+        pods::add_to(&mut pod["metadata"]["finalizers"], TRACKER.into());
+    }
+    let Some(index) = index else {
+        pod["metadata"]["generateName"] = pods::name_prefix(&object.name).into();
+        return pod;
+    };
+    let suffix = format!("-{index}-");
+    let room = LONGEST_PREFIX - suffix.len();
+    pod["metadata"]["generateName"] = format!("{:.room$}{suffix}", object.name).into();
+    pod["metadata"]["annotations"][INDEX] = index.to_string().into();
+    pod["metadata"]["labels"][INDEX] = index.to_string().into();
+    pod["spec"]["hostname"] = format!("{}-{index}", object.name).into();
+    for list in ["initContainers", "containers"] {
+        pod["spec"][list].as_array_mut().into_iter().flatten().for_each(tell_index);
+    }
+    if look.job.spec.backoff_limit_per_index.is_some() {
+        let last = look.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
+        let (failures, ignored) = last.map_or((0, 0), |at| failures_after(look.job, &look.pods[*at]));
+        pod["metadata"]["annotations"][INDEX_FAILURES] = failures.to_string().into();
+        if ignored > 0 {
+            pod["metadata"]["annotations"][INDEX_IGNORED] = ignored.to_string().into();
+        }
+    }
+    pod
+}
+
+/// What the successor of a failed pod carries: failures that count, and ignored ones.
+fn failures_after(job: &Job, pod: &Pod) -> (i64, i64) {
+    let (failures, ignored) = (failures_of(pod, INDEX_FAILURES), failures_of(pod, INDEX_IGNORED));
+    match meaning(job, pod) {
+        Meaning::Ignore => (failures, ignored + 1),
+        _ => (failures + 1, ignored),
+    }
+}
+
+/// A container finds its pod's index in its environment.
+fn tell_index(container: &mut Value) {
+    let mut variables = container["env"].as_array().into_iter().flatten();
+    if !variables.any(|variable| variable["name"] == INDEX_VARIABLE) {
+        let source = json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX}']")}});
+        pods::add_to(&mut container["env"], json!({"name": INDEX_VARIABLE, "valueFrom": source}));
+    }
+}
+
+/// A pod that is still held although no Job counts it any more.
+pub fn is_forgotten(context: &Context, pod: &Pod) -> bool {
+    if !is_tracked(pod) {
+        return false;
+    }
+    let Some(manager) = pod.metadata.controller() else { return true };
+    if (manager.api_version.as_str(), manager.kind.as_str()) != ("batch/v1", "Job") {
+        return false;
+    }
+    let job = context.store.get(super::JOBS, &pod.metadata.namespace, &manager.name);
+    let job = job.filter(|job| *job.uid == *manager.uid).map(|job| job.view::<Job>());
+    job.is_none_or(|job| !job.is_foreign() && job.outcome().is_some())
+}

@@ -1,0 +1,116 @@
+//! How long a Job waits after a failure: ten seconds, twice as long after each further one, ten minutes at most.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::control::view::{ContainerStatus, Pod};
+
+const FIRST: SignedDuration = SignedDuration::from_secs(10);
+const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+
+/// The failures since the last success.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backoff {
+    pub failures: i64,
+    pub last: Option<Timestamp>,
+}
+
+impl Backoff {
+    /// After further pods have ended.
+    #[must_use]
+    pub fn after<'p>(
+        self,
+        succeeded: impl Iterator<Item = &'p Pod>,
+        failed: impl Iterator<Item = &'p Pod>,
+    ) -> Self {
+        let success = succeeded.map(finished_at).max();
+        let failures = failed.map(finished_at).filter(|at| success.is_none_or(|success| *at > success));
+        let before = if success.is_some() { Self::default() } else { self };
+        failures.fold(before, |backoff, at| Self {
+            failures: backoff.failures + 1,
+            last: backoff.last.max(Some(at)),
+        })
+    }
+
+    /// When there may be another pod.
+    pub fn until(self) -> Option<Timestamp> {
+        let doublings = u32::try_from(self.failures - 1).ok()?.min(10);
+        self.last?.checked_add((FIRST * (1 << doublings)).min(LONGEST)).ok()
+    }
+}
+
+/// When a pod ended: by its containers, else since it is not ready, else since it is being deleted.
+pub fn finished_at(pod: &Pod) -> Timestamp {
+    let metadata = &pod.metadata;
+    let not_ready = || pod.condition("Ready").filter(|ready| ready.status == "False")?.last_transition_time;
+    let deleted = || {
+        let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
+        metadata.deletion_timestamp?.checked_sub(SignedDuration::from_secs(grace)).ok()
+    };
+    by_containers(pod)
+        .or_else(not_ready)
+        .or_else(deleted)
+        .or(metadata.creation_timestamp)
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The end of the last container, once all have ended; init containers that stay beside the others count too.
+fn by_containers(pod: &Pod) -> Option<Timestamp> {
+    let stays = |status: &&ContainerStatus| {
+        let mut init = pod.spec.init_containers.iter();
+        init.any(|container| container.name == status.name && container.restart_policy == "Always")
+    };
+    let sidecars = pod.status.init_container_statuses.iter().filter(stays);
+    let end = |status: &ContainerStatus| status.state["terminated"]["finishedAt"].as_str()?.parse().ok();
+    let ends: Option<Vec<Timestamp>> =
+        pod.status.container_statuses.iter().chain(sidecars).map(end).collect();
+    ends?.into_iter().max()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pod(value: Value) -> Pod {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn ended(second: i64) -> Pod {
+        let state = json!({"terminated": {"finishedAt": at(second).to_string()}});
+        pod(json!({"status": {"containerStatuses": [{"name": "c", "state": state}]}}))
+    }
+
+    #[test]
+    fn each_failure_doubles_the_wait_and_a_success_ends_it() {
+        let (one, two, three) = (ended(100), ended(200), ended(300));
+        let first = Backoff::default().after([].iter(), [&one].into_iter());
+        assert_eq!(first.until(), Some(at(110)));
+        let second = first.after([].iter(), [&two].into_iter());
+        assert_eq!(second.until(), Some(at(220)));
+        assert_eq!(second.after([].iter(), [].iter()), second);
+        assert_eq!(second.after([&three].into_iter(), [].iter()).until(), None);
+        let mixed = second.after([&two].into_iter(), [&one, &two, &three].into_iter());
+        assert_eq!(mixed, Backoff { failures: 1, last: Some(at(300)) });
+        let many = Backoff { failures: 99, last: Some(at(0)) };
+        assert_eq!(many.until(), Some(at(600)));
+    }
+
+    #[test]
+    fn a_pod_ends_with_its_last_container_or_when_it_is_deleted() {
+        let created = json!({"creationTimestamp": at(5).to_string()});
+        let deleted = json!({"creationTimestamp": at(5).to_string(),
+            "deletionTimestamp": at(60).to_string(), "deletionGracePeriodSeconds": 30});
+        let unready = json!({"conditions": [
+            {"type": "Ready", "status": "False", "lastTransitionTime": at(50).to_string()}],
+            "containerStatuses": [{"name": "c", "state": {"running": {}}}]});
+        assert_eq!(finished_at(&ended(7)), at(7));
+        assert_eq!(finished_at(&pod(json!({"metadata": deleted, "status": unready}))), at(50));
+        assert_eq!(finished_at(&pod(json!({"metadata": deleted}))), at(30));
+        assert_eq!(finished_at(&pod(json!({"metadata": created}))), at(5));
+    }
+}

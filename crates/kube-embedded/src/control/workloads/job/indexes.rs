@@ -1,0 +1,128 @@
+//! Sets of completion indexes, as a status writes them: `0,1,3-5`.
+
+use std::fmt;
+
+/// Ordered, disjoint intervals with a gap between any two; each from its first to its last index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Indexes(Vec<(i64, i64)>);
+
+impl Indexes {
+    /// Reads a list; what lies at `completions` or beyond is cut off, what cannot be read is left out.
+    pub fn parse(text: &str, completions: i64) -> Self {
+        let interval = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (first.parse().ok()?, last.parse::<i64>().ok()?.min(completions - 1));
+            (first < completions).then_some((first, last))
+        };
+        Self(text.split(',').filter_map(interval).collect()).with(&Self::default())
+    }
+
+    pub fn of(indexes: impl IntoIterator<Item = i64>) -> Self {
+        Self(indexes.into_iter().map(|index| (index, index)).collect()).with(&Self::default())
+    }
+
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let mut all = [&self.0[..], &other.0[..]].concat();
+        all.sort_unstable();
+        let mut merged: Vec<(i64, i64)> = Vec::with_capacity(all.len());
+        for (first, last) in all {
+            match merged.last_mut() {
+                Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
+                _ => merged.push((first, last)),
+            }
+        }
+        Self(merged)
+    }
+
+    pub fn total(&self) -> i64 {
+        self.0.iter().map(|(first, last)| last - first + 1).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn has(&self, index: i64) -> bool {
+        let at = self.0.partition_point(|(_, last)| *last < index);
+        self.0.get(at).is_some_and(|(first, _)| *first <= index)
+    }
+
+    /// How many indexes both have.
+    pub fn shared_with(&self, other: &Self) -> i64 {
+        let (mut a, mut b, mut shared) = (0, 0, 0);
+        while let (Some(x), Some(y)) = (self.0.get(a), other.0.get(b)) {
+            shared += (x.1.min(y.1) - x.0.max(y.0) + 1).max(0);
+            if x.1 <= y.1 {
+                a += 1;
+            } else {
+                b += 1;
+            }
+        }
+        shared
+    }
+
+    /// The first `count` indexes below `completions` that are not in the set.
+    pub fn first_missing(&self, count: usize, completions: i64) -> Vec<i64> {
+        let mut missing = Vec::new();
+        let mut next = 0;
+        for (first, last) in self.0.iter().copied().chain([(completions, completions)]) {
+            let room = count - missing.len();
+            missing.extend((next..first.min(completions)).take(room));
+            next = next.max(last + 1);
+        }
+        missing
+    }
+}
+
+impl fmt::Display for Indexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (first, last)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            match last - first {
+                0 => write!(f, "{comma}{first}")?,
+                1 => write!(f, "{comma}{first},{last}")?,
+                _ => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written_as_kubernetes_does() {
+        for (text, completions, again) in [
+            ("", 5, ""),
+            ("0,1,3-5", 10, "0,1,3-5"),
+            ("0-1,2,4", 10, "0-2,4"),
+            ("1-7,9", 5, "1-4"),
+            ("x,3,2-y,5", 10, "3,5"),
+        ] {
+            assert_eq!(Indexes::parse(text, completions).to_string(), again, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn they_are_sets(a in prop::collection::btree_set(0..30i64, 0..20),
+                         b in prop::collection::btree_set(0..30i64, 0..20), count in 0..12usize) {
+            let (x, y) = (Indexes::of(a.clone()), Indexes::of(b.clone()));
+            let union: BTreeSet<_> = a.union(&b).copied().collect();
+            prop_assert_eq!(x.with(&y), Indexes::of(union));
+            prop_assert_eq!(x.total(), a.len() as i64);
+            prop_assert_eq!(x.shared_with(&y), a.intersection(&b).count() as i64);
+            prop_assert!((0..30).all(|index| x.has(index) == a.contains(&index)));
+            prop_assert_eq!(Indexes::parse(&x.to_string(), 30), x.clone());
+            let missing: Vec<_> = (0..25).filter(|index| !a.contains(index)).take(count).collect();
+            prop_assert_eq!(x.first_missing(count, 25), missing);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What is to be done about a Job, decided from one look at it. Pure.
+//!
+//! A pod's end is noted in the status (by its uid, or by its index) before its finalizer goes; when that has gone it is
+//! counted. So no end is counted twice and none is lost, wherever the controller stops.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::Timestamp;
+
+use super::backoff::{Backoff, finished_at};
+use super::indexes::Indexes;
+use super::look::{
+    Look, Verdict, count, failures_in_all, has_failed, has_place, index_of, is_terminating, is_tracked,
+    meaning,
+};
+use super::policy::Meaning;
+use super::view::{
+    COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, Status, Uncounted, whole_seconds,
+};
+use crate::control::view::Pod;
+
+/// How many pods one pass notes, makes or removes.
+const AT_ONCE: usize = 500;
+
+/// What is done with pods before the status is written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    Nothing,
+    /// One pod for each, with its index.
+    Create(Vec<Option<i64>>),
+    /// These are superfluous: they go without being counted.
+    Dismiss(Vec<usize>),
+    /// The Job is over: these go.
+    End(Vec<usize>),
+}
+
+#[derive(Debug)]
+pub struct Plan {
+    pub step: Step,
+    /// To be written after the step.
+    pub status: Status,
+    /// The pods whose finalizer goes when that has been written.
+    pub let_go: Vec<usize>,
+    /// What may be said in the end, when all pods are counted.
+    pub verdict: Option<Verdict>,
+    pub backoff: Backoff,
+    /// `Suspended` or `Resumed`, when it has just become so.
+    pub turned: Option<&'static str>,
+    /// When something is due that no change will tell of.
+    pub again: Option<Timestamp>,
+}
+
+pub fn decide(look: &Look<'_>) -> Plan {
+    let (job, now) = (look.job, whole_seconds(look.now));
+    let mut status = job.status.clone();
+    status.uncounted();
+    if status.start_time.is_none() && !job.spec.suspend {
+        status.start_time = Some(now);
+    }
+    let mut verdict = look.verdict(&status);
+    let mut again = None;
+    let managed = verdict.is_none() && !job.metadata.is_deleting();
+    let step = match &verdict {
+        Some(_) => Step::End(look.active.clone()),
+        None if managed => {
+            let (step, wait) = manage(look);
+            again = [wait, look.deadline(&status)].into_iter().flatten().min();
+            step
+        }
+        None => Step::Nothing,
+    };
+    let (added, removed): (i64, &[usize]) = match &step {
+        Step::Nothing => (0, &[]),
+        Step::Create(pods) => (count(pods.len()), &[]),
+        Step::Dismiss(pods) | Step::End(pods) => (0, pods),
+    };
+    status.active = count(look.active.len() - removed.len()) + added;
+    status.terminating = Some(look.terminating + count(removed.len()));
+    status.ready = Some(look.ready(&look.active) - look.ready(removed));
+    let mut turned = None;
+    if verdict.is_none() {
+        let enough = look.succeeded >= job.spec.completions.unwrap_or(1);
+        if enough && status.active == 0 {
+            let message = "Reached expected number of succeeded pods";
+            verdict = Some(Verdict::new(true, "CompletionsReached", message));
+        } else if managed {
+            turned = suspend_or_resume(&mut status, job.spec.suspend, now);
+        }
+    }
+    let (let_go, all) = note(look, verdict.as_ref(), &mut status);
+    if let Some(verdict) = &verdict {
+        let kind = if verdict.success { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET };
+        status.set(kind, true, (&verdict.reason, &verdict.message), now);
+    }
+    Plan { step, status, let_go, verdict: verdict.filter(|_| all), backoff: look.backoff, turned, again }
+}
+
+fn suspend_or_resume(status: &mut Status, suspend: bool, now: Timestamp) -> Option<&'static str> {
+    let (told, words, since) = if suspend {
+        ("Suspended", ("JobSuspended", "Job suspended"), None)
+    } else {
+        // A deadline counts from here.
+        ("Resumed", ("JobResumed", "Job resumed"), Some(now))
+    };
+    status.set(SUSPENDED, suspend, words, now).then(|| {
+        status.start_time = since;
+        told
+    })
+}
+
+/// More pods, or fewer; and when there may be more if not now.
+fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
+    let spec = &look.job.spec;
+    let active = count(look.active.len());
+    if spec.suspend {
+        return (dismiss(look, look.active.len()), None);
+    }
+    let wanted = match spec.completions {
+        // Once one has succeeded, the others are left to end by themselves.
+        None if look.succeeded > 0 => active,
+        None => spec.parallelism,
+        Some(completions) => (completions - look.succeeded).clamp(0, spec.parallelism),
+    };
+    let step = dismiss(look, usize::try_from(active - wanted).unwrap_or(0));
+    if step != Step::Nothing {
+        return (step, None);
+    }
+    let awaited = if look.job.replaces_ended_only() { look.terminating } else { 0 };
+    let missing = usize::try_from(wanted - awaited - active).unwrap_or(0).min(AT_ONCE);
+    if missing == 0 {
+        return (Step::Nothing, None);
+    }
+    let wait = |until: Option<Timestamp>| until.filter(|until| look.now < *until);
+    let per_index = spec.backoff_limit_per_index.is_some();
+    if !per_index && let Some(until) = wait(look.backoff.until()) {
+        return (Step::Nothing, Some(until));
+    }
+    if look.indexes.is_none() {
+        return (Step::Create(vec![None; missing]), None);
+    }
+    let mut indexes = free_indexes(look, missing);
+    let mut waits = Vec::new();
+    if per_index {
+        indexes.retain(|index| match wait(index_backoff(look, *index).until()) {
+            Some(until) => {
+                waits.push(until);
+                false
+            }
+            None => true,
+        });
+    }
+    let again = waits.into_iter().min();
+    match indexes.is_empty() {
+        true => (Step::Nothing, again),
+        false => (Step::Create(indexes.into_iter().map(Some).collect()), again),
+    }
+}
+
+fn free_indexes(look: &Look<'_>, count: usize) -> Vec<i64> {
+    let Some(indexes) = &look.indexes else { return Vec::new() };
+    let awaited = |pod: &super::Pod| pod.is_active() || look.job.replaces_ended_only() && is_terminating(pod);
+    let taken = look.pods.iter().filter(|pod| awaited(pod)).filter_map(|pod| index_of(pod));
+    let taken = Indexes::of(taken).with(&indexes.succeeded);
+    let taken = indexes.failed.as_ref().map_or(taken.clone(), |failed| taken.with(failed));
+    taken.first_missing(count, look.job.spec.completions.unwrap_or(0))
+}
+
+/// The failures of one index, by the last pod that failed there.
+fn index_backoff(look: &Look<'_>, index: i64) -> Backoff {
+    let last = look.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
+    last.map_or_else(Backoff::default, |at| {
+        let pod = &look.pods[*at];
+        let last = Some(finished_at(pod));
+        Backoff { failures: failures_in_all(pod) + 1, last }
+    })
+}
+
+/// Removes at least so many of the active pods, and those whose index is wrong or taken; the least far first.
+fn dismiss(look: &Look<'_>, at_least: usize) -> Step {
+    let mut order = look.active.clone();
+    order.sort_by_key(|at| rank(&look.pods[*at]));
+    let mut surplus = Vec::new();
+    if look.job.is_indexed() {
+        let mut kept = BTreeMap::new();
+        for at in order.iter().rev() {
+            let pod = &look.pods[*at];
+            let free = index_of(pod).filter(|index| has_place(look.job, pod) && !kept.contains_key(index));
+            match free {
+                Some(index) => drop(kept.insert(index, *at)),
+                None => surplus.push(*at),
+            }
+        }
+        order.retain(|at| !surplus.contains(at));
+    }
+    let more = at_least.saturating_sub(surplus.len());
+    surplus.extend(order.into_iter().take(more));
+    if !look.job.spec.suspend {
+        surplus.truncate(AT_ONCE);
+    }
+    if surplus.is_empty() { Step::Nothing } else { Step::Dismiss(surplus) }
+}
+
+/// Least far first: without a node, pending, not ready, ready for a shorter time, restarted more often, younger.
+fn rank(pod: &Pod) -> impl Ord {
+    let phase = ["Pending", "Unknown", "Running"].iter().position(|phase| *phase == pod.status.phase);
+    let restarts = pod.status.container_statuses.iter().map(|container| container.restart_count).max();
+    (
+        !pod.spec.node_name.is_empty(),
+        phase,
+        pod.is_ready(),
+        Reverse(pod.available_from(0)),
+        Reverse(restarts),
+        Reverse(pod.metadata.creation_timestamp),
+    )
+}
+
+/// Notes the pods that have ended in the status and counts those that have been let go. Answers whose finalizer may
+/// go then, and whether that is all of them.
+fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec<usize>, bool) {
+    let job = look.job;
+    let tracked: HashSet<&str> =
+        look.pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.metadata.uid.as_str()).collect();
+    let before = status.uncounted().clone();
+    count_gone(status, |uid| tracked.contains(uid));
+    let (mut let_go, mut fresh, mut all) = (Vec::new(), 0, true);
+    let mut order: Vec<usize> = (0..look.pods.len()).filter(|at| is_tracked(&look.pods[*at])).collect();
+    if job.is_indexed() {
+        order.sort_by_key(|at| index_of(&look.pods[*at]));
+    }
+    for at in order {
+        let pod = &look.pods[at];
+        let failed = has_failed(job, pod);
+        let over = verdict.is_some() || job.metadata.is_deleting();
+        let held = look.indexes.as_ref().and_then(|seen| seen.last_failed.get(&index_of(pod)?));
+        let stays = held == Some(&at);
+        if !(over || pod.status.phase == "Succeeded" || failed && !stays) {
+            continue;
+        }
+        let_go.push(at);
+        let uid = &pod.metadata.uid;
+        if pod.status.phase == "Succeeded" && !before.failed.contains(uid) {
+            match &look.indexes {
+                // The index is enough to count it once.
+                Some(seen) => fresh += usize::from(index_of(pod).is_some_and(|index| !seen.known.has(index))),
+                None if !before.succeeded.contains(uid) => status.uncounted().succeeded.push(uid.clone()),
+                None => {}
+            }
+        } else if (failed || verdict.is_some_and(|verdict| !verdict.success))
+            && !before.failed.contains(uid)
+            && has_place(job, pod)
+            && meaning(job, pod) != Meaning::Ignore
+        {
+            status.uncounted().failed.push(uid.clone());
+        }
+        let Uncounted { succeeded, failed } = status.uncounted();
+        if fresh + succeeded.len() + failed.len() >= AT_ONCE {
+            all = false;
+            break;
+        }
+    }
+    if let Some(seen) = &look.indexes {
+        status.succeeded = seen.succeeded.total();
+        status.completed_indexes = seen.succeeded.to_string();
+        status.failed_indexes = seen.failed.as_ref().map(ToString::to_string);
+    }
+    (let_go, all)
+}
+
+/// Counts the noted pods that are not held any more.
+pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
+    let Uncounted { succeeded, failed } = status.uncounted();
+    let gone = |list: &mut Vec<String>| {
+        let before = list.len();
+        list.retain(|uid| is_held(uid));
+        count(before - list.len())
+    };
+    let (succeeded, failed) = (gone(succeeded), gone(failed));
+    status.succeeded += succeeded;
+    status.failed += failed;
+}
+
+/// Says the last word, once every pod is counted and none is on its way out. Answers whether it was said.
+pub fn conclude(status: &mut Status, verdict: &Verdict, now: Timestamp) -> bool {
+    if *status.uncounted() != Uncounted::default() || status.terminating.unwrap_or(0) > 0 {
+        return false;
+    }
+    let now = whole_seconds(now);
+    let kind = if verdict.success { COMPLETE } else { FAILED };
+    status.set(kind, true, (&verdict.reason, &verdict.message), now);
+    if verdict.success {
+        status.completion_time = Some(now);
+    }
+    true
+}

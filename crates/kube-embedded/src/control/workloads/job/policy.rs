@@ -1,0 +1,150 @@
+//! The two policies of a Job: what the end of a pod means, and when enough indexes have succeeded.
+
+use super::indexes::Indexes;
+use super::view::{FailurePolicy, OnExitCodes, SuccessPolicy};
+use crate::control::view::{Condition, ContainerStatus, Pod};
+
+/// What becomes of a failed pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It counts towards the limits.
+    Count,
+    Ignore,
+    FailIndex,
+    /// The whole Job has failed, and why.
+    FailJob(String),
+}
+
+/// The first rule that fits decides; without one a failure counts.
+pub fn meaning(policy: Option<&FailurePolicy>, pod: &Pod) -> Meaning {
+    let rules = policy.map_or(&[][..], |policy| &policy.rules);
+    for (at, rule) in rules.iter().enumerate() {
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        let fits = match &rule.on_exit_codes {
+            Some(codes) => ended_with(pod, codes).map(|(container, code)| {
+                format!("Container {container} for pod {namespace}/{name} failed with exit code {code}")
+            }),
+            None => {
+                let asked = |condition: &&Condition| {
+                    let mut patterns = rule.on_pod_conditions.iter();
+                    patterns.any(|p| (&p.r#type, &p.status) == (&condition.r#type, &condition.status))
+                };
+                let found = pod.status.conditions.iter().find(asked);
+                found.map(|condition| format!("Pod {namespace}/{name} has condition {}", condition.r#type))
+            }
+        };
+        if let Some(what) = fits {
+            return match rule.action.as_str() {
+                "Ignore" => Meaning::Ignore,
+                "FailIndex" => Meaning::FailIndex,
+                "FailJob" => Meaning::FailJob(format!("{what} matching FailJob rule at index {at}")),
+                _ => Meaning::Count,
+            };
+        }
+    }
+    Meaning::Count
+}
+
+/// The first container that failed with one of the codes, and its code.
+fn ended_with<'p>(pod: &'p Pod, codes: &OnExitCodes) -> Option<(&'p str, i64)> {
+    let code = |container: &ContainerStatus| container.state["terminated"]["exitCode"].as_i64();
+    let containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    let mut failed = containers.filter_map(|container| Some((container.name.as_str(), code(container)?)));
+    failed.find(|(name, code)| {
+        *code != 0
+            && codes.container_name.as_deref().is_none_or(|asked| asked == *name)
+            && match codes.operator.as_str() {
+                "In" => codes.values.contains(code),
+                "NotIn" => !codes.values.contains(code),
+                _ => false,
+            }
+    })
+}
+
+/// Why the Job counts as successful already, if it does.
+pub fn met(policy: Option<&SuccessPolicy>, succeeded: &Indexes, completions: i64) -> Option<String> {
+    if succeeded.is_empty() {
+        return None;
+    }
+    let at = policy?.rules.iter().position(|rule| match &rule.succeeded_indexes {
+        Some(text) => {
+            let asked = Indexes::parse(text, completions);
+            let shared = asked.shared_with(succeeded);
+            !asked.is_empty()
+                && (shared == asked.total() || rule.succeeded_count.is_some_and(|count| shared >= count))
+        }
+        None => rule.succeeded_count.is_some_and(|count| succeeded.total() >= count),
+    })?;
+    Some(format!("Matched rules at index {at}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(status: Value) -> Pod {
+        let metadata = json!({"namespace": "n", "name": "p"});
+        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+    }
+
+    fn ended(name: &str, code: i64) -> Value {
+        json!({"name": name, "state": {"terminated": {"exitCode": code}}})
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let policy: FailurePolicy = serde_json::from_value(json!({"rules": [
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42, 43]}},
+            {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [7]}},
+            {"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [0, 9]}},
+            {"action": "FailJob", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]},
+        ]}))
+        .unwrap();
+        let disrupted = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        let misconfigured = json!([{"type": "ConfigIssue", "status": "True"}]);
+        let codes = "Container c for pod n/p failed with exit code 42 matching FailJob rule at index 1";
+        let condition = "Pod n/p has condition ConfigIssue matching FailJob rule at index 4";
+        for (status, expected) in [
+            (json!({"conditions": disrupted, "containerStatuses": [ended("c", 42)]}), Meaning::Ignore),
+            (json!({"containerStatuses": [ended("c", 42)]}), Meaning::FailJob(codes.to_owned())),
+            (json!({"containerStatuses": [ended("d", 42)]}), Meaning::Count),
+            (
+                json!({"containerStatuses": [ended("c", 0)], "initContainerStatuses": [ended("i", 7)]}),
+                Meaning::FailIndex,
+            ),
+            (
+                json!({"conditions": misconfigured, "containerStatuses": [ended("c", 9)]}),
+                Meaning::FailJob(condition.to_owned()),
+            ),
+            (json!({"containerStatuses": [{"name": "c", "state": {"running": {}}}]}), Meaning::Count),
+        ] {
+            assert_eq!(meaning(Some(&policy), &pod(status.clone())), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn enough_indexes_make_a_success() {
+        let policy =
+            |rules: Value| -> SuccessPolicy { serde_json::from_value(json!({"rules": rules})).unwrap() };
+        let two = policy(json!([
+            {"succeededIndexes": "9-11"}, {"succeededIndexes": "0,2-4", "succeededCount": 2}, {"succeededCount": 4}]));
+        let some = |text: &str| Some(format!("Matched rules at index {text}"));
+        for (succeeded, expected) in [
+            ("", None),
+            ("1,5,6", None),
+            ("0", None),
+            ("0,3", some("1")),
+            ("1,5-7", some("2")),
+            ("0-8", some("1")),
+        ] {
+            assert_eq!(met(Some(&two), &Indexes::parse(succeeded, 9), 9), expected, "{succeeded}");
+        }
+        let all = policy(json!([{"succeededIndexes": "0-2"}]));
+        assert_eq!(met(Some(&all), &Indexes::parse("0,1,3", 9), 9), None);
+        assert_eq!(met(Some(&all), &Indexes::parse("0-2", 9), 9), some("0"));
+        assert_eq!(met(None, &Indexes::parse("0-2", 9), 9), None);
+    }
+}

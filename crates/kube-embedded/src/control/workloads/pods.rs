@@ -1,0 +1,224 @@
+//! What all workloads do with pods: make them from a template, claim those that match, let go of those that do not.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::control::events::About;
+use crate::control::view::Pod;
+use crate::control::{
+    Component, Context, Failure, Part, Preconditions, Propagation, drop_from, has_finalizer,
+};
+use crate::error::ApiError;
+use crate::selector::Labels;
+use crate::store::{Key, Object};
+
+pub const PODS: &str = "pods";
+
+/// Who manages pods.
+pub struct Owner<'a> {
+    pub api_version: &'static str,
+    pub kind: &'static str,
+    pub object: &'a Object,
+}
+
+impl Owner<'_> {
+    /// How a managed object names its manager.
+    pub fn reference(&self) -> Value {
+        json!({
+            "apiVersion": self.api_version, "kind": self.kind, "name": self.object.name, "uid": self.object.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        })
+    }
+}
+
+/// A pod as a template describes it, managed by `owner`. It has no name yet.
+pub fn from_template(owner: &Owner<'_>, template: &Value) -> Value {
+    let mut metadata = json!({
+        "namespace": owner.object.namespace, "ownerReferences": [owner.reference()],
+    });
+    for part in ["labels", "annotations", "finalizers"] {
+        if !template["metadata"][part].is_null() {
+            metadata[part] = template["metadata"][part].clone();
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+/// Creates a pod for `owner`; `component` tells of it.
+pub async fn make(
+    context: &Context,
+    owner: &Owner<'_>,
+    component: &'static str,
+    pod: Value,
+) -> Result<(), ApiError> {
+    let about = About::new(owner.api_version, owner.kind, owner.object);
+    match context.actor.create(Component::ControllerManager, pod).await {
+        Ok(pod) => {
+            context.events.normal(component, about, "SuccessfulCreate", format!("Created pod: {}", pod.name));
+            Ok(())
+        }
+        // Nothing will come of it, and nobody needs to hear that.
+        Err(error) if error.is_namespace_terminating() => Ok(()),
+        Err(error) => {
+            context.events.warning(component, about, "FailedCreate", format!("Error creating: {error}"));
+            Err(error)
+        }
+    }
+}
+
+/// Deletes a pod of `owner`; `component` tells of it.
+pub async fn remove(
+    context: &Context,
+    owner: &Owner<'_>,
+    component: &'static str,
+    pod: &Object,
+) -> Result<(), ApiError> {
+    let key = Key::new(&PODS.into(), &pod.namespace, &pod.name);
+    let meant = Preconditions { uid: &pod.uid, version: None };
+    let about = About::new(owner.api_version, owner.kind, owner.object);
+    match context.actor.delete(&key, meant, Propagation::Background).await {
+        Ok(()) => {
+            context.events.normal(component, about, "SuccessfulDelete", format!("Deleted pod: {}", pod.name));
+            Ok(())
+        }
+        Err(error) if matches!(error.code, 404 | 409) => Ok(()),
+        Err(mut error) => {
+            context.events.warning(component, about, "FailedDelete", format!("Error deleting: {error}"));
+            error.message = format!("unable to delete pods: {error}");
+            Err(error)
+        }
+    }
+}
+
+/// The prefix of the generated names of an owner's pods.
+pub fn name_prefix(owner: &str) -> String {
+    // The API cuts a long prefix so that the suffix fits; one that is too long for a name has no dash.
+    if owner.len() < 253 { format!("{owner}-") } else { owner.to_owned() }
+}
+
+/// The pods that `owner` manages, in the order of their names. Matching pods that nobody manages are adopted first;
+/// managed ones that do not match any more are let go. An owner that is being deleted changes nothing.
+pub async fn claim(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, PODS, None, |pod| !pod.view::<Pod>().is_finished()).await
+}
+
+/// The same for objects of any kind; only those that are `alive` are adopted or let go.
+pub async fn claim_from(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    storage: &str,
+    alive: impl Fn(&Object) -> bool + Send + Sync,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, storage, None, alive).await
+}
+
+/// The pods of an owner, finished ones included, that holds its pods by a finalizer: those that it adopts get it,
+/// those that it lets go lose it.
+pub async fn claim_tracked(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    finalizer: &str,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    claim_all(context, owner, selector, PODS, Some(finalizer), |_| true).await
+}
+
+async fn claim_all(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+    storage: &str,
+    finalizer: Option<&str>,
+    alive: impl Fn(&Object) -> bool + Send + Sync,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    let matches = |object: &Object| selector.matches(|key| object.label(key));
+    let free = |object: &Object| !owner.object.deleting && !object.deleting && alive(object);
+    let mut claimed = Vec::new();
+    for object in managed(context, owner.object, storage) {
+        // What is held by a finalizer stays with its owner to the end, or nobody would let it go.
+        if matches(&object) || (finalizer.is_some() && owner.object.deleting) {
+            claimed.push(object);
+        } else if free(&object) {
+            release(context, owner, &object, finalizer).await?;
+        }
+    }
+    for orphan in context.store.unmanaged(storage, &owner.object.namespace) {
+        if matches(&orphan) && free(&orphan) {
+            claimed.push(adopt(context, owner, &orphan, finalizer).await?);
+        }
+    }
+    claimed.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(claimed)
+}
+
+/// The objects of a kind that name `owner` as their controller.
+pub fn managed(context: &Context, owner: &Object, storage: &str) -> impl Iterator<Item = Arc<Object>> {
+    let dependents = context.store.dependents(&owner.uid).into_iter();
+    dependents.filter_map(move |(found, object)| {
+        let ours = found.as_ref() == storage
+            && object.namespace == owner.namespace
+            && object.controller.as_ref() == Some(&owner.uid);
+        ours.then_some(object)
+    })
+}
+
+async fn adopt(
+    context: &Context,
+    owner: &Owner<'_>,
+    object: &Object,
+    finalizer: Option<&str>,
+) -> Result<Arc<Object>, Failure> {
+    let mut value = object.value();
+    add_to(&mut value["metadata"]["ownerReferences"], owner.reference());
+    if let Some(finalizer) = finalizer.filter(|finalizer| !has_finalizer(&value, finalizer)) {
+        add_to(&mut value["metadata"]["finalizers"], finalizer.into());
+    }
+    Ok(context.actor.update(Component::ControllerManager, Part::Main, value).await?)
+}
+
+/// Adds to a list in a document, or begins it.
+pub fn add_to(list: &mut Value, element: Value) {
+    match list.as_array_mut() {
+        Some(list) => list.push(element),
+        None => *list = json!([element]),
+    }
+}
+
+async fn release(
+    context: &Context,
+    owner: &Owner<'_>,
+    object: &Object,
+    finalizer: Option<&str>,
+) -> Result<(), Failure> {
+    let mut value = object.value();
+    if let Some(finalizer) = finalizer {
+        drop_from(&mut value["metadata"], "finalizers", |found| found == finalizer);
+    }
+    if let Some(list) = value["metadata"]["ownerReferences"].as_array_mut() {
+        list.retain(|reference| reference["uid"] != *owner.object.uid);
+    }
+    context.actor.update(Component::ControllerManager, Part::Main, value).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::world::World;
+
+    #[tokio::test]
+    async fn a_world_comes_to_rest() {
+        let world = World::without_nodes().await;
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        world.create("/api/v1/namespaces/default/pods", pod).await;
+        world.run_pods("default").await;
+        assert_eq!(world.list("/api/v1/namespaces/default/pods").await[0]["status"]["phase"], "Running");
+        world.advance(3600).await;
+    }
+}

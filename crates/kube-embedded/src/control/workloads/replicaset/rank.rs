@@ -1,0 +1,118 @@
+//! Which pods go first when there are too many.
+//!
+//! Those that are of the least use: not yet on a node, not running, not ready, cheap by their own word, crowded
+//! together, young. Ages count by the power of two, so that pods of about one age go by chance (by their uids).
+//!
+//! Where Kubernetes compares two pods of one power of two by chance at once, here restarts are compared before: its
+//! order would go in circles.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use crate::control::view::Pod;
+
+const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// How many of the pods that belong together stand on each node.
+#[derive(Default)]
+pub struct Crowd(HashMap<String, usize>);
+
+impl Crowd {
+    pub fn add(&mut self, pod: &Pod) {
+        if pod.is_active() {
+            *self.0.entry(pod.spec.node_name.clone()).or_default() += 1;
+        }
+    }
+
+    fn around(&self, pod: &Pod) -> usize {
+        self.0.get(&pod.spec.node_name).copied().unwrap_or_default()
+    }
+}
+
+/// Pods in the order of this key are deleted.
+pub fn rank<'a>(pod: &'a Pod, crowd: &Crowd, now: Timestamp) -> impl Ord + use<'a> {
+    let ready = pod.is_ready();
+    let phase = match pod.status.phase.as_str() {
+        "Unknown" => 1,
+        "Running" => 2,
+        _ => 0,
+    };
+    let since = pod.condition("Ready").filter(|_| ready).and_then(|ready| ready.last_transition_time);
+    let restarts = pod.status.container_statuses.iter().map(|status| status.restart_count).max();
+    (
+        (!pod.spec.node_name.is_empty(), phase, ready, cost(pod)),
+        (Reverse(crowd.around(pod)), ready.then(|| age(since, now))),
+        (Reverse(restarts.unwrap_or_default()), age(pod.metadata.creation_timestamp, now)),
+        pod.metadata.uid.as_str(),
+    )
+}
+
+/// The power of two of the nanoseconds since then. What has no time is the youngest, and so is what is yet to come.
+fn age(since: Option<Timestamp>, now: Timestamp) -> Option<u32> {
+    let nanos = since.map(|since| now.duration_since(since).as_nanos());
+    nanos.and_then(|nanos| u128::try_from(nanos).ok()).and_then(u128::checked_ilog2)
+}
+
+/// A number without sign or zeros in front; anything else counts as none.
+fn cost(pod: &Pod) -> i32 {
+    let text = pod.metadata.annotations.get(COST).map_or("0", String::as_str);
+    let plain = text == "0" || text.starts_with('-') || text.starts_with(|c| matches!(c, '1'..='9'));
+    text.parse().ok().filter(|_| plain).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-01-02T04:00:00Z".parse().unwrap()
+    }
+
+    /// A ready pod on node `a` that is an hour old, changed by `with`.
+    fn pod(name: &str, with: impl Fn(&mut Value)) -> Pod {
+        let mut value = json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-02T03:00:00Z", "annotations": {}},
+            "spec": {"nodeName": "a"},
+            "status": {"phase": "Running", "containerStatuses": [{"restartCount": 0}], "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:00:00Z"}]},
+        });
+        with(&mut value);
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn the_least_useful_go_first() {
+        let ready = |status: &str, since: &str| json!([{"type": "Ready", "status": status, "lastTransitionTime": since}]);
+        let pods = [
+            pod("z-steady", |_| {}),
+            pod("y-restarted", |p| p["status"]["containerStatuses"][0]["restartCount"] = 3.into()),
+            pod("x-young", |p| p["metadata"]["creationTimestamp"] = "2026-01-02T03:59:00Z".into()),
+            pod("w-lately-ready", |p| p["status"]["conditions"] = ready("True", "2026-01-02T03:59:00Z")),
+            pod("v-crowded", |p| p["spec"]["nodeName"] = "b".into()),
+            pod("u-cheap", |p| p["metadata"]["annotations"][COST] = "-1".into()),
+            pod("t-not-ready", |p| p["status"]["conditions"] = ready("False", "2026-01-02T03:00:00Z")),
+            pod("s-pending", |p| p["status"]["phase"] = "Pending".into()),
+            pod("r-nowhere", |p| p["spec"]["nodeName"] = "".into()),
+        ];
+        let mut crowd = Crowd::default();
+        for pod in pods.iter().chain([&pods[4]; 9]) {
+            crowd.add(pod);
+        }
+        let mut order: Vec<_> = pods.iter().collect();
+        order.sort_by_cached_key(|pod| rank(pod, &crowd, now()));
+        let order: Vec<_> = order.iter().map(|pod| pod.metadata.name.as_str()).collect();
+        let mut expected: Vec<_> = pods.iter().rev().map(|pod| pod.metadata.name.as_str()).collect();
+        expected.swap(6, 7); // Restarts count before age.
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn a_cost_is_a_plain_number() {
+        let costs = |text: &str| cost(&pod("a", |p| p["metadata"]["annotations"][COST] = text.into()));
+        assert_eq!(["10", "-3", "0", "+1", "007", "x", ""].map(costs), [10, -3, 0, 0, 0, 0, 0]);
+    }
+}

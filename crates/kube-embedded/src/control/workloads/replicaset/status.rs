@@ -1,0 +1,71 @@
+//! What a `ReplicaSet` says of its pods. Pure.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::view::{ReplicaSet, Status};
+use crate::control::view::{Condition, Pod};
+use crate::error::ApiError;
+
+const FAILURE: &str = "ReplicaFailure";
+
+/// The pods of a set as they were found.
+#[derive(Default)]
+pub struct Found {
+    pub active: Vec<Arc<Pod>>,
+    pub terminating: i64,
+}
+
+/// `failure` is why pods could not be made or removed.
+pub fn of(set: &ReplicaSet, found: &Found, failure: Option<&ApiError>, now: Timestamp) -> Status {
+    let count =
+        |wanted: &dyn Fn(&Pod) -> bool| found.active.iter().fold(0, |sum, pod| sum + i64::from(wanted(pod)));
+    let replicas = count(&|_| true);
+    Status {
+        replicas,
+        fully_labeled_replicas: count(&|pod| is_fully_labelled(set, pod)),
+        ready_replicas: count(&Pod::is_ready),
+        available_replicas: count(&|pod| is_available(set, pod, now)),
+        terminating_replicas: Some(found.terminating),
+        observed_generation: set.metadata.generation,
+        conditions: conditions(set, replicas, failure, now),
+    }
+}
+
+/// The pods may have labels that the template has not.
+fn is_fully_labelled(set: &ReplicaSet, pod: &Pod) -> bool {
+    let labels = set.spec.template["metadata"]["labels"].as_object().into_iter().flatten();
+    labels.into_iter().all(|(key, value)| pod.metadata.labels.get(key).map(String::as_str) == value.as_str())
+}
+
+fn is_available(set: &ReplicaSet, pod: &Pod, now: Timestamp) -> bool {
+    let from = pod.available_from(set.spec.min_ready_seconds);
+    from.is_some_and(|from| set.spec.min_ready_seconds == 0 || from <= now)
+}
+
+/// When the next ready pod will have been ready for long enough.
+pub fn next_available(set: &ReplicaSet, found: &Found, now: Timestamp) -> Option<Timestamp> {
+    let ready = found.active.iter().filter_map(|pod| pod.available_from(set.spec.min_ready_seconds));
+    ready.filter(|from| set.spec.min_ready_seconds > 0 && *from > now).min()
+}
+
+/// A failure is told once: another one in its place does not change what it says.
+fn conditions(set: &ReplicaSet, replicas: i64, failure: Option<&ApiError>, now: Timestamp) -> Vec<Condition> {
+    let mut conditions = set.status.conditions.clone();
+    match failure {
+        None => conditions.retain(|condition| condition.r#type != FAILURE),
+        Some(error) if conditions.iter().all(|condition| condition.r#type != FAILURE) => {
+            let reason = if replicas < set.spec.replicas { "FailedCreate" } else { "FailedDelete" };
+            conditions.push(Condition {
+                r#type: FAILURE.to_owned(),
+                status: "True".to_owned(),
+                reason: reason.to_owned(),
+                message: error.message.clone(),
+                last_transition_time: Timestamp::from_second(now.as_second()).ok(),
+            });
+        }
+        Some(_) => {}
+    }
+    conditions
+}

@@ -1,0 +1,182 @@
+//! The past of StatefulSets and DaemonSets: every template they had is kept as a `ControllerRevision`.
+//!
+//! What is kept is a patch that would bring the template back (`kubectl rollout undo` sends it as it stands). Two
+//! revisions are the same when their patches are; going back to an old template numbers its revision anew.
+//!
+//! Elsewhere: which revision is the current one, and which may be forgotten (the two controllers).
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::pods::{self, Owner};
+use crate::control::view::Meta;
+use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
+use crate::error::ApiError;
+use crate::selector::Labels;
+use crate::store::{Key, Object};
+
+pub const REVISIONS: &str = "controllerrevisions.apps";
+
+/// Which revision of its owner a pod belongs to.
+pub const POD_LABEL: &str = "controller-revision-hash";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Revision {
+    pub metadata: Meta,
+    pub data: Value,
+    pub revision: i64,
+}
+
+impl Revision {
+    /// The template that it keeps.
+    pub fn template(&self) -> Value {
+        let mut template = self.data["spec"]["template"].clone();
+        if let Some(fields) = template.as_object_mut() {
+            fields.remove("$patch");
+        }
+        template
+    }
+}
+
+/// What is kept of a template.
+pub fn data_of(template: &Value) -> Value {
+    let mut template = template.clone();
+    template["$patch"] = "replace".into();
+    json!({"spec": {"template": template}})
+}
+
+/// The hash in a revision's name. For StatefulSets it is the very one that Kubernetes computes: of the patch as Go
+/// writes JSON, and of how many times another patch already had the same hash.
+pub fn hash(data: &Value, collisions: i64) -> String {
+    // An alphabet that spells no words.
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    // What Go escapes in JSON beyond what must be; none of it occurs outside of strings.
+    let text = data
+        .to_string()
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029");
+    let fnv = |hash: u32, byte: u8| hash.wrapping_mul(0x0100_0193) ^ u32::from(byte);
+    let sum = text.bytes().chain(collisions.to_string().bytes()).fold(0x811c_9dc5, fnv);
+    sum.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
+}
+
+/// `<owner>-<hash>`
+pub fn name(owner: &str, hash: &str) -> String {
+    let prefix = owner.get(..223).unwrap_or(owner);
+    format!("{prefix}-{hash}")
+}
+
+/// The revisions of `owner`, oldest first. Those that match and that nobody manages are adopted.
+pub async fn all(
+    context: &Context,
+    owner: &Owner<'_>,
+    selector: &Labels,
+) -> Result<Vec<Arc<Object>>, Failure> {
+    let mut found = pods::claim_from(context, owner, selector, REVISIONS, |_| true).await?;
+    found.sort_by_cached_key(|object| {
+        let revision = object.view::<Revision>();
+        (revision.revision, revision.metadata.creation_timestamp, object.name.clone())
+    });
+    Ok(found)
+}
+
+/// A revision to be made.
+pub struct New<'a> {
+    pub owner: &'a Owner<'a>,
+    /// The owner's annotations go with it: they may say why it changed.
+    pub annotations: &'a std::collections::BTreeMap<String, String>,
+    pub data: &'a Value,
+    pub revision: i64,
+    /// The label that holds the hash.
+    pub label: &'static str,
+}
+
+/// Makes a revision, or finds the one that was made before a crash. `collisions` counts those of other patches that
+/// have the name it would have had.
+pub async fn create(context: &Context, new: &New<'_>, collisions: &mut i64) -> Result<Arc<Object>, Failure> {
+    let owner = new.owner.object;
+    loop {
+        let hash = hash(new.data, *collisions);
+        let name = name(&owner.name, &hash);
+        let labels = &new.data["spec"]["template"]["metadata"]["labels"];
+        let mut labels = labels.as_object().cloned().unwrap_or_else(Map::new);
+        labels.insert(new.label.to_owned(), hash.into());
+        let mut metadata = json!({
+            "name": name, "namespace": owner.namespace, "labels": labels,
+            "ownerReferences": [new.owner.reference()],
+        });
+        if !new.annotations.is_empty() {
+            metadata["annotations"] = json!(new.annotations);
+        }
+        let document = json!({
+            "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata,
+            "data": new.data, "revision": new.revision,
+        });
+        match context.actor.create(Component::ControllerManager, document).await {
+            Err(error) if exists(&error) => match context.store.get(REVISIONS, &owner.namespace, &name) {
+                Some(found) if found.view::<Revision>().data == *new.data => return Ok(found),
+                Some(_) => *collisions += 1,
+                None => return Err(error.into()),
+            },
+            created => return Ok(created?),
+        }
+    }
+}
+
+fn exists(error: &ApiError) -> bool {
+    error.reason == "AlreadyExists"
+}
+
+/// Gives a revision another number.
+pub async fn renumber(context: &Context, object: &Object, revision: i64) -> Result<Arc<Object>, Failure> {
+    let mut document = object.value();
+    document["revision"] = revision.into();
+    Ok(context.actor.update(Component::ControllerManager, Part::Main, document).await?)
+}
+
+pub async fn forget(context: &Context, object: &Object) -> Result<(), Failure> {
+    let key = Key::new(&REVISIONS.into(), &object.namespace, &object.name);
+    let this = Preconditions { uid: &object.uid, version: None };
+    Ok(settled(context.actor.delete(&key, this, Propagation::Background).await)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_the_one_that_kubernetes_computes() {
+        // Seen on a real control plane.
+        let template = json!({
+            "metadata": {"labels": {"app": "vol", "x": "y"}, "annotations": {"t": "1"}},
+            "spec": {
+                "containers": [{
+                    "name": "main", "image": "app:1", "command": ["sh", "-c", "a < b && c > d"],
+                    "imagePullPolicy": "IfNotPresent", "resources": {},
+                    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+                    "volumeMounts": [{"name": "data", "mountPath": "/d"}],
+                }],
+                "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler",
+                "securityContext": {}, "terminationGracePeriodSeconds": 30,
+                "volumes": [{"name": "tmp", "emptyDir": {}}],
+            },
+        });
+        let data = data_of(&template);
+        assert_eq!(hash(&data, 0), "58bf9b9974");
+        assert_ne!(hash(&data, 1), hash(&data, 0));
+        let kept = Revision { data, ..Revision::default() };
+        assert_eq!(kept.template(), template);
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_hash() {
+        assert_eq!(name(&"n".repeat(253), "h").len(), 225);
+        assert_eq!(name("db", "h"), "db-h");
+    }
+}

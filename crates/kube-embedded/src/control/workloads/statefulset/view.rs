@@ -1,0 +1,124 @@
+//! A StatefulSet as its controller reads it.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::control::view::Meta;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StatefulSet {
+    pub metadata: Meta,
+    pub spec: Spec,
+    pub status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    pub replicas: i64,
+    pub selector: Value,
+    pub template: Value,
+    pub service_name: String,
+    pub volume_claim_templates: Vec<Value>,
+    pub pod_management_policy: String,
+    pub update_strategy: UpdateStrategy,
+    pub revision_history_limit: usize,
+    pub min_ready_seconds: i64,
+    pub ordinals: Ordinals,
+    pub persistent_volume_claim_retention_policy: Retention,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct UpdateStrategy {
+    pub r#type: String,
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RollingUpdate {
+    pub partition: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Ordinals {
+    pub start: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Retention {
+    pub when_deleted: Fate,
+    pub when_scaled: Fate,
+}
+
+/// What becomes of a claim.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+pub enum Fate {
+    #[default]
+    Retain,
+    Delete,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    pub current_revision: String,
+    pub current_replicas: i64,
+    pub collision_count: i64,
+}
+
+impl StatefulSet {
+    /// The numbers that its pods should have.
+    pub fn ordinals(&self) -> Range<i64> {
+        let start = self.spec.ordinals.start;
+        start..start + self.spec.replicas
+    }
+
+    /// One pod at a time, in order; otherwise all together.
+    pub fn is_ordered(&self) -> bool {
+        self.spec.pod_management_policy != "Parallel"
+    }
+
+    /// Whether it replaces pods of an old revision by itself.
+    pub fn rolls(&self) -> bool {
+        self.spec.update_strategy.r#type != "OnDelete"
+    }
+
+    /// Pods below this number stay at the current revision.
+    pub fn first_updated(&self) -> i64 {
+        let strategy = &self.spec.update_strategy;
+        let kept = match &strategy.rolling_update {
+            Some(rolling) => rolling.partition,
+            None if strategy.r#type == "RollingUpdate" => self.status.current_replicas,
+            None => 0,
+        };
+        self.spec.ordinals.start + kept
+    }
+}
+
+/// The number in the name of a pod of `set`; `None` for a pod of any other name.
+pub fn ordinal_of(set: &str, pod: &str) -> Option<i64> {
+    let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
+    let number = digits.parse::<i32>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    Some(number.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_belongs_to_a_set_by_its_name() {
+        let cases = [("db-0", Some(0)), ("db-12", Some(12)), ("db-x-1", None), ("db", None), ("db-+1", None)];
+        for (pod, ordinal) in cases {
+            assert_eq!(ordinal_of("db", pod), ordinal, "{pod}");
+        }
+        assert_eq!(ordinal_of("db", "db-9999999999"), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! A whole cluster in memory with a held clock, for tests of what follows from a change.
+//!
+//! ```ignore
+//! let world = World::without_nodes().await;
+//! world.create("/apis/apps/v1/namespaces/default/deployments", json!({...})).await;
+//! world.run_pods("default").await;      // as a kubelet would: all pods that are there become ready
+//! world.advance(10).await;              // ten seconds later, and all that follows
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::access::User;
+use crate::clock::{Clock, HeldClock, rfc3339};
+use crate::cluster::{Cluster, Config};
+use crate::sim::Simulation;
+
+pub(crate) struct World {
+    pub cluster: Cluster,
+    pub clock: Arc<HeldClock>,
+    client: kube::Client,
+}
+
+impl World {
+    /// The controllers of workloads, but no nodes: pods stay as the test leaves them.
+    pub(crate) async fn without_nodes() -> Self {
+        Self::with(Simulation { nodes: 0, ..Simulation::default() }).await
+    }
+
+    pub(crate) async fn with(simulation: Simulation) -> Self {
+        let clock = HeldClock::at("2026-01-02T03:04:05Z".parse().unwrap());
+        let config = Config { clock: clock.clone(), simulation: Some(simulation), ..Config::default() };
+        let cluster = Cluster::open(config).await.unwrap();
+        let client = cluster.client(User::admin());
+        let world = Self { cluster, clock, client };
+        world.rest().await;
+        world
+    }
+
+    /// Waits until nothing is left to do at the present time.
+    pub(crate) async fn rest(&self) {
+        let rest = tokio::time::timeout(Duration::from_secs(30), self.cluster.rest());
+        rest.await.expect("the controllers come to rest");
+    }
+
+    pub(crate) async fn advance(&self, seconds: i64) {
+        self.clock.advance(SignedDuration::from_secs(seconds));
+        self.rest().await;
+    }
+
+    /// The answer's code and body; what follows from it has not happened yet.
+    pub(crate) async fn send(&self, method: &str, path: &str, media: &str, body: Value) -> (u16, Value) {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+        let answer = self.client.send(request.body(body.into()).unwrap()).await.unwrap();
+        let code = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    async fn must(&self, method: &str, path: &str, media: &str, body: Value) -> Value {
+        let (code, answer) = self.send(method, path, media, body).await;
+        assert!((200..300).contains(&code), "{method} {path}: {answer:#}");
+        self.rest().await;
+        answer
+    }
+
+    /// POST, and all that follows.
+    pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
+        self.must("POST", path, "application/json", object).await
+    }
+
+    /// Merge patch, and all that follows. A path may end in `/status`.
+    pub(crate) async fn patch(&self, path: &str, patch: Value) -> Value {
+        self.must("PATCH", path, "application/merge-patch+json", patch).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Value {
+        self.must("DELETE", path, "application/json", Value::Null).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.must("GET", path, "application/json", Value::Null).await
+    }
+
+    /// The items of a list.
+    pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
+        self.get(path).await["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Reasons and messages of the Events about objects of a kind, in order.
+    pub(crate) async fn told(&self, namespace: &str, kind: &str) -> Vec<String> {
+        let mut events = self.list(&format!("/api/v1/namespaces/{namespace}/events")).await;
+        events.retain(|event| event["involvedObject"]["kind"] == kind);
+        events.sort_by_key(|event| {
+            event["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok())
+        });
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events.iter().map(|e| format!("{}: {}", text(&e["reason"]), text(&e["message"]))).collect()
+    }
+
+    /// Sets a pod's status as a kubelet reports it.
+    pub(crate) async fn report(&self, namespace: &str, name: &str, phase: &str, ready: bool) {
+        let truth = if ready { "True" } else { "False" };
+        let now = rfc3339(self.clock.now());
+        let status = json!({"status": {"phase": phase, "conditions": [
+            {"type": "Ready", "status": truth, "lastTransitionTime": now}]}});
+        self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}/status"), status).await;
+    }
+
+    /// Every pod that has not begun becomes ready, and all that follows, until no new ones come.
+    pub(crate) async fn run_pods(&self, namespace: &str) {
+        loop {
+            let mut pods = self.list(&format!("/api/v1/namespaces/{namespace}/pods")).await;
+            pods.retain(|pod| pod["status"]["phase"] == "Pending");
+            if pods.is_empty() {
+                return;
+            }
+            for pod in pods {
+                let name = pod["metadata"]["name"].as_str().unwrap();
+                self.report(namespace, name, "Running", true).await;
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.cluster.stop();
+    }
+}

@@ -1,0 +1,101 @@
+//! The addresses of pods: each node gives its own out of the range that it has.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+
+use crate::control::view::Pod;
+use crate::store::Key;
+
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    nodes: HashMap<String, Given>,
+    /// Where each pod's address is from.
+    pods: HashMap<Key, (String, u32)>,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    taken: BTreeMap<u32, Key>,
+    /// The last one that was given: the next is looked for after it, so that none is given again soon.
+    last: u32,
+}
+
+/// First and last address of a range that pods can have.
+fn bounds(range: &str) -> Option<(u32, u32)> {
+    let (base, bits) = range.split_once('/')?;
+    let base = u32::from(base.parse::<Ipv4Addr>().ok()?);
+    let bits = bits.parse::<u32>().ok().filter(|bits| (1..=30).contains(bits))?;
+    let size = 1_u32 << (32 - bits);
+    let base = base & !(size - 1);
+    // The node itself is the first.
+    Some((base + 2, base + size - 2))
+}
+
+impl Addresses {
+    /// A pod as it is stored.
+    pub fn see(&mut self, key: &Key, pod: &Pod) {
+        let address = pod.status.pod_ip.parse::<Ipv4Addr>().ok().filter(|_| !pod.spec.host_network);
+        match address {
+            Some(address) if !pod.is_finished() => self.take(key, &pod.spec.node_name, u32::from(address)),
+            // One that has been promised an address and is not yet known to have it keeps it.
+            None if pod.is_active() => {}
+            _ => self.release(key),
+        }
+    }
+
+    pub fn release(&mut self, key: &Key) {
+        if let Some((node, address)) = self.pods.remove(key)
+            && let Some(given) = self.nodes.get_mut(&node)
+        {
+            given.taken.remove(&address);
+        }
+    }
+
+    fn take(&mut self, key: &Key, node: &str, address: u32) {
+        if self.pods.get(key).is_some_and(|(at, known)| at == node && *known == address) {
+            return;
+        }
+        self.release(key);
+        let given = self.nodes.entry(node.to_owned()).or_default();
+        given.taken.insert(address, key.clone());
+        given.last = given.last.max(address);
+        self.pods.insert(key.clone(), (node.to_owned(), address));
+    }
+
+    /// An address for a pod, the same if it has been given one; `None` when the range is used up.
+    pub fn give(&mut self, key: &Key, node: &str, range: &str) -> Option<Ipv4Addr> {
+        if let Some((at, address)) = self.pods.get(key)
+            && at == node
+        {
+            return Some(Ipv4Addr::from(*address));
+        }
+        let (first, last) = bounds(range)?;
+        let given = self.nodes.entry(node.to_owned()).or_default();
+        let from = if (first..last).contains(&given.last) { given.last + 1 } else { first };
+        let free = (from..=last).chain(first..from).find(|address| !given.taken.contains_key(address))?;
+        given.last = free;
+        given.taken.insert(free, key.clone());
+        self.pods.insert(key.clone(), (node.to_owned(), free));
+        Some(Ipv4Addr::from(free))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_pods_have_one_address_and_none_is_given_again_soon() {
+        let key = |name: &str| Key::new(&"pods".into(), "n", name);
+        let mut addresses = Addresses::default();
+        let give = |addresses: &mut Addresses, name: &str| {
+            addresses.give(&key(name), "node", "10.0.0.8/29").map(|address| address.octets()[3])
+        };
+        assert_eq!((give(&mut addresses, "a"), give(&mut addresses, "b")), (Some(10), Some(11)));
+        assert_eq!(give(&mut addresses, "a"), Some(10), "it has one");
+        addresses.release(&key("b"));
+        let more: Vec<_> = ["c", "d", "e", "f", "g"].iter().map(|name| give(&mut addresses, name)).collect();
+        assert_eq!(more, [Some(12), Some(13), Some(14), Some(11), None]);
+        assert_eq!(addresses.give(&key("h"), "other", "nonsense"), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! The ConfigMaps and Secrets that a pod cannot do without.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::access::{items, text};
+use crate::store::{Key, Store};
+
+const CONFIG_MAPS: &str = "configmaps";
+const SECRETS: &str = "secrets";
+
+pub(super) fn is_reference(storage: &str) -> bool {
+    matches!(storage, CONFIG_MAPS | SECRETS)
+}
+
+/// What is missing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub key: Key,
+    /// In a kubelet's words.
+    pub message: String,
+}
+
+/// What a kubelet calls them in its two kinds of complaints.
+fn names(storage: &str) -> (&'static str, &'static str) {
+    if storage == SECRETS { ("secret", "Secret") } else { ("configmap", "ConfigMap") }
+}
+
+struct Reference<'a> {
+    storage: &'static str,
+    name: &'a str,
+    /// The entries of it that are needed.
+    keys: Vec<&'a str>,
+}
+
+impl<'a> Reference<'a> {
+    /// `None` for what is optional or not there.
+    fn read(storage: &'static str, reference: &'a Value, name: &str, keys: Vec<&'a str>) -> Option<Self> {
+        let is_wanted = !reference.is_null() && reference["optional"] != true;
+        is_wanted.then(|| Self { storage, name: text(reference, name), keys })
+    }
+
+    fn missing(&self, store: &Store, namespace: &str) -> Option<Missing> {
+        let (word, kind) = names(self.storage);
+        let missing = |message: String| {
+            Some(Missing { key: Key::new(&Arc::from(self.storage), namespace, self.name), message })
+        };
+        let Some(object) = store.get(self.storage, namespace, self.name) else {
+            return missing(format!("{word} \"{}\" not found", self.name));
+        };
+        if self.keys.is_empty() {
+            return None;
+        }
+        let value = object.value();
+        let has =
+            |key: &&&str| value["data"].get(**key).is_none() && value["binaryData"].get(**key).is_none();
+        let key = self.keys.iter().find(has)?;
+        missing(format!("couldn't find key {key} in {kind} {namespace}/{}", self.name))
+    }
+}
+
+/// What the environment of a container needs and does not find.
+pub(super) fn of_container(store: &Store, namespace: &str, container: &Value) -> Option<Missing> {
+    let single = items(container, "env").iter().flat_map(|variable| {
+        let from = &variable["valueFrom"];
+        let read = |storage, reference: &'_ Value| -> Option<Missing> {
+            let keys = vec![text(reference, "key")];
+            Reference::read(storage, reference, "name", keys)?.missing(store, namespace)
+        };
+        [read(CONFIG_MAPS, &from["configMapKeyRef"]), read(SECRETS, &from["secretKeyRef"])]
+    });
+    let whole = items(container, "envFrom").iter().flat_map(|source| {
+        let read = |storage, reference: &'_ Value| -> Option<Missing> {
+            Reference::read(storage, reference, "name", Vec::new())?.missing(store, namespace)
+        };
+        [read(CONFIG_MAPS, &source["configMapRef"]), read(SECRETS, &source["secretRef"])]
+    });
+    whole.chain(single).flatten().next()
+}
+
+/// The first volume that cannot be set up: its name, and what it needs.
+pub(super) fn of_volumes<'v>(
+    store: &Store,
+    namespace: &str,
+    volumes: &'v [Value],
+) -> Option<(&'v str, Missing)> {
+    volumes.iter().find_map(|volume| {
+        let mut references = vec![
+            of_source(CONFIG_MAPS, &volume["configMap"], "name"),
+            of_source(SECRETS, &volume["secret"], "secretName"),
+        ];
+        for source in items(&volume["projected"], "sources") {
+            references.push(of_source(CONFIG_MAPS, &source["configMap"], "name"));
+            references.push(of_source(SECRETS, &source["secret"], "name"));
+        }
+        let missing =
+            references.iter().flatten().find_map(|reference| reference.missing(store, namespace))?;
+        Some((text(volume, "name"), missing))
+    })
+}
+
+fn of_source<'v>(storage: &'static str, source: &'v Value, name: &str) -> Option<Reference<'v>> {
+    let keys = items(source, "items").iter().map(|item| text(item, "key")).collect();
+    Reference::read(storage, source, name, keys)
+}

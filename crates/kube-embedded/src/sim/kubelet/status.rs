@@ -1,0 +1,273 @@
+//! The status of a whole pod, from that of its containers. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::behaviour::{self, Word};
+use super::container::{self, Container, End, Restarts, Script, Start, exit_code, is_running};
+use crate::access::{items, text};
+use crate::clock::rfc3339;
+use crate::control::view::{self, Pod};
+
+/// What the kubelet has found out about the surroundings of a pod.
+pub(super) struct Surroundings {
+    pub host_ip: String,
+    pub pod_ip: String,
+    /// A volume of it cannot be set up.
+    pub no_volume: bool,
+    /// What the containers, in the order of the pod's lists, cannot find: of the initial ones, of the others.
+    pub no_config: [Vec<Option<String>>; 2],
+    pub now: Timestamp,
+}
+
+/// What the kubelet reports, and when it should look again.
+pub(super) struct Report {
+    pub status: Value,
+    pub next: Option<Timestamp>,
+    /// Of which container (the path of its field), and what is told of it.
+    pub told: Vec<(String, container::Word)>,
+}
+
+/// The pod has work that comes to an end: that of a Job, or of a hook or test of a chart.
+pub(super) fn completes(pod: &Pod) -> bool {
+    let of_job = pod.metadata.owner_references.iter().any(|owner| owner.kind == "Job");
+    let is_hook =
+        pod.metadata.annotations.contains_key("helm.sh/hook") && pod.spec.restart_policy != "Always";
+    of_job || is_hook
+}
+
+fn script(words: &[Word], default: Script, start: Start) -> Script {
+    let mut script = Script { start, ..default };
+    for word in words {
+        let ends = |after, code, reason| Some(End { after, code, reason });
+        match *word {
+            Word::SlowReady(after) => script.ready_after = Some(after),
+            Word::NeverReady => script.ready_after = None,
+            Word::CrashLoop(code) => {
+                script.ready_after = None;
+                script.end = ends(SignedDuration::ZERO, code, outcome(code));
+            }
+            Word::ImagePullFail if script.start == Start::Fine => script.start = Start::NoImage,
+            Word::ConfigError if script.start == Start::Fine => {
+                script.start = Start::NoConfig("secret \"sim.longshore.dev\" not found".to_owned());
+            }
+            Word::OutOfMemory(after) => script.end = ends(after, 137, "OOMKilled"),
+            Word::Exit(code, after) => script.end = ends(after, code, outcome(code)),
+            Word::ImagePullFail | Word::ConfigError | Word::Unschedulable | Word::StuckTerminating => {}
+        }
+    }
+    script
+}
+
+fn outcome(code: i64) -> &'static str {
+    if code == 0 { "Completed" } else { "Error" }
+}
+
+/// What follows for a pod from how it stands. `old` is its status as stored.
+pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
+    let now = around.now;
+    let start = old["startTime"].as_str().and_then(|time| time.parse().ok()).unwrap_or(now);
+    let of_pod = match pod.spec.restart_policy.as_str() {
+        "Never" => Restarts::Never,
+        "OnFailure" => Restarts::OnFailure,
+        _ => Restarts::Always,
+    };
+    let waits_for = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+    let full_name = format!("{}_{}({})", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid);
+    let mut report = Report { status: old.clone(), next: None, told: Vec::new() };
+    let mut step = |spec: &view::Container, script: Script, restarts: Restarts, list: &str| {
+        let statuses =
+            if list == "spec.initContainers" { "initContainerStatuses" } else { "containerStatuses" };
+        let is_initial = list == "spec.initContainers" && spec.restart_policy != "Always";
+        let found = items(old, statuses).iter().find(|status| status["name"] == *spec.name);
+        let container = Container {
+            name: &spec.name,
+            image: &spec.image,
+            script: &script,
+            restarts,
+            is_initial,
+            pod: &full_name,
+            uid: &pod.metadata.uid,
+            waits_for,
+            pod_start: start,
+        };
+        let outcome = container.step(found.unwrap_or(&Value::Null), now);
+        report.next = [report.next, outcome.next].into_iter().flatten().min();
+        let field = format!("{list}{{{}}}", spec.name);
+        report.told.extend(outcome.told.into_iter().map(|word| (field.clone(), word)));
+        outcome.status
+    };
+
+    let begin = |may_start: bool, missing: Option<&Option<String>>| match missing.and_then(Option::as_ref) {
+        _ if !may_start || around.no_volume => Start::NotYet,
+        Some(why) => Start::NoConfig(why.clone()),
+        None => Start::Fine,
+    };
+    let mut initialised = true;
+    let mut initial = Vec::new();
+    for (at, spec) in pod.spec.init_containers.iter().enumerate() {
+        let is_sidecar = spec.restart_policy == "Always";
+        let words = behaviour::of_container(pod, &spec.name, true);
+        let default = if is_sidecar { Script::RUNS } else { Script::completes() };
+        let script = script(&words, default, begin(initialised, around.no_config[0].get(at)));
+        let restarts = match of_pod {
+            _ if is_sidecar => Restarts::Always,
+            Restarts::Never => Restarts::Never,
+            _ => Restarts::OnFailure,
+        };
+        let status = step(spec, script, restarts, "spec.initContainers");
+        initialised &= if is_sidecar { is_running(&status) } else { exit_code(&status) == Some(0) };
+        initial.push(status);
+    }
+    let mut others = Vec::new();
+    for (at, spec) in pod.spec.containers.iter().enumerate() {
+        let words = behaviour::of_container(pod, &spec.name, false);
+        let default = if completes(pod) { Script::completes() } else { Script::RUNS };
+        let script = script(&words, default, begin(initialised, around.no_config[1].get(at)));
+        others.push(step(spec, script, of_pod, "spec.containers"));
+    }
+    let phase = phase(pod, &initial, &others, of_pod);
+    if matches!(phase, "Succeeded" | "Failed") {
+        // Nothing is left to do for those who serve the others.
+        for status in initial.iter_mut().filter(|status| is_running(status)) {
+            let begun = status["state"]["running"]["startedAt"].clone();
+            status["state"] = json!({"terminated": {"exitCode": 0, "reason": "Completed",
+                "startedAt": begun, "finishedAt": rfc3339(now), "containerID": status["containerID"]}});
+            status["ready"] = false.into();
+            status["started"] = false.into();
+        }
+    }
+    let mut status = std::mem::take(&mut report.status);
+    status["phase"] = phase.into();
+    status["observedGeneration"] = pod.metadata.generation.into();
+    status["startTime"] = rfc3339(start).into();
+    if !around.host_ip.is_empty() {
+        status["hostIP"] = around.host_ip.as_str().into();
+        status["hostIPs"] = json!([{"ip": around.host_ip}]);
+    }
+    if !around.pod_ip.is_empty() && !around.no_volume {
+        status["podIP"] = around.pod_ip.as_str().into();
+        status["podIPs"] = json!([{"ip": around.pod_ip}]);
+    }
+    conditions(pod, &mut status, (&initial, &others), phase, around);
+    if !initial.is_empty() {
+        status["initContainerStatuses"] = initial.into();
+    }
+    status["containerStatuses"] = others.into();
+    report.status = status;
+    report
+}
+
+/// The phase, as a kubelet derives it.
+fn phase(pod: &Pod, initial: &[Value], others: &[Value], restarts: Restarts) -> &'static str {
+    let failed_to_begin = |(spec, status): (&view::Container, &Value)| {
+        spec.restart_policy != "Always" && exit_code(status).is_some_and(|code| code != 0)
+    };
+    if restarts == Restarts::Never && pod.spec.init_containers.iter().zip(initial).any(failed_to_begin) {
+        return "Failed";
+    }
+    let has_begun =
+        |status: &Value| status["state"]["waiting"].is_null() || !status["lastState"]["terminated"].is_null();
+    if !others.iter().all(has_begun) {
+        return "Pending";
+    }
+    let codes: Option<Vec<i64>> = others.iter().map(exit_code).collect();
+    match codes {
+        Some(codes) if codes.iter().all(|code| *code == 0) => "Succeeded",
+        Some(_) => "Failed",
+        None => "Running",
+    }
+}
+
+fn names(statuses: &[&Value]) -> String {
+    let names: Vec<&str> = statuses.iter().map(|status| text(status, "name")).collect();
+    format!("[{}]", names.join(" "))
+}
+
+fn conditions(
+    pod: &Pod,
+    status: &mut Value,
+    (initial, others): (&[Value], &[Value]),
+    phase: &str,
+    around: &Surroundings,
+) {
+    let is_sidecar = |status: &Value| {
+        let specs = pod.spec.init_containers.iter();
+        specs.into_iter().any(|spec| status["name"] == *spec.name && spec.restart_policy == "Always")
+    };
+    let has_network = !around.no_volume && phase != "Succeeded" && phase != "Failed";
+    let is_begun = |status: &&Value| {
+        if is_sidecar(status) { status["started"] == true } else { status["ready"] == true }
+    };
+    let incomplete: Vec<&Value> = initial.iter().filter(|status| !is_begun(status)).collect();
+    let any_started = others.iter().any(|status| !is_waiting(status));
+    let serving = initial.iter().filter(|status| is_sidecar(status)).chain(others);
+    let unready: Vec<&Value> = serving.filter(|status| status["ready"] != true).collect();
+
+    let initialised = match phase {
+        "Succeeded" => ("True", "PodCompleted", String::new()),
+        _ if incomplete.is_empty() || any_started => ("True", "", String::new()),
+        _ => {
+            let message = format!("containers with incomplete status: {}", names(&incomplete));
+            ("False", "ContainersNotInitialized", message)
+        }
+    };
+    let ready = match phase {
+        "Succeeded" => ("False", "PodCompleted", String::new()),
+        "Failed" => ("False", "PodFailed", String::new()),
+        _ if unready.is_empty() => ("True", "", String::new()),
+        _ => {
+            let message = format!("containers with unready status: {}", names(&unready));
+            ("False", "ContainersNotReady", message)
+        }
+    };
+    let network = if has_network { "True" } else { "False" };
+    let now = rfc3339(around.now);
+    let mut put = |kind: &str, (truth, reason, message): (&str, &str, String)| {
+        set_condition(status, kind, (truth, reason, &message), &now);
+    };
+    put("PodReadyToStartContainers", (network, "", String::new()));
+    put("Initialized", initialised);
+    // Nobody else would say so of a gate.
+    for gate in &pod.spec.readiness_gates {
+        if ready.0 == "True" {
+            put(text(gate, "conditionType"), ("True", "", String::new()));
+        }
+    }
+    put("Ready", ready.clone());
+    put("ContainersReady", ready);
+    put("PodScheduled", ("True", "", String::new()));
+}
+
+fn is_waiting(status: &Value) -> bool {
+    !status["state"]["waiting"].is_null() && status["lastState"]["terminated"].is_null()
+}
+
+/// Sets a condition of a pod; its time moves only when the status turns.
+pub(super) fn set_condition(
+    status: &mut Value,
+    kind: &str,
+    (truth, reason, message): (&str, &str, &str),
+    now: &str,
+) {
+    let mut condition =
+        json!({"type": kind, "status": truth, "lastProbeTime": null, "lastTransitionTime": now});
+    for (key, text) in [("reason", reason), ("message", message)] {
+        if !text.is_empty() {
+            condition[key] = text.into();
+        }
+    }
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let conditions = status["conditions"].as_array_mut().expect("it was made a list");
+    match conditions.iter_mut().find(|found| found["type"] == kind) {
+        None => conditions.push(condition),
+        Some(found) => {
+            if found["status"] == truth {
+                condition["lastTransitionTime"] = found["lastTransitionTime"].clone();
+            }
+            *found = condition;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The Leases by which nodes say that they live.
+//!
+//! All of them are renewed together, in one small transaction, before they run out. A real kubelet renews four times
+//! as often, for fear of a lost message; here none is lost, and a cluster at rest should rest.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{NODES, is_alive};
+use crate::clock::rfc3339_micro;
+use crate::control::queue::{Controller, Next};
+use crate::control::view::Node;
+use crate::control::{Component, Context, Failure};
+use crate::store::{Change, Event, Expect, Key, Object, Op};
+
+const LEASES: &str = "leases.coordination.k8s.io";
+const NAMESPACE: &str = "kube-node-lease";
+const LASTS_SECONDS: i64 = 40;
+const RENEWED_EVERY: SignedDuration = SignedDuration::from_secs(30);
+
+pub(in crate::sim) struct Leases;
+
+/// All are looked at together.
+fn all_leases() -> Key {
+    Key::new(&LEASES.into(), NAMESPACE, "")
+}
+
+fn lease_of(context: &Context, node: &str) -> Option<Arc<Object>> {
+    context.store.get(LEASES, NAMESPACE, node)
+}
+
+fn renewed_at(lease: &Value) -> Option<Timestamp> {
+    lease["spec"]["renewTime"].as_str()?.parse().ok()
+}
+
+/// When the Lease of a node runs out that nobody renews.
+pub(super) fn runs_out(context: &Context, node: &str) -> Option<Timestamp> {
+    let renewed = renewed_at(&lease_of(context, node)?.value())?;
+    renewed.checked_add(SignedDuration::from_secs(LASTS_SECONDS)).ok()
+}
+
+impl Controller for Leases {
+    fn everything(&self, _: &Context) -> Vec<Key> {
+        vec![all_leases()]
+    }
+
+    fn touched(&self, _: &Context, storage: &Arc<str>, _: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == NODES && keys.is_empty() {
+            keys.push(all_leases());
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let now = context.clock.now();
+        let mut leases = Vec::new();
+        for node in context.store.list(NODES, None).objects {
+            if !is_alive(&node.view::<Node>()) {
+                continue;
+            }
+            leases.push(match lease_of(context, &node.name) {
+                None => context.actor.create(Component::Kubelet, new(&node, now)).await?,
+                Some(lease) => lease,
+            });
+        }
+        let values: Vec<Value> = leases.iter().map(|lease| lease.value()).collect();
+        let renewed = values.iter().map(|value| renewed_at(value).unwrap_or(Timestamp::UNIX_EPOCH));
+        let Some(oldest) = renewed.min() else { return Ok(Next::Rest) };
+        if oldest + RENEWED_EVERY > now {
+            return Ok(Next::At(oldest + RENEWED_EVERY));
+        }
+        let renewals = leases.iter().zip(values).map(|(lease, mut value)| {
+            value["spec"]["renewTime"] = rfc3339_micro(now).into();
+            let expect = Expect::Version(lease.version);
+            Change { key: Key::new(&key.storage, NAMESPACE, &lease.name), expect, op: Op::Put(value) }
+        });
+        context.store.commit(renewals.collect()).await?;
+        Ok(Next::At(now + RENEWED_EVERY))
+    }
+}
+
+fn new(node: &Object, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": node.name, "namespace": NAMESPACE, "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}]},
+        "spec": {"holderIdentity": node.name, "leaseDurationSeconds": LASTS_SECONDS, "renewTime": rfc3339_micro(now)},
+    })
+}

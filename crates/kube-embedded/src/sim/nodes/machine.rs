@@ -1,0 +1,201 @@
+//! The pretended machine: what a kubelet reports of it. Pure.
+//!
+//! Each node has a number, and from it one range of addresses for pods and one address of its own. What somebody
+//! else has put into a node's status stays.
+
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+
+use super::SIMULATED;
+use crate::control::view::Node;
+use crate::sim::Simulation;
+
+/// Pods get addresses from here, nodes from the other; neither overlaps with those of Services.
+const PODS_FROM: u32 = u32::from_be_bytes([10, 128, 0, 0]);
+const NODES_FROM: u32 = u32::from_be_bytes([10, 64, 0, 0]);
+/// Bits of an address that differ within the range of one node.
+const RANGE_BITS: u32 = 10;
+/// So many ranges there are.
+const RANGES: u32 = 1 << (23 - RANGE_BITS);
+
+/// Type, status, reason, message of each condition of a node that is well.
+#[rustfmt::skip]
+const CONDITIONS: [(&str, &str, &str, &str); 5] = [
+    ("NetworkUnavailable", "False", "RouteCreated",               "RouteController created a route"),
+    ("MemoryPressure",     "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure",       "False", "KubeletHasNoDiskPressure",   "kubelet has no disk pressure"),
+    ("PIDPressure",        "False", "KubeletHasSufficientPID",    "kubelet has sufficient PID available"),
+    ("Ready",              "True",  "KubeletReady",               "kubelet is posting ready status"),
+];
+
+/// What the kubelet says of the system it runs on.
+#[rustfmt::skip]
+const INFO: [(&str, &str); 10] = [
+    ("architecture",            "amd64"),
+    ("bootID",                  ""),
+    ("containerRuntimeVersion", "simulated://1"),
+    ("kernelVersion",           "simulated"),
+    ("kubeProxyVersion",        ""),
+    ("kubeletVersion",          "v1.36.3+longshore"),
+    ("machineID",               ""),
+    ("operatingSystem",         "linux"),
+    ("osImage",                 "Longshore, simulated"),
+    ("systemUUID",              ""),
+];
+
+/// A node as it registers itself.
+pub(super) fn new(name: &str, simulation: &Simulation) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", SIMULATED: "true",
+        }},
+        "status": {"capacity": amounts(simulation), "allocatable": amounts(simulation)},
+    })
+}
+
+fn amounts(simulation: &Simulation) -> Value {
+    json!({"cpu": simulation.cpu, "memory": simulation.memory, "pods": simulation.pods.to_string()})
+}
+
+/// Brings a node's status to what its kubelet reports. Answers whether anything changed.
+pub(super) fn report(node: &mut Value, simulation: &Simulation, range: u32, now: &str) -> bool {
+    let before = node["status"].clone();
+    let name = node["metadata"]["name"].clone();
+    let born = node["metadata"]["creationTimestamp"].clone();
+    let status = &mut node["status"];
+    for key in ["capacity", "allocatable"] {
+        if status[key].as_object().is_none_or(serde_json::Map::is_empty) {
+            status[key] = amounts(simulation);
+        }
+    }
+    for (key, value) in INFO {
+        let found = &mut status["nodeInfo"][key];
+        if found.as_str().is_none_or(str::is_empty) {
+            *found = value.into();
+        }
+    }
+    if status["daemonEndpoints"].is_null() {
+        status["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": 0}});
+    }
+    for (kind, address) in [("InternalIP", address(range).to_string().into()), ("Hostname", name)] {
+        let addresses = list(&mut status["addresses"]);
+        if !addresses.iter().any(|found| found["type"] == kind) {
+            addresses.push(json!({"type": kind, "address": address}));
+        }
+    }
+    let is_first = status["conditions"].as_array().is_none_or(Vec::is_empty);
+    for (kind, truth, reason, message) in CONDITIONS {
+        // A machine has been as it is since it was made.
+        let since = if is_first { &born } else { &Value::from(now) };
+        set(list(&mut status["conditions"]), kind, (truth, reason, message), (since, now));
+    }
+    *status != before
+}
+
+/// Sets one condition unless it has that status.
+fn set(conditions: &mut Vec<Value>, kind: &str, words: (&str, &str, &str), (since, now): (&Value, &str)) {
+    let (status, reason, message) = words;
+    let place = conditions.iter().position(|condition| condition["type"] == kind);
+    if place.is_some_and(|at| conditions[at]["status"] == status) {
+        return;
+    }
+    let heard = place.map_or(Value::from(now), |at| conditions[at]["lastHeartbeatTime"].clone());
+    let heard = if status == "Unknown" { heard } else { now.into() };
+    let condition = json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": heard, "lastTransitionTime": since,
+    });
+    match place {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Says of a node whose kubelet has been silent that nothing is known. Answers whether anything changed.
+pub(super) fn fall_silent(node: &mut Value, now: &str) -> bool {
+    let before = node["status"].clone();
+    for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+        let words = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
+        set(list(&mut node["status"]["conditions"]), kind, words, (&now.into(), now));
+    }
+    node["status"] != before
+}
+
+fn list(value: &mut Value) -> &mut Vec<Value> {
+    if !value.is_array() {
+        *value = json!([]);
+    }
+    value.as_array_mut().expect("it was made a list")
+}
+
+/// The range of pod addresses with this number.
+pub(super) fn cidr(range: u32) -> String {
+    format!("{}/{}", Ipv4Addr::from(PODS_FROM + ((range % RANGES) << RANGE_BITS)), 32 - RANGE_BITS)
+}
+
+fn address(range: u32) -> Ipv4Addr {
+    Ipv4Addr::from(NODES_FROM + 1 + range)
+}
+
+/// The number of a range that [`cidr`] wrote.
+pub(super) fn range_of(cidr: &str) -> Option<u32> {
+    let (base, _) = cidr.split_once('/')?;
+    let at = u32::from(base.parse::<Ipv4Addr>().ok()?).checked_sub(PODS_FROM)? >> RANGE_BITS;
+    (at < RANGES).then_some(at)
+}
+
+/// The number by which a node got its own address.
+pub(super) fn range_of_address(node: &Node) -> Option<u32> {
+    let address: Ipv4Addr = node.address("InternalIP")?.parse().ok()?;
+    let at = u32::from(address).checked_sub(NODES_FROM + 1)?;
+    (at < RANGES).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubelet_fills_in_what_nobody_has_said_and_then_rests() {
+        let mut node = json!({
+            "metadata": {"name": "edge", "creationTimestamp": "2026-01-02T03:00:00Z"},
+            "status": {"capacity": {"cpu": "2"}, "addresses": [{"type": "InternalIP", "address": "1.2.3.4"}],
+                "nodeInfo": {"kubeletVersion": "v1.2.3", "osImage": ""}},
+        });
+        assert!(report(&mut node, &Simulation::default(), 5, "2026-01-02T03:04:05Z"));
+        assert!(!report(&mut node, &Simulation::default(), 5, "2026-01-02T03:09:05Z"));
+        let status = &node["status"];
+        assert_eq!(
+            (&status["capacity"], &status["allocatable"]["pods"]),
+            (&json!({"cpu": "2"}), &json!("110"))
+        );
+        assert_eq!(status["addresses"][1], json!({"type": "Hostname", "address": "edge"}));
+        assert_eq!(status["nodeInfo"]["kubeletVersion"], "v1.2.3");
+        assert_eq!(status["nodeInfo"]["containerRuntimeVersion"], "simulated://1");
+        let ready = status["conditions"][4].clone();
+        assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("True")));
+        assert_eq!(ready["lastTransitionTime"], "2026-01-02T03:00:00Z");
+
+        assert!(fall_silent(&mut node, "2026-01-02T03:10:00Z"));
+        assert!(!fall_silent(&mut node, "2026-01-02T03:11:00Z"));
+        let ready = &node["status"]["conditions"][4];
+        assert_eq!(
+            (&ready["reason"], &ready["lastHeartbeatTime"]),
+            (&json!("NodeStatusUnknown"), &json!("2026-01-02T03:04:05Z"))
+        );
+        assert!(report(&mut node, &Simulation::default(), 5, "2026-01-02T03:12:00Z"));
+    }
+
+    #[test]
+    fn ranges_are_found_again_in_what_was_written() {
+        assert_eq!((cidr(0).as_str(), cidr(5).as_str()), ("10.128.0.0/22", "10.128.20.0/22"));
+        assert_eq!(
+            (range_of(&cidr(0)), range_of(&cidr(8191)), range_of("10.244.0.0/24")),
+            (Some(0), Some(8191), Some(7424))
+        );
+        assert_eq!((range_of("192.168.0.0/24"), range_of("")), (None, None));
+    }
+}

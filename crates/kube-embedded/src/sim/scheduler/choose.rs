@@ -1,0 +1,193 @@
+//! Where a pod goes, or why nowhere. Pure: the same filters in the same order, and the same words, as in Kubernetes.
+
+use std::collections::BTreeMap;
+
+use super::neighbours::{Namespaces, Neighbours, preferences};
+use super::nodes::{is_closed, is_selected, matches_terms, named, preference, untolerated};
+use super::picture::{Picture, Place, Port, ports};
+use super::resources::Resources;
+use super::spread::Spread;
+use super::volumes::Volumes;
+use super::{Refusal, Wishes};
+use crate::control::view::Node;
+
+/// Every score is brought to this range before it is weighed.
+const BEST: i64 = 100;
+
+/// What each score counts.
+const TAINTS: i64 = 3;
+const PREFERENCE: i64 = 2;
+const EVENNESS: i64 = 2;
+const COMPANY: i64 = 2;
+const ROOM: i64 = 1;
+const BALANCE: i64 = 1;
+
+/// The name of the node, or why none will do.
+pub(super) fn choose(
+    wishes: &Wishes<'_>,
+    volumes: &Volumes,
+    picture: &Picture,
+    namespaces: Namespaces<'_>,
+) -> Result<String, String> {
+    let asked = Resources::of_pod(&wishes.pod.spec);
+    let filters = Filters {
+        wishes,
+        volumes,
+        named: named(&wishes.pod.spec),
+        ports: ports(wishes.pod),
+        spread: Spread::of(wishes, picture, "DoNotSchedule"),
+        neighbours: Neighbours::of(wishes, picture, namespaces),
+        asked: &asked,
+    };
+    let mut refusals = Vec::new();
+    let mut open = Vec::new();
+    for (at, (name, node, place)) in picture.places().enumerate() {
+        match filters.refuse(name, node, place) {
+            Some(refusal) => refusals.push(refusal),
+            None => open.push((at, name, node, place)),
+        }
+    }
+    if open.is_empty() {
+        return Err(explain(&refusals, &wishes.pod.spec.preemption_policy));
+    }
+    if let [(_, only, ..)] = open.as_slice() {
+        return Ok((*only).to_owned());
+    }
+    let soft = Spread::of(wishes, picture, "ScheduleAnyway");
+    let company = preferences(wishes, picture, namespaces);
+    let owner = wishes.pod.metadata.controller().map(|owner| owner.uid.as_str());
+    let crowd = |node: &Node, place: &Place| {
+        // Without constraints of its own, a pod keeps away from those of the same owner.
+        if soft.is_empty() {
+            owner.and_then(|owner| place.owners.get(owner)).copied().map_or(0, i64::from)
+        } else {
+            soft.crowd(node)
+        }
+    };
+    let scored = |of: &dyn Fn(usize, &Node, &Place) -> i64| -> Vec<i64> {
+        normalise(open.iter().map(|(at, _, node, place)| of(*at, node, place)).collect())
+    };
+    let spec = &wishes.pod.spec;
+    let repelling = |_: usize, node: &Node, _: &Place| {
+        -i64::try_from(untolerated(spec, node, &["PreferNoSchedule"]).len()).unwrap_or(i64::MAX)
+    };
+    let weighed = [
+        (TAINTS, scored(&repelling)),
+        (PREFERENCE, scored(&|_, node, _| preference(spec, node))),
+        (EVENNESS, scored(&|_, node, place| -crowd(node, place))),
+        (COMPANY, scored(&|at, _, _| company[at])),
+        (ROOM, open.iter().map(|(.., place)| room(place, &asked, wishes).0).collect()),
+        (BALANCE, open.iter().map(|(.., place)| room(place, &asked, wishes).1).collect()),
+    ];
+    let total = |at: usize| weighed.iter().map(|(weight, scores)| weight * scores[at]).sum::<i64>();
+    let best = (0..open.len()).max_by_key(|at| {
+        let (_, name, _, place) = open[*at];
+        (total(*at), -place.taken.pods, std::cmp::Reverse(name))
+    });
+    Ok(open[best.expect("several nodes are open")].1.to_owned())
+}
+
+/// Brings scores to the range from 0 to [`BEST`]; where all are the same, they do not matter.
+fn normalise(scores: Vec<i64>) -> Vec<i64> {
+    let (least, most) =
+        (scores.iter().min().copied().unwrap_or(0), scores.iter().max().copied().unwrap_or(0));
+    let range = most.saturating_sub(least);
+    if range == 0 {
+        return scores.iter().map(|_| 0).collect();
+    }
+    scores.iter().map(|score| (score - least) * BEST / range).collect()
+}
+
+/// How much is left on a node with the pod on it, and how evenly CPU and memory are used.
+fn room(place: &Place, asked: &Resources, wishes: &Wishes<'_>) -> (i64, i64) {
+    let (cpu, memory) = asked.assumed_of_pod(&wishes.pod.spec);
+    let used =
+        |taken: i64, has: i64| if has <= 0 { BEST } else { (taken.saturating_mul(BEST) / has).min(BEST) };
+    let cpu = used(place.assumed.0 + cpu, place.allocatable.cpu);
+    let memory = used(place.assumed.1 + memory, place.allocatable.memory);
+    ((BEST - cpu + BEST - memory) / 2, BEST - (cpu - memory).abs() / 2)
+}
+
+/// All that can keep a pod from a node.
+struct Filters<'a> {
+    wishes: &'a Wishes<'a>,
+    volumes: &'a Volumes,
+    named: Option<std::collections::BTreeSet<String>>,
+    ports: Vec<Port>,
+    spread: Spread,
+    neighbours: Neighbours,
+    asked: &'a Resources,
+}
+
+impl Filters<'_> {
+    /// The first reason against a node, in Kubernetes' order.
+    fn refuse(&self, name: &str, node: &Node, place: &Place) -> Option<Refusal> {
+        let spec = &self.wishes.pod.spec;
+        if self.named.as_ref().is_some_and(|named| !named.contains(name)) {
+            return Some(Refusal::hopeless("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
+        }
+        if self.wishes.is_unwelcome {
+            return Some(Refusal::hopeless(
+                "node(s) refuse the pod, as it asks for (sim.longshore.dev/behaviour)",
+            ));
+        }
+        if is_closed(spec, node) {
+            return Some(Refusal::hopeless("node(s) were unschedulable"));
+        }
+        if !untolerated(spec, node, &["NoSchedule", "NoExecute"]).is_empty() {
+            return Some(Refusal::hopeless("node(s) had untolerated taint(s)"));
+        }
+        if !is_selected(spec, node) {
+            return Some(Refusal::hopeless("node(s) didn't match Pod's node affinity/selector"));
+        }
+        if self.ports.iter().any(|port| is_taken(place, port)) {
+            return Some(Refusal::now("node(s) didn't have free ports for the requested pod ports"));
+        }
+        let lacking = place.allocatable.lacks(&place.taken, self.asked);
+        if !lacking.is_empty() {
+            return Some(Refusal { reasons: lacking, is_hopeless: place.allocatable.never_fits(self.asked) });
+        }
+        if !self.volumes.reachable.iter().all(|terms| matches_terms(terms, node)) {
+            return Some(Refusal::hopeless("node(s) didn't match PersistentVolume's node affinity"));
+        }
+        self.spread.refuse(node).or_else(|| self.neighbours.refuse(node))
+    }
+}
+
+/// Two pods cannot have the same port of a node, unless on different addresses of it.
+fn is_taken(place: &Place, (address, protocol, port): &Port) -> bool {
+    let any = |address: &str| matches!(address, "" | "0.0.0.0");
+    place.ports.keys().any(|(other, of_protocol, taken)| {
+        taken == port && of_protocol == protocol && (any(other) || any(address) || other == address)
+    })
+}
+
+/// Why no node will do, in the words of Kubernetes' scheduler.
+fn explain(refusals: &[Refusal], preemption: &str) -> String {
+    if refusals.is_empty() {
+        return "no nodes available to schedule pods".to_owned();
+    }
+    let nodes = refusals.len();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in refusals.iter().flat_map(|refusal| &refusal.reasons) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let hopeless = refusals.iter().filter(|refusal| refusal.is_hopeless).count();
+    let mut victims = BTreeMap::from([("Preemption is not helpful for scheduling", hopeless)]);
+    victims.insert("No preemption victims found for incoming pod", nodes - hopeless);
+    let preempting = if preemption == "Never" {
+        "not eligible due to preemptionPolicy=Never.".to_owned()
+    } else {
+        format!("0/{nodes} nodes are available: {}.", histogram(&victims))
+    };
+    let reasons = histogram(&counts);
+    format!("0/{nodes} nodes are available: {reasons}. no new claims to deallocate, preemption: {preempting}")
+}
+
+/// `2 this, 3 that`, sorted as text.
+fn histogram(counts: &BTreeMap<&str, usize>) -> String {
+    let counted = counts.iter().filter(|(_, count)| **count > 0);
+    let mut lines: Vec<String> = counted.map(|(reason, count)| format!("{count} {reason}")).collect();
+    lines.sort();
+    lines.join(", ")
+}

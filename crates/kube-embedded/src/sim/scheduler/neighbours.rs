@@ -1,0 +1,160 @@
+//! Which pods want to be near to each other, and which do not. Pure, but for the labels of namespaces.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::picture::{Group, Picture};
+use super::{Refusal, Wishes};
+use crate::access::{items, text, texts};
+use crate::control::view::Node;
+use crate::selector::Labels;
+
+/// Whether the labels of a namespace meet a selector.
+pub(super) type Namespaces<'a> = &'a (dyn Fn(&str, &Labels) -> bool + Sync);
+
+/// Where two nodes count as one: a label's key and its value.
+type Domain = (String, String);
+
+/// A term of pod affinity or anti-affinity.
+#[derive(Debug)]
+pub(super) struct Term {
+    topology: String,
+    selector: Labels,
+    namespaces: BTreeSet<String>,
+    namespace_selector: Option<Labels>,
+}
+
+impl Term {
+    /// Of a pod in `namespace`.
+    pub fn read(term: &Value, namespace: &str) -> Self {
+        let mut namespaces: BTreeSet<String> = texts(term, "namespaces").into_iter().collect();
+        let by_label = &term["namespaceSelector"];
+        if namespaces.is_empty() && by_label.is_null() {
+            namespaces.insert(namespace.to_owned());
+        }
+        // The API has refused selectors that cannot be read.
+        let selector = |value: &Value| Labels::from_object(value).unwrap_or_else(|_| Labels::nothing());
+        Self {
+            topology: text(term, "topologyKey").to_owned(),
+            selector: selector(&term["labelSelector"]),
+            namespaces,
+            namespace_selector: (!by_label.is_null()).then(|| selector(by_label)),
+        }
+    }
+
+    fn covers(&self, group: &Group, namespaces: Namespaces<'_>) -> bool {
+        self.is_about(&group.namespace, &group.labels, namespaces)
+    }
+
+    fn is_about(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+        namespaces: Namespaces<'_>,
+    ) -> bool {
+        let by_label =
+            || self.namespace_selector.as_ref().is_some_and(|labels| namespaces(namespace, labels));
+        self.selector.matches(|key| labels.get(key).map(String::as_str))
+            && (self.namespaces.contains(namespace) || by_label())
+    }
+
+    fn domain(&self, node: &Node) -> Option<Domain> {
+        Some((self.topology.clone(), node.metadata.labels.get(&self.topology)?.clone()))
+    }
+}
+
+/// The required terms of one kind (`podAffinity` or `podAntiAffinity`).
+fn required(affinity: &Value, kind: &str, namespace: &str) -> Vec<Term> {
+    let terms = items(&affinity[kind], "requiredDuringSchedulingIgnoredDuringExecution");
+    terms.iter().map(|term| Term::read(term, namespace)).collect()
+}
+
+/// What the pods that are there mean for one that comes.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    wanted: Vec<Term>,
+    /// Pods that meet all wanted terms, by term and domain.
+    met: HashMap<(usize, Domain), u32>,
+    /// It would be the first of its kind, near to itself.
+    is_first: bool,
+    /// Where pods are that it does not want near.
+    shunned: HashSet<Domain>,
+    /// Where pods are that do not want it near.
+    shunning: HashSet<Domain>,
+}
+
+impl Neighbours {
+    pub fn of(wishes: &Wishes<'_>, picture: &Picture, namespaces: Namespaces<'_>) -> Self {
+        let (namespace, labels) = (wishes.namespace, &wishes.pod.metadata.labels);
+        let wanted = required(&wishes.pod.spec.affinity, "podAffinity", namespace);
+        let unwanted = required(&wishes.pod.spec.affinity, "podAntiAffinity", namespace);
+        let mut found = Self::default();
+        for (_, node, place) in picture.places() {
+            for (group, members) in &place.groups {
+                let shuns = members.anti.iter().filter(|term| term.is_about(namespace, labels, namespaces));
+                found.shunning.extend(shuns.filter_map(|term| term.domain(node)));
+                let shunned = unwanted.iter().filter(|term| term.covers(group, namespaces));
+                found.shunned.extend(shunned.filter_map(|term| term.domain(node)));
+                if !wanted.is_empty() && wanted.iter().all(|term| term.covers(group, namespaces)) {
+                    for (at, term) in wanted.iter().enumerate() {
+                        if let Some(domain) = term.domain(node) {
+                            *found.met.entry((at, domain)).or_default() += members.count;
+                        }
+                    }
+                }
+            }
+        }
+        found.is_first =
+            found.met.is_empty() && wanted.iter().all(|term| term.is_about(namespace, labels, namespaces));
+        found.wanted = wanted;
+        found
+    }
+
+    pub fn refuse(&self, node: &Node) -> Option<Refusal> {
+        let has_all = self.wanted.iter().all(|term| term.domain(node).is_some());
+        let met = |(at, term): (usize, &Term)| {
+            term.domain(node).is_some_and(|domain| self.met.contains_key(&(at, domain)))
+        };
+        if !(has_all && (self.is_first || self.wanted.iter().enumerate().all(met))) {
+            return Some(Refusal::hopeless("node(s) didn't match pod affinity rules"));
+        }
+        let is_in = |domains: &HashSet<Domain>| {
+            domains.iter().any(|(key, value)| node.metadata.labels.get(key) == Some(value))
+        };
+        if is_in(&self.shunned) {
+            return Some(Refusal::now("node(s) didn't match pod anti-affinity rules"));
+        }
+        is_in(&self.shunning)
+            .then(|| Refusal::now("node(s) didn't satisfy existing pods anti-affinity rules"))
+    }
+}
+
+/// How much a pod prefers the company on each node, in the order of the picture's nodes: the weights of preferred terms.
+pub(super) fn preferences(wishes: &Wishes<'_>, picture: &Picture, namespaces: Namespaces<'_>) -> Vec<i64> {
+    let mut weights: HashMap<Domain, i64> = HashMap::new();
+    let kinds = [("podAffinity", 1), ("podAntiAffinity", -1)];
+    let terms: Vec<(Term, i64)> = kinds
+        .iter()
+        .flat_map(|(kind, sign)| {
+            let terms =
+                items(&wishes.pod.spec.affinity[*kind], "preferredDuringSchedulingIgnoredDuringExecution");
+            let read = |term: &Value| Term::read(&term["podAffinityTerm"], wishes.namespace);
+            terms.iter().map(move |term| (read(term), sign * term["weight"].as_i64().unwrap_or(0)))
+        })
+        .collect();
+    for (_, node, place) in picture.places().take_while(|_| !terms.is_empty()) {
+        for (group, members) in &place.groups {
+            for (term, weight) in terms.iter().filter(|(term, _)| term.covers(group, namespaces)) {
+                if let Some(domain) = term.domain(node) {
+                    *weights.entry(domain).or_default() += weight * i64::from(members.count);
+                }
+            }
+        }
+    }
+    let of_node = |node: &Node| {
+        let here = |(key, value): &Domain| node.metadata.labels.get(key) == Some(value);
+        weights.iter().filter(|(domain, _)| here(domain)).map(|(_, weight)| weight).sum()
+    };
+    picture.places().map(|(_, node, _)| of_node(node)).collect()
+}

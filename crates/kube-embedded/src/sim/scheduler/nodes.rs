@@ -1,0 +1,173 @@
+//! Whether a node is one that a pod may be on at all: its labels, its name, its taints. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::access::items;
+use crate::control::view::{Node, PodSpec, Taint};
+
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// The node selector and the required node affinity of a pod choose this node.
+pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
+    let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
+    let by_selector = spec.node_selector.iter().all(|(key, value)| label(key) == Some(value));
+    by_selector && required(spec).is_none_or(|terms| matches_terms(terms, node))
+}
+
+fn required(spec: &PodSpec) -> Option<&Value> {
+    let required = &spec.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    (!required.is_null()).then_some(required)
+}
+
+/// One of the terms of a node selector holds.
+pub(crate) fn matches_terms(selector: &Value, node: &Node) -> bool {
+    items(selector, "nodeSelectorTerms").iter().any(|term| matches_term(term, node))
+}
+
+/// All requirements of a term hold; a term without any matches nothing.
+fn matches_term(term: &Value, node: &Node) -> bool {
+    let (labels, fields) = (items(term, "matchExpressions"), items(term, "matchFields"));
+    let of_label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
+    let of_field = |key: &str| (key == "metadata.name").then_some(node.metadata.name.as_str());
+    !(labels.is_empty() && fields.is_empty())
+        && labels.iter().all(|requirement| holds(requirement, of_label))
+        && fields.iter().all(|requirement| holds(requirement, of_field))
+}
+
+fn holds<'n>(requirement: &Value, lookup: impl Fn(&str) -> Option<&'n str>) -> bool {
+    let found = lookup(requirement["key"].as_str().unwrap_or_default());
+    let values = items(requirement, "values");
+    let listed = |found: &str| values.iter().any(|value| value == found);
+    let compares = |right: fn(&i64, &i64) -> bool| {
+        let limit = values.first().and_then(Value::as_str).and_then(|limit| limit.parse::<i64>().ok());
+        found.and_then(|found| found.parse().ok()).zip(limit).is_some_and(|(a, b)| right(&a, &b))
+    };
+    match requirement["operator"].as_str().unwrap_or_default() {
+        "In" => found.is_some_and(listed),
+        "NotIn" => !found.is_some_and(listed),
+        "Exists" => found.is_some(),
+        "DoesNotExist" => found.is_none(),
+        "Gt" => compares(i64::gt),
+        "Lt" => compares(i64::lt),
+        _ => false,
+    }
+}
+
+/// The only nodes that a pod names in each of its terms, if it does: a pod of a DaemonSet names one.
+pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let terms = items(required(spec)?, "nodeSelectorTerms");
+    for term in terms {
+        let fields = items(term, "matchFields").iter();
+        let mut of_term: Option<BTreeSet<String>> = None;
+        for field in fields.filter(|field| field["key"] == "metadata.name" && field["operator"] == "In") {
+            let values = items(field, "values").iter().filter_map(Value::as_str);
+            let values: BTreeSet<String> = values.map(str::to_owned).collect();
+            of_term = Some(of_term.map_or(values.clone(), |known| &known & &values));
+        }
+        names.extend(of_term?);
+    }
+    (!terms.is_empty()).then_some(names)
+}
+
+/// The weights of the preferred terms that this node meets, together.
+pub(super) fn preference(spec: &PodSpec, node: &Node) -> i64 {
+    let preferred = items(&spec.affinity["nodeAffinity"], "preferredDuringSchedulingIgnoredDuringExecution");
+    let met = preferred.iter().filter(|term| matches_term(&term["preference"], node));
+    met.filter_map(|term| term["weight"].as_i64()).sum()
+}
+
+/// The taints of a node with this effect that a pod does not tolerate.
+pub(crate) fn untolerated<'n>(spec: &PodSpec, node: &'n Node, effects: &[&str]) -> Vec<&'n Taint> {
+    let repels = |taint: &&Taint| {
+        effects.contains(&taint.effect.as_str())
+            && !spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    };
+    node.spec.taints.iter().filter(repels).collect()
+}
+
+/// It is cordoned, and the pod does not go there regardless.
+pub(super) fn is_closed(spec: &PodSpec, node: &Node) -> bool {
+    let taint = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    node.spec.unschedulable && !spec.tolerations.iter().any(|toleration| toleration.tolerates(&taint))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node() -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "labels": {"zone": "a", "size": "7"}},
+            "spec": {"unschedulable": true, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        }))
+        .unwrap()
+    }
+
+    fn spec(spec: Value) -> PodSpec {
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn affinity(terms: Value) -> PodSpec {
+        let required =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        spec(json!({"affinity": {"nodeAffinity": required}}))
+    }
+
+    #[test]
+    fn nodes_are_chosen_by_labels_and_names() {
+        let rule = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+        let table = [
+            (json!([]), false),
+            (json!([{}]), false),
+            (json!([{}, {"matchExpressions": [rule("zone", "In", json!(["a"]))]}]), true),
+            (
+                json!([{"matchExpressions": [rule("zone", "In", json!(["a"])), rule("zone", "NotIn", json!(["a"]))]}]),
+                false,
+            ),
+            (json!([{"matchExpressions": [rule("other", "NotIn", json!(["a"]))]}]), true),
+            (json!([{"matchExpressions": [rule("size", "Gt", json!(["6"]))]}]), true),
+            (json!([{"matchExpressions": [rule("size", "Lt", json!(["6"]))]}]), false),
+            (json!([{"matchExpressions": [rule("zone", "Gt", json!(["6"]))]}]), false),
+            (
+                json!([{"matchExpressions": [rule("zone", "Exists", json!([])), rule("x", "DoesNotExist", json!([]))]}]),
+                true,
+            ),
+            (json!([{"matchFields": [rule("metadata.name", "In", json!(["n"]))]}]), true),
+            (json!([{"matchFields": [rule("metadata.name", "NotIn", json!(["n"]))]}]), false),
+        ];
+        for (terms, chosen) in table {
+            assert_eq!(is_selected(&affinity(terms.clone()), &node()), chosen, "{terms}");
+        }
+        assert!(is_selected(&spec(json!({"nodeSelector": {"zone": "a"}})), &node()));
+        assert!(!is_selected(&spec(json!({"nodeSelector": {"zone": "b"}})), &node()));
+        let named_by =
+            |terms: Value| named(&affinity(terms)).map(|names| names.into_iter().collect::<Vec<_>>());
+        let field = |name: &str| json!({"matchFields": [rule("metadata.name", "In", json!([name]))]});
+        assert_eq!(named_by(json!([field("a"), field("b")])), Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            named_by(json!([field("a"), {"matchExpressions": [rule("zone", "Exists", json!([]))]}])),
+            None
+        );
+        assert_eq!(named(&spec(json!({}))), None);
+    }
+
+    #[test]
+    fn taints_repel_those_who_do_not_tolerate_them() {
+        let repelled = |tolerations: Value| {
+            let spec = spec(json!({"tolerations": tolerations}));
+            (untolerated(&spec, &node(), &["NoSchedule"]).len(), is_closed(&spec, &node()))
+        };
+        assert_eq!(repelled(json!([])), (1, true));
+        assert_eq!(repelled(json!([{"operator": "Exists"}])), (0, false));
+        assert_eq!(repelled(json!([{"key": "k", "value": "v", "effect": "NoSchedule"}])), (0, true));
+        assert_eq!(
+            repelled(json!([{"key": "k", "value": "w"}, {"key": "k", "value": "v", "effect": "NoExecute"}])),
+            (1, true)
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! The scheduler's own picture of the cluster: which nodes there are, and what is taken on each.
+//!
+//! It is fed by changes of pods and nodes, and by the scheduler's own decisions before they are written, so that
+//! pods decided together do not take the same place. Pods that are alike are counted, not listed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::neighbours::Term;
+use super::resources::Resources;
+use crate::access::items;
+use crate::control::view::{Node, Pod};
+use crate::store::{Key, Object};
+
+/// What pods must have in common to be one to other pods.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Group {
+    pub namespace: String,
+    pub labels: BTreeMap<String, String>,
+    /// They are being deleted.
+    pub leaving: bool,
+    /// Their required anti-affinity, as text.
+    anti: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Members {
+    pub count: u32,
+    /// Which pods they do not want near themselves.
+    pub anti: Arc<[Term]>,
+}
+
+/// Address, protocol and number of a port of the node that a pod takes.
+pub(super) type Port = (String, String, i64);
+
+/// A node, with what is taken on it.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// `None` when pods name a node that does not exist.
+    pub node: Option<Arc<Node>>,
+    pub allocatable: Resources,
+    pub taken: Resources,
+    /// Thousandths of a CPU and bytes that are taken to be used, for comparing nodes.
+    pub assumed: (i64, i64),
+    pub groups: BTreeMap<Group, Members>,
+    pub ports: HashMap<Port, u32>,
+    /// How many pods of each owner are here, by its uid.
+    pub owners: HashMap<String, u32>,
+}
+
+/// A pod, as far as it takes something from its node.
+#[derive(Debug)]
+struct Placed {
+    node: String,
+    asked: Resources,
+    assumed: (i64, i64),
+    group: Group,
+    anti: Arc<[Term]>,
+    ports: Vec<Port>,
+    owner: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Picture {
+    places: BTreeMap<String, Place>,
+    pods: HashMap<Key, Placed>,
+}
+
+/// The ports of its node that a pod takes.
+pub(super) fn ports(pod: &Pod) -> Vec<Port> {
+    let sidecars = pod.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
+    let containers = pod.spec.containers.iter().chain(sidecars);
+    let ports = containers.flat_map(|container| &container.ports).filter(|port| port.host_port > 0);
+    ports.map(|port| (port.host_ip.clone(), port.protocol.clone(), port.host_port)).collect()
+}
+
+impl Picture {
+    /// The nodes that exist, in the order of their names.
+    pub fn places(&self) -> impl Iterator<Item = (&str, &Node, &Place)> {
+        self.places.iter().filter_map(|(name, place)| Some((name.as_str(), place.node.as_deref()?, place)))
+    }
+
+    /// A node is there, or has changed.
+    pub fn see_node(&mut self, object: &Object) {
+        let node = object.view::<Node>();
+        let place = self.places.entry(object.name.to_string()).or_default();
+        place.allocatable = Resources::of_node(&node.status.allocatable);
+        place.node = Some(node);
+    }
+
+    pub fn lose_node(&mut self, name: &str) {
+        if let Some(place) = self.places.get_mut(name) {
+            place.node = None;
+        }
+        self.tidy(name);
+    }
+
+    /// A pod as it is stored, which has a node or needs none any longer. Answers whether it gave something up that it had taken.
+    pub fn see_pod(&mut self, key: &Key, pod: &Pod) -> bool {
+        let had = self.forget(key);
+        let takes = !pod.spec.node_name.is_empty() && !pod.is_finished();
+        if takes {
+            self.place(key, pod, &pod.spec.node_name);
+        }
+        had && !takes
+    }
+
+    /// A decision that is about to be written.
+    pub fn promise(&mut self, key: &Key, pod: &Pod, node: &str) {
+        self.place(key, pod, node);
+    }
+
+    /// The pod is gone, or the decision about it came to nothing. Answers whether it had taken something.
+    pub fn forget(&mut self, key: &Key) -> bool {
+        let Some(placed) = self.pods.remove(key) else { return false };
+        if let Some(place) = self.places.get_mut(&placed.node) {
+            place.leave(&placed);
+        }
+        self.tidy(&placed.node);
+        true
+    }
+
+    fn place(&mut self, key: &Key, pod: &Pod, node: &str) {
+        let asked = Resources::of_pod(&pod.spec);
+        let required = &pod.spec.affinity["podAntiAffinity"];
+        let anti = items(required, "requiredDuringSchedulingIgnoredDuringExecution");
+        let group = Group {
+            namespace: key.namespace.to_string(),
+            labels: pod.metadata.labels.clone(),
+            leaving: pod.metadata.is_deleting(),
+            anti: if anti.is_empty() { String::new() } else { Value::from(anti.to_vec()).to_string() },
+        };
+        let placed = Placed {
+            node: node.to_owned(),
+            assumed: asked.assumed_of_pod(&pod.spec),
+            asked,
+            anti: anti.iter().map(|term| Term::read(term, &key.namespace)).collect(),
+            group,
+            ports: ports(pod),
+            owner: pod.metadata.controller().map(|owner| owner.uid.clone()),
+        };
+        self.places.entry(node.to_owned()).or_default().enter(&placed);
+        self.pods.insert(key.clone(), placed);
+    }
+
+    /// A node that is gone is remembered only as long as pods are on it.
+    fn tidy(&mut self, name: &str) {
+        if self.places.get(name).is_some_and(|place| place.node.is_none() && place.taken.pods == 0) {
+            self.places.remove(name);
+        }
+    }
+}
+
+impl Place {
+    fn enter(&mut self, pod: &Placed) {
+        self.taken.add(&pod.asked);
+        self.assumed.0 += pod.assumed.0;
+        self.assumed.1 += pod.assumed.1;
+        let members = self.groups.entry(pod.group.clone());
+        members.or_insert_with(|| Members { count: 0, anti: pod.anti.clone() }).count += 1;
+        for port in &pod.ports {
+            *self.ports.entry(port.clone()).or_default() += 1;
+        }
+        if let Some(owner) = &pod.owner {
+            *self.owners.entry(owner.clone()).or_default() += 1;
+        }
+    }
+
+    fn leave(&mut self, pod: &Placed) {
+        self.taken.subtract(&pod.asked);
+        self.assumed.0 -= pod.assumed.0;
+        self.assumed.1 -= pod.assumed.1;
+        if let Some(members) = self.groups.get_mut(&pod.group) {
+            members.count -= 1;
+            if members.count == 0 {
+                self.groups.remove(&pod.group);
+            }
+        }
+        for port in &pod.ports {
+            one_less(&mut self.ports, port);
+        }
+        if let Some(owner) = &pod.owner {
+            one_less(&mut self.owners, owner);
+        }
+    }
+}
+
+fn one_less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

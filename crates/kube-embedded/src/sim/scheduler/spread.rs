@@ -1,0 +1,118 @@
+//! Topology spread constraints: that the pods of a kind are not too unevenly many in one zone or on one node. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use super::nodes::{is_selected, untolerated};
+use super::picture::{Picture, Place};
+use super::{Refusal, Wishes};
+use crate::access::{text, texts};
+use crate::control::view::Node;
+use crate::selector::Labels;
+
+const REFUSAL: &str = "node(s) didn't match pod topology spread constraints";
+
+/// One constraint, with what is there already.
+#[derive(Debug)]
+struct Constraint {
+    topology: String,
+    max_skew: i64,
+    min_domains: usize,
+    /// The pod itself will count.
+    counts_itself: bool,
+    /// Matching pods by the value of the topology's label.
+    matching: HashMap<String, i64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Spread(Vec<Constraint>);
+
+impl Spread {
+    /// The constraints with this `whenUnsatisfiable`.
+    pub fn of(wishes: &Wishes<'_>, picture: &Picture, when: &str) -> Self {
+        let constraints = &wishes.pod.spec.topology_spread_constraints;
+        let wanted: Vec<&Value> =
+            constraints.iter().filter(|constraint| text(constraint, "whenUnsatisfiable") == when).collect();
+        let keys: Vec<&str> = wanted.iter().map(|constraint| text(constraint, "topologyKey")).collect();
+        let has_all = |node: &Node| keys.iter().all(|key| node.metadata.labels.contains_key(*key));
+        let read = |constraint: &&Value| {
+            let topology = text(constraint, "topologyKey");
+            let selector = selector(constraint, &wishes.pod.metadata.labels);
+            let mut matching = HashMap::new();
+            for (_, node, place) in picture.places() {
+                if has_all(node) && counts(constraint, wishes, node) {
+                    let here = matching.entry(node.metadata.labels[topology].clone()).or_default();
+                    *here += matching_at(place, wishes.namespace, &selector);
+                }
+            }
+            Constraint {
+                topology: topology.to_owned(),
+                max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
+                min_domains: constraint["minDomains"]
+                    .as_u64()
+                    .map_or(1, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+                counts_itself: selector
+                    .matches(|key| wishes.pod.metadata.labels.get(key).map(String::as_str)),
+                matching,
+            }
+        };
+        Self(wanted.iter().map(read).collect())
+    }
+
+    pub fn refuse(&self, node: &Node) -> Option<Refusal> {
+        for constraint in &self.0 {
+            let Some(value) = node.metadata.labels.get(&constraint.topology) else {
+                return Some(Refusal::hopeless(&format!("{REFUSAL} (missing required label)")));
+            };
+            let too_few = constraint.matching.len() < constraint.min_domains;
+            let least = if too_few { None } else { constraint.matching.values().min().copied() };
+            let here = constraint.matching.get(value).copied().unwrap_or(0);
+            if here + i64::from(constraint.counts_itself) - least.unwrap_or(0) > constraint.max_skew {
+                return Some(Refusal::now(REFUSAL));
+            }
+        }
+        None
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many matching pods are where a node is.
+    pub fn crowd(&self, node: &Node) -> i64 {
+        let here = |constraint: &Constraint| {
+            let value = node.metadata.labels.get(&constraint.topology);
+            value.and_then(|value| constraint.matching.get(value)).copied().unwrap_or(0)
+        };
+        self.0.iter().map(here).sum()
+    }
+}
+
+/// Which pods count: those of the selector, with the pod's own values of `matchLabelKeys`.
+fn selector(constraint: &Value, labels: &BTreeMap<String, String>) -> Labels {
+    let mut selector = constraint["labelSelector"].clone();
+    for key in texts(constraint, "matchLabelKeys") {
+        if let Some(value) = labels.get(&key) {
+            selector["matchLabels"][&key] = value.as_str().into();
+        }
+    }
+    Labels::from_object(&selector).unwrap_or_else(|_| Labels::nothing())
+}
+
+/// Whether the pods of a node count, by the constraint's policies.
+fn counts(constraint: &Value, wishes: &Wishes<'_>, node: &Node) -> bool {
+    let by_affinity =
+        text(constraint, "nodeAffinityPolicy") == "Ignore" || is_selected(&wishes.pod.spec, node);
+    let by_taints = text(constraint, "nodeTaintsPolicy") != "Honor"
+        || untolerated(&wishes.pod.spec, node, &["NoSchedule", "NoExecute"]).is_empty();
+    by_affinity && by_taints
+}
+
+fn matching_at(place: &Place, namespace: &str, selector: &Labels) -> i64 {
+    let groups = place.groups.iter().filter(|(group, _)| {
+        let matches = || selector.matches(|key| group.labels.get(key).map(String::as_str));
+        group.namespace == namespace && !group.leaving && matches()
+    });
+    groups.map(|(_, members)| i64::from(members.count)).sum()
+}

@@ -1,0 +1,187 @@
+//! The pretended provisioner of volumes: it makes, enlarges and deletes volumes that hold nothing.
+//!
+//! It answers for claims whose class names it, as a driver beside a real cluster would: it reads what the claim asks
+//! for, writes a PersistentVolume for it, and leaves the binding to the controllers of storage. From its first start a
+//! cluster has a class of it, the default one.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::control::events::About;
+use crate::control::queue::{Controller, Next};
+use crate::control::volumes::view::{
+    BIND_COMPLETED, CLAIMS, Claim, Class, PROVISIONED_BY, PROVISIONER, SELECTED_NODE, VOLUMES, Volume, class,
+};
+use crate::control::volumes::{claim_ref, provisioned_name};
+use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
+use crate::store::{Event, EventKind, Key, Object};
+
+/// Who it is, in classes, annotations and Events.
+pub const NAME: &str = "sim.longshore.dev/volume";
+/// Who it is in volumes, where a name has no slash.
+const DRIVER: &str = "sim.longshore.dev";
+/// Who asks for a volume to be enlarged.
+const EXPANDER: &str = "volume_expand";
+
+/// The class that every simulated cluster begins with.
+pub fn standard_class() -> Value {
+    json!({
+        "kind": "StorageClass", "apiVersion": "storage.k8s.io/v1",
+        "metadata": {
+            "name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": NAME, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": true,
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Rest,
+    Provision,
+    Enlarge,
+}
+
+/// What a claim asks of the provisioner. Pure.
+fn decide(claim: &Claim, class: Option<&Class>, volume: Option<&Volume>) -> Step {
+    let asked = claim.metadata.annotations.get(PROVISIONER[0]).is_some_and(|name| name == NAME);
+    if !claim.is_annotated(BIND_COMPLETED) {
+        let placed = class.is_some_and(|class| !class.waits() || claim.is_annotated(SELECTED_NODE));
+        let free = claim.spec.volume_name.is_empty() && volume.is_none() && !claim.metadata.is_deleting();
+        return if asked && placed && free { Step::Provision } else { Step::Rest };
+    }
+    let ours = volume.is_some_and(is_ours);
+    if ours && claim.status.phase == "Bound" && claim.request() > claim.capacity() {
+        return Step::Enlarge;
+    }
+    Step::Rest
+}
+
+fn is_ours(volume: &Volume) -> bool {
+    volume.metadata.annotations.get(PROVISIONED_BY).is_some_and(|name| name == NAME)
+}
+
+/// A volume as a claim asks for it. It can be reached from every node.
+fn volume_for(claim: &Object, class: &Class) -> Value {
+    let document = claim.value();
+    let spec = &document["spec"];
+    let name = provisioned_name(&claim.uid);
+    let mut volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: NAME}},
+        "spec": {
+            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "accessModes": spec["accessModes"],
+            "volumeMode": spec["volumeMode"],
+            "storageClassName": class.metadata.name,
+            "persistentVolumeReclaimPolicy": class.reclaim_policy,
+            "claimRef": claim_ref(claim),
+            "csi": {"driver": DRIVER, "volumeHandle": name},
+        },
+    });
+    if !class.mount_options.is_empty() {
+        volume["spec"]["mountOptions"] = json!(class.mount_options);
+    }
+    if !spec["volumeAttributesClassName"].is_null() {
+        volume["spec"]["volumeAttributesClassName"] = spec["volumeAttributesClassName"].clone();
+    }
+    volume
+}
+
+pub struct Provisioner;
+
+impl Controller for Provisioner {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let keys = |storage: &'static str| {
+            let name: Arc<str> = storage.into();
+            let objects = context.store.list(storage, None).objects;
+            objects.into_iter().map(move |object| Key::new(&name, &object.namespace, &object.name))
+        };
+        keys(CLAIMS).chain(keys(VOLUMES)).collect()
+    }
+
+    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if matches!(storage.as_ref(), CLAIMS | VOLUMES) && event.kind != EventKind::Deleted {
+            keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(object) = context.store.get(&key.storage, &key.namespace, &key.name) else {
+            return Ok(Next::Rest);
+        };
+        if key.storage.as_ref() == VOLUMES {
+            return delete_released(context, &object).await;
+        }
+        let claim = object.view::<Claim>();
+        let class = class(context, claim.class());
+        let name = match claim.spec.volume_name.as_str() {
+            "" => provisioned_name(&object.uid),
+            name => name.to_owned(),
+        };
+        let volume = context.store.get(VOLUMES, "", &name);
+        let seen = volume.as_ref().map(|volume| volume.view::<Volume>());
+        match (decide(&claim, class.as_deref(), seen.as_deref()), class, volume) {
+            (Step::Provision, Some(class), _) => provision(context, &object, &class).await?,
+            (Step::Enlarge, _, Some(volume)) => enlarge(context, &object, &volume).await?,
+            _ => {}
+        }
+        Ok(Next::Rest)
+    }
+}
+
+async fn provision(context: &Context, claim: &Object, class: &Class) -> Result<(), Failure> {
+    let about = || About::new("v1", "PersistentVolumeClaim", claim);
+    let words = format!(
+        "External provisioner is provisioning volume for claim \"{}/{}\"",
+        claim.namespace, claim.name
+    );
+    context.events.normal(NAME, about(), "Provisioning", words);
+    match context.actor.create(Component::ControllerManager, volume_for(claim, class)).await {
+        Err(error) if error.reason == "AlreadyExists" => Ok(()),
+        Err(error) => {
+            let words =
+                format!("failed to provision volume with StorageClass {:?}: {error}", class.metadata.name);
+            context.events.warning(NAME, about(), "ProvisioningFailed", words);
+            Err(error.into())
+        }
+        Ok(volume) => {
+            let words = format!("Successfully provisioned volume {}", volume.name);
+            context.events.normal(NAME, about(), "ProvisioningSucceeded", words);
+            Ok(())
+        }
+    }
+}
+
+/// Gives a claim the size that it asks for: first the volume, then the claim.
+async fn enlarge(context: &Context, claim: &Object, volume: &Object) -> Result<(), Failure> {
+    let about = || About::new("v1", "PersistentVolumeClaim", claim);
+    let mut document = claim.value();
+    let size = document["spec"]["resources"]["requests"]["storage"].clone();
+    if volume.view::<Volume>().capacity() < claim.view::<Claim>().request() {
+        let words = "waiting for an external controller to expand this PVC";
+        context.events.normal(EXPANDER, about(), "ExternalExpanding", words);
+        let words = format!("External resizer is resizing volume {}", volume.name);
+        context.events.normal(NAME, about(), "Resizing", words);
+        let mut grown = volume.value();
+        grown["spec"]["capacity"]["storage"] = size.clone();
+        context.actor.update(Component::ControllerManager, Part::Main, grown).await?;
+    }
+    document["status"]["capacity"]["storage"] = size;
+    context.actor.update(Component::ControllerManager, Part::Status, document).await?;
+    context.events.normal(NAME, about(), "VolumeResizeSuccessful", "Resize volume succeeded");
+    Ok(())
+}
+
+/// A volume of ours that nobody claims any more goes, if its policy says so.
+async fn delete_released(context: &Context, object: &Object) -> Result<Next, Failure> {
+    let volume = object.view::<Volume>();
+    let deletable = volume.spec.persistent_volume_reclaim_policy == "Delete" && !object.deleting;
+    if volume.status.phase == "Released" && deletable && is_ours(&volume) {
+        let key = Key::new(&VOLUMES.into(), "", &object.name);
+        let this = Preconditions { uid: &object.uid, version: None };
+        settled(context.actor.delete(&key, this, Propagation::Background).await)?;
+    }
+    Ok(Next::Rest)
+}

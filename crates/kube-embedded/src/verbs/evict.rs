@@ -1,0 +1,237 @@
+//! Eviction: deleting a pod only if its disruption budget allows it.
+//!
+//! Elsewhere: what a budget allows (`crate::control::disruption`).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::body::decode_as;
+use super::update::modify;
+use super::{Answer, Call, Deletion, actor, delete};
+use crate::clock::rfc3339;
+use crate::control::disruption::{self, BUDGETS, Budget};
+use crate::control::view::Pod;
+use crate::control::{Component, Part};
+use crate::error::{ApiError, Result};
+use crate::selector::Labels;
+use crate::store::Object;
+
+/// How often an eviction that lost a race is tried again.
+const TRIES: usize = 20;
+/// A budget that has so many evictions to confirm takes no further ones.
+const MOST_DISRUPTED: usize = 2000;
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// What a pod and its budget say to an eviction.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    /// Nobody is disrupted. If `as_seen`, that holds only for the pod as it was looked at.
+    Delete {
+        as_seen: bool,
+    },
+    /// One disruption of the budget is used up.
+    Spend,
+    Refuse(Box<ApiError>),
+}
+
+/// Deletes a pod if the disruption budgets allow it.
+pub async fn evict(call: &Call) -> Result<Answer> {
+    let eviction = decode_as(call, "policy.Eviction")?;
+    if eviction["metadata"]["name"] != call.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let given = &eviction["deleteOptions"];
+    let options = Deletion {
+        uid: given["preconditions"]["uid"].as_str().map(str::to_owned),
+        version: given["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
+        grace_seconds: given["gracePeriodSeconds"].as_i64(),
+        propagation: None,
+        dry_run: call.query.is_dry_run() || given["dryRun"].as_array().is_some_and(|d| !d.is_empty()),
+    };
+    for _ in 0..TRIES {
+        let pod = call.live()?;
+        let budget = budget_of(call, &pod)?;
+        let version = match decide(&pod.view(), budget.as_deref().map(Object::view::<Budget>).as_deref()) {
+            Verdict::Refuse(refusal) => return Err(*refusal),
+            Verdict::Delete { as_seen } => as_seen.then_some(pod.version),
+            Verdict::Spend => {
+                let spent = match &budget {
+                    Some(budget) if !options.dry_run => spend(call, budget, &pod.name).await,
+                    _ => Ok(()),
+                };
+                match spent {
+                    Err(error) if error.code == 409 => continue,
+                    spent => spent?,
+                }
+                None
+            }
+        };
+        let lenient = options.version.is_none() && version.is_some();
+        let mut options = options.clone();
+        options.version = options.version.or(version.map(|version| version.to_string()));
+        match remove(call, options).await {
+            // It has changed since it was looked at, and may be healthy now.
+            Err(error) if error.code == 409 && lenient => {}
+            removed => return removed.map(|()| success()),
+        }
+    }
+    Err(ApiError::too_many_requests(REFUSED, 10))
+}
+
+fn success() -> Answer {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Answer::Other(201, status)
+}
+
+/// Says on the pod why it goes, then deletes it.
+async fn remove(call: &Call, mut options: Deletion) -> Result<()> {
+    if !options.dry_run {
+        let marked = modify(call, |live| {
+            check(live, &options)?;
+            Ok(marked(live, &rfc3339(call.cluster.clock().now())))
+        });
+        if let Answer::Stored(_, pod) = marked.await?
+            && options.version.is_some()
+        {
+            options.version = Some(pod.version.to_string());
+        }
+    }
+    delete::remove(&call.main(""), &options).await.map(drop)
+}
+
+/// Whether this is still the pod that was meant. The words name its kind where others name the resource.
+fn check(live: &Value, options: &Deletion) -> Result<()> {
+    let (uid, version) = (&live["metadata"]["uid"], &live["metadata"]["resourceVersion"]);
+    let name = live["metadata"]["name"].as_str().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let differs = |what: &str, meant: &str, found: &Value, why: &str| {
+        let found = text(found);
+        let words = format!(
+            "the {what} in the precondition ({meant}) does not match the {what} in record ({found}). The object might have been {why}"
+        );
+        Err(ApiError::conflict("", "Pod", name, words))
+    };
+    match (&options.uid, &options.version) {
+        (Some(meant), _) if *uid != **meant => differs("UID", meant, uid, "deleted and then recreated"),
+        (_, Some(meant)) if *version != **meant => differs("ResourceVersion", meant, version, "modified"),
+        _ => Ok(()),
+    }
+}
+
+fn marked(live: &Value, now: &str) -> Value {
+    let mut pod = live.clone();
+    let mut wanted = json!({
+        "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+    });
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let list = conditions.as_array_mut().expect("it was made a list");
+    match list.iter_mut().find(|condition| condition["type"] == wanted["type"]) {
+        None => list.push(wanted),
+        Some(found) => {
+            if found["status"] == wanted["status"] {
+                wanted["lastTransitionTime"] = found["lastTransitionTime"].clone();
+            }
+            *found = wanted;
+        }
+    }
+    pod
+}
+
+/// The one budget that covers the pod, unless no budget matters to it.
+fn budget_of(call: &Call, pod: &Object) -> Result<Option<Arc<Object>>> {
+    if is_exempt(&pod.view()) {
+        return Ok(None);
+    }
+    let budgets = call.cluster.store().list(BUDGETS, Some(&call.namespace)).objects;
+    let covers = |budget: &Arc<Object>| {
+        let selector = Labels::from_object(&budget.view::<Budget>().spec.selector);
+        selector.is_ok_and(|selector| selector.matches(|key| pod.label(key)))
+    };
+    let mut covering = budgets.into_iter().filter(covers);
+    let first = covering.next();
+    if covering.next().is_some() {
+        let words = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        return Err(ApiError::new(500, "", words));
+    }
+    Ok(first)
+}
+
+/// Finished, pending and already deleted pods disrupt nobody.
+fn is_exempt(pod: &Pod) -> bool {
+    pod.is_finished() || pod.status.phase == "Pending" || pod.metadata.is_deleting()
+}
+
+fn decide(pod: &Pod, budget: Option<&Budget>) -> Verdict {
+    if is_exempt(pod) {
+        // One that is pending might become healthy meanwhile.
+        return Verdict::Delete { as_seen: !pod.is_finished() && !pod.metadata.is_deleting() };
+    }
+    let Some(budget) = budget else { return Verdict::Delete { as_seen: false } };
+    let (name, status) = (&budget.metadata.name, &budget.status);
+    if !pod.is_ready() {
+        let always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow";
+        let healthy = status.current_healthy >= status.desired_healthy && status.desired_healthy > 0;
+        if always || healthy {
+            return Verdict::Delete { as_seen: true };
+        }
+    }
+    let cause = |error: ApiError, words: &str| {
+        Verdict::Refuse(Box::new(error.with_cause("DisruptionBudget", words, "")))
+    };
+    let forbidden = |why: &str| {
+        Verdict::Refuse(Box::new(ApiError::forbidden("policy", "poddisruptionbudget", name, why)))
+    };
+    if status.observed_generation < budget.metadata.generation {
+        let words = format!("The disruption budget {name} is still being processed by the server.");
+        return cause(ApiError::too_many_requests(REFUSED, 10), &words);
+    }
+    match status.disruptions_allowed {
+        ..0 => forbidden("pdb disruptions allowed is negative"),
+        _ if status.disrupted_pods.len() > MOST_DISRUPTED => {
+            forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+        }
+        0 => cause(ApiError::new(429, "TooManyRequests", REFUSED), &why_not(budget)),
+        1.. => Verdict::Spend,
+    }
+}
+
+/// Why a budget allows nothing.
+fn why_not(budget: &Budget) -> String {
+    let (name, status) = (&budget.metadata.name, &budget.status);
+    let condition = status.conditions.iter().find(|condition| condition.r#type == disruption::CONDITION);
+    let told = condition.filter(|condition| condition.status == "False" && !condition.message.is_empty());
+    let nothing = format!("The disruption budget {name} does not allow evicting pods currently");
+    match told {
+        Some(told) if told.reason == disruption::SYNC_FAILED => {
+            format!("{nothing} because it failed sync: {}", told.message)
+        }
+        _ if status.current_healthy <= status.desired_healthy => format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            status.desired_healthy, status.current_healthy
+        ),
+        Some(told) => format!("{nothing} ({}): {}", told.reason, told.message),
+        None => nothing,
+    }
+}
+
+/// Uses up one disruption, and leaves word that the pod is going. A 409 says that the budget has changed.
+async fn spend(call: &Call, budget: &Object, pod: &str) -> Result<()> {
+    let mut value = budget.value();
+    let now = rfc3339(call.cluster.clock().now());
+    let left = value["status"]["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
+    value["status"]["disruptionsAllowed"] = left.into();
+    if left == 0 {
+        disruption::set_allowed(&mut value, &now);
+    }
+    if !value["status"]["disruptedPods"].is_object() {
+        value["status"]["disruptedPods"] = json!({});
+    }
+    value["status"]["disruptedPods"][pod] = now.into();
+    actor::put(&call.cluster, Component::ApiServer, Part::Status, &value).await.map(drop)
+}
