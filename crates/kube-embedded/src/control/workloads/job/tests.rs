@@ -56,7 +56,7 @@ impl Scene {
     /// The first active pod ends.
     async fn end(&self, phase: &str) -> Value {
         let pod = self.pods().await.remove(0);
-        self.end_pod(&pod, phase, if phase == "Failed" { 1 } else { 0 }).await;
+        self.end_pod(&pod, phase, i64::from(phase == "Failed")).await;
         pod
     }
 
