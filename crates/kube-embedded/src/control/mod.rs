@@ -12,6 +12,7 @@
 //! two of its writes costs nothing. Elsewhere: nodes, scheduling and what a kubelet does (`crate::sim`); how the API
 //! deletes (`crate::verbs`).
 
+mod autoscaler;
 mod bootstrap_tokens;
 mod certificates;
 mod customresources;
@@ -110,6 +111,14 @@ pub trait Actor: Send + Sync + 'static {
         place: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Value>>;
 
+    /// PUT of `/scale`, as it was read and then changed.
+    fn rescale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+        scale: Value,
+    ) -> BoxFuture<'a, Result<()>>;
+
     /// Puts a pod on a node, in the name of the scheduler.
     fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
@@ -179,6 +188,7 @@ pub fn start(mut context: Context) -> Control {
     network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
+        control.run(autoscaler::Autoscalers);
         volumes::start(&mut control);
         network::start_endpoints(&mut control);
         control.run(disruption::Disruption);
