@@ -218,11 +218,19 @@ impl Watcher {
 
     /// Goes on after the restart: from where it was to where the others are, or by a list.
     async fn catch_up(&mut self, maps: &Api<ConfigMap>, found: &BTreeMap<String, Known>) {
-        // Nobody writes now, so a watch that goes on says what was missed at once and then nothing.
-        match timeout(Duration::from_millis(200), self.follow(maps)).await {
-            Ok(Ended::Expired) => self.list(maps).await,
-            Ok(Ended::Gone) => panic!("the server is there"),
-            Err(_) => {}
+        // Nobody writes now, so a watch that goes on says what was missed at once and then nothing. What is at once
+        // depends on how busy the machine is.
+        let mut at_once = Duration::from_millis(200);
+        loop {
+            match timeout(at_once, self.follow(maps)).await {
+                Ok(Ended::Expired) => self.list(maps).await,
+                Ok(Ended::Gone) => panic!("the server is there"),
+                Err(_) => {}
+            }
+            if self.state == *found || at_once > Duration::from_secs(10) {
+                break;
+            }
+            at_once *= 2;
         }
         assert_eq!(&self.state, found);
     }
