@@ -59,7 +59,10 @@ fn is_unsettled(pod: &Pod) -> bool {
 
 /// It will not just go on as it is.
 fn has_plans(pod: &Pod) -> bool {
-    behaviour::is_asked(pod) || status::completes(pod) || pod.spec.active_deadline_seconds.is_some()
+    behaviour::is_asked(pod)
+        || status::completes(pod)
+        || pod.spec.active_deadline_seconds.is_some()
+        || pod.spec.ephemeral_containers.len() > pod.status.ephemeral_container_statuses.len()
 }
 
 impl Controller for Kubelet {

@@ -130,7 +130,7 @@ impl Controller for Scheduler {
         match helped {
             Helped::Nobody => {}
             Helped::WhoWantsCompany => {
-                keys.extend(waiting.filter(|(_, wants)| **wants).map(|(key, _)| key.clone()))
+                keys.extend(waiting.filter(|(_, wants)| **wants).map(|(key, _)| key.clone()));
             }
             Helped::All => keys.extend(waiting.map(|(key, _)| key.clone())),
         }
