@@ -67,11 +67,13 @@ fn has_plans(pod: &Pod) -> bool {
 
 impl Controller for Kubelet {
     fn everything(&self, context: &Context) -> Vec<Key> {
+        let pods = context.store.list(PODS, None).objects;
         let mut addresses = self.addresses.lock();
-        *addresses = Addresses::default();
+        // One that has been given to a pod and is not written yet stays given.
+        addresses.keep(|key| context.store.get(PODS, &key.namespace, &key.name).is_some());
         self.missing.lock().clear();
         let mut keys = Vec::new();
-        for object in context.store.list(PODS, None).objects {
+        for object in pods {
             let (key, pod) = (key_of(PODS, &object), object.view::<Pod>());
             addresses.see(&key, &pod);
             if is_unsettled(&pod) {

@@ -102,7 +102,9 @@ fn differs(a: &Node, b: &Node) -> bool {
 impl Controller for Scheduler {
     fn everything(&self, context: &Context) -> Vec<Key> {
         let mut state = self.state.lock();
-        *state = State::default();
+        state.waiting.clear();
+        // A decision that is being written stays counted.
+        state.picture.keep(|storage, namespace, name| context.store.get(storage, namespace, name).is_some());
         for node in context.store.list(NODES, None).objects {
             state.picture.see_node(&node);
         }
