@@ -9,6 +9,7 @@ async fn world() -> World {
     World::with(Simulation { nodes: 1, ..Simulation::default() }).await
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
 fn pod(name: &str, behaviour: &str, spec: Value) -> Value {
     let mut whole = json!({"containers": [{"name": "c", "image": "app:1"}]});
     for (key, value) in spec.as_object().into_iter().flatten() {
@@ -36,7 +37,8 @@ async fn summary(world: &World, name: &str) -> String {
         for container in status[list].as_array().into_iter().flatten() {
             let (kind, state) = container["state"].as_object().unwrap().iter().next().unwrap();
             let reason = state["reason"].as_str().map_or(kind.clone(), str::to_owned);
-            line += &format!(" {}: {reason} x{}", text(&container["name"]), container["restartCount"]);
+            let (name, restarts) = (text(&container["name"]), &container["restartCount"]);
+            line = format!("{line} {name}: {reason} x{restarts}");
         }
     }
     line

@@ -7,6 +7,7 @@ use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
 fn pod(name: &str, node: &str, tolerations: Value) -> Value {
     let containers = json!([{"name": "c", "image": "i"}]);
     json!({"metadata": {"name": name},
