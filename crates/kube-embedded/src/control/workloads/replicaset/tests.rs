@@ -137,3 +137,13 @@ async fn a_replication_controller_does_the_same() {
     let told = world.told("default", "ReplicationController").await;
     assert!(told[0].starts_with("SuccessfulCreate: Created pod: old-"), "{told:?}");
 }
+
+#[tokio::test]
+async fn a_refusal_before_a_name_was_generated_names_its_prefix() {
+    let world = World::without_nodes().await;
+    let mut unknown = set(1);
+    unknown["spec"]["template"]["spec"]["priorityClassName"] = "nope".into();
+    world.create(SETS, unknown).await;
+    let message = status(&world).await["conditions"][0]["message"].take();
+    assert_eq!(message, "pods \"web-\" is forbidden: no PriorityClass with name nope was found");
+}
