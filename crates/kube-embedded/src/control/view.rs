@@ -180,6 +180,7 @@ pub struct Container {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "they are named as in Kubernetes")]
 pub struct ContainerPort {
     pub name: String,
     pub container_port: i64,

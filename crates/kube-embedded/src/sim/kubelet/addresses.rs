@@ -46,7 +46,9 @@ impl Addresses {
     /// Releases those of all other pods.
     pub fn keep(&mut self, exists: impl Fn(&Key) -> bool) {
         let gone: Vec<Key> = self.pods.keys().filter(|key| !exists(key)).cloned().collect();
-        gone.iter().for_each(|key| self.release(key));
+        for key in &gone {
+            self.release(key);
+        }
     }
 
     pub fn release(&mut self, key: &Key) {
