@@ -15,7 +15,7 @@ const DEPLOYMENTS: u64 = 10;
 /// Enough of them for all pods, at [`PODS_ON_A_NODE`] each.
 const NODES: u64 = 100;
 const PODS_ON_A_NODE: u64 = 110;
-const READY_WITHIN: Duration = Duration::from_secs(180);
+const READY_WITHIN: Duration = Duration::from_mins(3);
 /// A server that simulates nothing shows no ready pod after this.
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ pub async fn rest(server: &Server) -> Result<Sample> {
     tokio::time::sleep(SETTLE).await;
     let (before, began) = (server.cpu()?, Instant::now());
     tokio::time::sleep(REST).await;
-    let used = server.cpu()? - before;
+    let used = server.cpu()?.saturating_sub(before);
     let share = used.as_secs_f64() / began.elapsed().as_secs_f64();
     Ok(Sample { value: 100.0 * share, wall: None })
 }

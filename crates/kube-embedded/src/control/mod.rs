@@ -4,7 +4,8 @@
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
 //! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
 //! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). Where the cluster
-//! has simulated nodes, also `workloads` (Deployments and the like, down to pods) and `volumes` (claims and what they get). `queue` runs
+//! has simulated nodes, also `workloads` (Deployments and the like, down to pods), `autoscaler` (how many of them) and
+//! `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
 //! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!

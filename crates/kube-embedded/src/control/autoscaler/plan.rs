@@ -98,8 +98,8 @@ impl Plan {
     }
 }
 
-/// `found` is the target's Scale, or why there is none. `rivals` are all autoscalers, by namespace and name, that have the
-/// same pods, if there are several.
+/// `found` is the target's Scale, or why there is none. `rivals` are all autoscalers, by namespace and name, that have
+/// the same pods, if there are several.
 pub fn decide(hpa: &Autoscaler, found: &Result<Value, String>, rivals: &[String], now: Timestamp) -> Plan {
     let mut plan = Plan { status: hpa.status.clone(), ..Plan::default() };
     let scale = match found {
@@ -175,13 +175,17 @@ struct Missing {
 
 fn missing(metric: &Value, namespace: &str) -> Option<Missing> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let custom = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
+    let custom = "unable to fetch metrics from custom metrics API: \
+        no custom metrics API (custom.metrics.k8s.io) registered";
+    let unserved = |kind: &str, what: &str| {
+        let served = "the server could not find the requested resource";
+        format!("unable to fetch metrics from {kind} metrics API: {served} (get {what}.metrics.k8s.io)")
+    };
     let resource = |source: &Value| {
         let name = text(&source["name"]);
         let what = if source["target"]["averageValue"].is_null() { "utilization" } else { "usage" };
-        format!(
-            "failed to get {name} {what}: unable to get metrics for resource {name}: unable to fetch metrics from resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)"
-        )
+        let why = unserved("resource", "pods");
+        format!("failed to get {name} {what}: unable to get metrics for resource {name}: {why}")
     };
     Some(match metric["type"].as_str()? {
         "Resource" => {
@@ -216,9 +220,8 @@ fn missing(metric: &Value, namespace: &str) -> Option<Missing> {
             let name = text(&source["metric"]["name"]);
             let selector = &source["metric"]["selector"];
             let chosen = if selector.is_null() { "nil".to_owned() } else { go::label_selector(selector) };
-            let why = format!(
-                "unable to get external metric {namespace}/{name}/{chosen}: unable to fetch metrics from external metrics API: the server could not find the requested resource (get {name}.external.metrics.k8s.io)"
-            );
+            let why = unserved("external", &format!("{name}.external"));
+            let why = format!("unable to get external metric {namespace}/{name}/{chosen}: {why}");
             let per_pod = !source["target"]["averageValue"].is_null();
             let step =
                 if per_pod { format!("{name} external metric") } else { format!("external metric {name}") };
