@@ -19,6 +19,9 @@ const RANGE_BITS: u32 = 10;
 /// So many ranges there are.
 const RANGES: u32 = 1 << (23 - RANGE_BITS);
 
+/// Nothing is ever written to it, but pods ask for a part of it, and would find no node that has any.
+const DISK: &str = "256Gi";
+
 /// Type, status, reason, message of each condition of a node that is well.
 #[rustfmt::skip]
 const CONDITIONS: [(&str, &str, &str, &str); 5] = [
@@ -57,7 +60,10 @@ pub(super) fn new(name: &str, simulation: &Simulation) -> Value {
 }
 
 fn amounts(simulation: &Simulation) -> Value {
-    json!({"cpu": simulation.cpu, "memory": simulation.memory, "pods": simulation.pods.to_string()})
+    json!({
+        "cpu": simulation.cpu, "memory": simulation.memory, "pods": simulation.pods.to_string(),
+        "ephemeral-storage": DISK,
+    })
 }
 
 /// Brings a node's status to what its kubelet reports. Answers whether anything changed.
@@ -172,6 +178,7 @@ mod tests {
             (&status["capacity"], &status["allocatable"]["pods"]),
             (&json!({"cpu": "2"}), &json!("110"))
         );
+        assert_eq!(status["allocatable"]["ephemeral-storage"], "256Gi");
         assert_eq!(status["addresses"][1], json!({"type": "Hostname", "address": "edge"}));
         assert_eq!(status["nodeInfo"]["kubeletVersion"], "v1.2.3");
         assert_eq!(status["nodeInfo"]["containerRuntimeVersion"], "simulated://1");
