@@ -96,7 +96,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
         if inner.held.len() >= FULL {
             ready!(inner.poll_drain(context))?;
         }
-        parts.iter().for_each(|part| inner.held.extend_from_slice(part));
+        for part in parts {
+            inner.held.extend_from_slice(part);
+        }
         Poll::Ready(Ok(all))
     }
 
