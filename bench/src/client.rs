@@ -142,8 +142,8 @@ impl Client {
     }
 
     /// A merge patch.
-    pub async fn merge(&mut self, path: &str, patch: &Value) -> Result<Bytes> {
-        let body = patch.to_string().into();
+    pub async fn merge(&mut self, path: &str, change: &Value) -> Result<Bytes> {
+        let body = change.to_string().into();
         self.exchange(Method::PATCH, path, "application/merge-patch+json", body, 200).await
     }
 

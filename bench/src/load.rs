@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
+use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use http::Method;
 use serde_json::Value;
@@ -33,6 +32,9 @@ const WARM_UP: Length = Length::For(Duration::from_millis(300));
 /// Creates are counted, so that both servers end with the same objects.
 const CREATES: Length = Length::Times(4_000);
 const FIRST_CREATES: Length = Length::Times(200);
+
+const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+const SETTLE_TRIES: usize = 30;
 
 /// `GET` of one ConfigMap, which [`fill`] has made.
 pub async fn get(server: &Server) -> Result<Sample> {
@@ -77,7 +79,7 @@ pub async fn list_pages(server: &Server) -> Result<Sample> {
         for page in 1..=MANY / PAGE {
             let path = format!("{}?limit={PAGE}&continue={next}", config_maps(NAMESPACE));
             let body = client.get(&path).await?;
-            next = continue_token(&body)?.to_owned();
+            continue_token(&body)?.clone_into(&mut next);
             ensure!(next.is_empty() == (page == MANY / PAGE), "page {page} ends with `{next}`");
         }
         Ok(())
@@ -89,16 +91,33 @@ pub async fn list_pages(server: &Server) -> Result<Sample> {
 pub async fn apply(server: &Server) -> Result<Sample> {
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/applied");
     let body = deployment("applied");
-    let version = |bytes: &Bytes| -> Result<Value> {
-        Ok(serde_json::from_slice::<Value>(bytes)?["metadata"]["resourceVersion"].clone())
-    };
     let mut client = server.connect().await?;
-    let before = version(&client.get(&path).await.context("the Deployment has not been made")?)?;
+    let before = settled(&mut client, &path).await?;
     let work = async |client: &mut Client, _| client.apply(&path, body.clone()).await.map(drop);
     let sample = measure(server, CLIENTS, WARM_UP, TURN, work).await?;
-    let after = version(&client.get(&path).await?)?;
+    let after = version(&mut client, &path).await?;
     ensure!(before == after, "an apply that changes nothing has written: version {before}, then {after}");
     Ok(sample)
+}
+
+/// The version of an object that nobody changes any more: a server that has controllers writes its status first.
+async fn settled(client: &mut Client, path: &str) -> Result<String> {
+    let mut before = version(client, path).await?;
+    for _ in 0..SETTLE_TRIES {
+        tokio::time::sleep(SETTLE_PAUSE).await;
+        let now = version(client, path).await?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+    bail!("{path} does not come to rest");
+}
+
+async fn version(client: &mut Client, path: &str) -> Result<String> {
+    let object: Value = serde_json::from_slice(&client.get(path).await?)?;
+    let version = object["metadata"]["resourceVersion"].as_str().context("an object without a version")?;
+    Ok(version.to_owned())
 }
 
 /// Makes what the rows read: the many ConfigMaps, and the Deployment.
@@ -138,7 +157,7 @@ async fn measure(
     repeat(&mut clients, before, &work).await?;
     let (cpu, began) = (server.cpu()?, Instant::now());
     let done = repeat(&mut clients, turn, &work).await?;
-    let (wall, cpu) = (began.elapsed(), server.cpu()? - cpu);
+    let (wall, cpu) = (began.elapsed(), server.cpu()?.saturating_sub(cpu));
     let each = |time: Duration| time.as_secs_f64() * 1e6 / done as f64;
     Ok(Sample { value: each(cpu), wall: Some(each(wall)) })
 }

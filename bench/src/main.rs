@@ -1,7 +1,7 @@
 //! Benchmarks of Longshore beside its peers, started by `cargo xtask bench`.
 //!
 //! `kube`: the embedded Kubernetes API ([`server`] starts it, and Kubernetes' own beside it) under the work of
-//! [`load`] and [`watch`], by turns: one turn ours, one turn the peer's, several rounds, the median counts. The
+//! [`load`], [`watch`] and [`rest`], by turns: one turn ours, one turn the peer's, several rounds, the median counts. The
 //! rows and their goals are the table [`rows::ROWS`]; [`report`] prints them. [`client`] asks both servers, with
 //! the same [`objects`]; [`process`] reads what they cost.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
@@ -10,6 +10,7 @@
 mod rows;
 
 mod load;
+mod rest;
 mod watch;
 
 mod client;
@@ -23,10 +24,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fs, thread};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 
-use rows::{ROWS, Sides};
+use rows::{Measured, ROWS, Sides};
 
 /// The embedded Kubernetes API beside etcd and kube-apiserver
 #[derive(Parser)]
@@ -68,11 +69,14 @@ async fn bench(args: Args) -> Result<()> {
         bail!("there is no row `{unknown}`; there are {}", known.join(", "));
     }
     let sides = Sides::new(args.longshore, args.control_plane, &args.folder)?;
-    let lines = rows::measure(sides, &args.only, args.rounds.max(1)).await?;
+    let rounds = args.rounds.max(1);
+    let Measured { lines, failed } = rows::measure(sides, &args.only, rounds).await?;
     let machine = machine()?;
-    println!("\n{machine}; {} rounds, medians\n\n{}", args.rounds.max(1), report::table(&lines));
-    let document = serde_json::to_vec_pretty(&report::document(&lines, &machine, args.rounds.max(1)))?;
-    fs::write(&args.output, document).with_context(|| format!("cannot write {}", args.output.display()))
+    println!("\n{machine}; {rounds} rounds, medians\n\n{}", report::table(&lines));
+    let document = serde_json::to_vec_pretty(&report::document(&lines, &machine, rounds))?;
+    fs::write(&args.output, document).with_context(|| format!("cannot write {}", args.output.display()))?;
+    ensure!(failed.is_empty(), "not measured:\n{}", failed.join("\n"));
+    Ok(())
 }
 
 fn machine() -> Result<String> {

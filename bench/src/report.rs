@@ -24,6 +24,8 @@ pub enum Unit {
     Millis,
     #[serde(rename = "MiB")]
     Mebibytes,
+    #[serde(rename = "%")]
+    Percent,
 }
 
 /// One turn on one server.
@@ -146,6 +148,7 @@ fn quantity(value: f64, unit: Unit) -> String {
         Unit::CpuMicros => format!("{} CPU", duration(value)),
         Unit::Millis => duration(value * 1000.0),
         Unit::Mebibytes => format!("{value:.0} MiB"),
+        Unit::Percent => format!("{value:.1} %"),
     }
 }
 

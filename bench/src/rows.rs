@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::report::{Figures, Goal, Line, Sample, Unit};
 use crate::server::{Server, Side};
-use crate::{load, watch};
+use crate::{load, rest, watch};
 
 use Goal::{AtMost, Times};
-use Unit::{CpuMicros, Mebibytes, Millis};
+use Unit::{CpuMicros, Mebibytes, Millis, Percent};
 use Work::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub enum Work {
     Memory,
     StartEmpty,
     StartFull,
+    AtRest,
 }
 
 pub struct Row {
@@ -49,11 +50,16 @@ pub const ROWS: &[Row] = &[
     row("memory",      "resident, 10,000 ConfigMaps and 100 watchers",      Memory,     Mebibytes, Times(8.0)),
     row("start",       "start to ready, empty",                             StartEmpty, Millis,    AtMost(150.0)),
     row("start-full",  "start to ready, 10,000 ConfigMaps",                 StartFull,  Millis,    AtMost(400.0)),
+    row("rest",        "10,000 simulated pods at rest, of one core",        AtRest,     Percent,   AtMost(10.0)),
 ];
 
-/// The order of measuring: memory before lists have been made, a restart before anything is added.
-const ORDER: &[Work] =
-    &[Memory, ListWhole, ListPages, StartFull, Get, Apply, Deliver, DeliverApart, Create, StartEmpty];
+/// The order of measuring: memory before lists have been made, a restart before anything is added. What comes after
+/// [`Create`] begins with servers of its own.
+#[rustfmt::skip]
+const ORDER: &[Work] = &[
+    Memory, ListWhole, ListPages, StartFull, Get, Apply, Deliver, DeliverApart, Create,
+    StartEmpty, AtRest,
+];
 
 const fn row(name: &'static str, says: &'static str, work: Work, unit: Unit, goal: Goal) -> Row {
     Row { name, says, work, unit, goal }
@@ -75,12 +81,19 @@ impl Sides {
     }
 }
 
+/// What came of the rows that were asked for.
+pub struct Measured {
+    pub lines: Vec<Line>,
+    /// Rows that could not be measured, and why: the others count all the same.
+    pub failed: Vec<String>,
+}
+
 /// Measures the rows that are asked for, or all.
-pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Vec<Line>> {
+pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Measured> {
     let asked: Vec<&Row> =
         ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|name| name == row.name)).collect();
     let mut servers = Vec::new();
-    if asked.iter().any(|row| row.work != StartEmpty) {
+    if asked.iter().any(|row| !row.work.begins_afresh()) {
         for (side, folder) in &sides.sides {
             println!("filling {}", folder.display());
             let (mut server, _) = Server::start(side.clone(), folder).await?;
@@ -89,22 +102,35 @@ pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Vec
             servers.push(server);
         }
     }
-    let mut lines = Vec::new();
+    let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for work in ORDER {
         let Some(row) = asked.iter().find(|row| row.work == *work) else { continue };
-        if *work == StartEmpty {
+        if work.begins_afresh() {
             // What is idle beside it would still take its share of the machine.
             servers.drain(..).try_for_each(Server::discard)?;
         }
-        lines.extend(turns(row, &sides, &mut servers, rounds).await.with_context(|| row.says)?);
+        let measured = match work {
+            AtRest => at_rest(&sides).await,
+            _ => turns(row, &sides, &mut servers, rounds).await,
+        };
+        match measured {
+            Ok(samples) => lines.extend(line(row, &samples)),
+            Err(why) => failed.push(format!("{}: {why:#}", row.says)),
+        }
     }
     servers.into_iter().try_for_each(Server::discard)?;
     lines.sort_by_key(|line| ROWS.iter().position(|row| row.name == line.name));
-    Ok(lines)
+    Ok(Measured { lines, failed })
 }
 
-/// One row: a turn ours, a turn the peer's, and again.
-async fn turns(row: &Row, sides: &Sides, servers: &mut [Server], rounds: usize) -> Result<Option<Line>> {
+fn line(row: &Row, samples: &[Vec<Sample>]) -> Option<Line> {
+    let figures = |side: usize| samples.get(side).and_then(|samples| Figures::of(samples));
+    let Row { name, says, unit, goal, .. } = *row;
+    Some(Line { name, work: says, unit, goal, ours: figures(0)?, peer: figures(1) })
+}
+
+/// One row: a turn ours, a turn the peer's, and again. Answers the samples of each side.
+async fn turns(row: &Row, sides: &Sides, servers: &mut [Server], rounds: usize) -> Result<Vec<Vec<Sample>>> {
     let mut samples = vec![Vec::new(); sides.sides.len()];
     for round in 0..rounds {
         for (at, (side, folder)) in sides.sides.iter().enumerate() {
@@ -117,9 +143,7 @@ async fn turns(row: &Row, sides: &Sides, servers: &mut [Server], rounds: usize) 
         let values: Vec<_> = samples.iter().filter_map(|side| side.last()).map(|last| last.value).collect();
         println!("{:<12}round {}: {values:.1?}", row.name, round + 1);
     }
-    let Row { name, says, unit, goal, .. } = *row;
-    let peer = samples.get(1).and_then(|samples| Figures::of(samples));
-    Ok(Figures::of(&samples[0]).map(|ours| Line { name, work: says, unit, goal, ours, peer }))
+    Ok(samples)
 }
 
 async fn turn(work: Work, server: &mut Server, round: usize) -> Result<Sample> {
@@ -133,6 +157,7 @@ async fn turn(work: Work, server: &mut Server, round: usize) -> Result<Sample> {
         DeliverApart => watch::deliver(server, 1).await,
         Memory => watch::memory(server).await,
         StartFull | StartEmpty => server.restart().await.map(started),
+        AtRest => rest::rest(server).await,
     }
 }
 
@@ -142,8 +167,25 @@ async fn start_empty(side: &Side, folder: &Path) -> Result<Sample> {
     Ok(started(took))
 }
 
+/// Once, and ours alone: the peer has neither controllers nor nodes here.
+async fn at_rest(sides: &Sides) -> Result<Vec<Vec<Sample>>> {
+    let (side, folder) = &sides.sides[0];
+    let (mut server, _) = Server::start(side.clone(), &folder.with_extension("rest")).await?;
+    server.prepare().await?;
+    let sample = rest::rest(&server).await?;
+    server.discard()?;
+    Ok(vec![vec![sample]])
+}
+
 fn started(took: Duration) -> Sample {
     Sample { value: took.as_secs_f64() * 1e3, wall: None }
+}
+
+impl Work {
+    /// Whether it has servers of its own, which nobody has filled.
+    fn begins_afresh(self) -> bool {
+        matches!(self, StartEmpty | AtRest)
+    }
 }
 
 #[cfg(test)]

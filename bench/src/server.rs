@@ -20,7 +20,7 @@ use crate::process::Process;
 
 /// The peer's administrator, in its token file.
 const ADMIN_TOKEN: &str = "bench-administrator";
-const READY_WITHIN: Duration = Duration::from_secs(120);
+const READY_WITHIN: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Which server, and the program that is it.

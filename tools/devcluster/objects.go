@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	//go:embed objects/nodes.yaml
-	nodesText string
+	//go:embed objects/node.yaml
+	nodeText string
 	//go:embed objects/cluster.yaml
 	clusterText string
 	//go:embed objects/hook-stage.yaml
@@ -36,8 +36,14 @@ const nodeCount = 3
 // objects is what a cluster has from its beginning: nodes, and unless it is bare, what an installer writes.
 func (c *cluster) objects() string {
 	texts := make([]string, 0, nodeCount+1)
+	capacity := `{cpu: "32", memory: 256Gi, pods: "110"}`
+	if !c.bare {
+		// Charts ask for it, and the nodes of the recordings have none.
+		capacity = `{cpu: "32", memory: 256Gi, pods: "110", ephemeral-storage: 256Gi}`
+	}
 	for number := 1; number <= nodeCount; number++ {
-		texts = append(texts, strings.ReplaceAll(nodesText, "NODE", fmt.Sprintf("node-%d", number)))
+		fill := strings.NewReplacer("NODE", fmt.Sprintf("node-%d", number), "CAPACITY", capacity)
+		texts = append(texts, fill.Replace(nodeText))
 	}
 	if !c.bare {
 		fill := strings.NewReplacer("SERVER", c.server, "AUTHORITY", base64.StdEncoding.EncodeToString(c.authority.text))

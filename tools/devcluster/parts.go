@@ -38,7 +38,7 @@ func (c *cluster) store() []part {
 		apiserver = append(apiserver, "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount")
 	} else {
 		apiserver = append(apiserver, "--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
-			"--enable-bootstrap-token-auth")
+			"--enable-bootstrap-token-auth", "--allow-privileged")
 	}
 	return []part{
 		c.own("etcd", "--data-dir", "etcd", "--listen-client-urls", c.etcd, "--advertise-client-urls", c.etcd,

@@ -15,6 +15,8 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// Where the API listens, as far as objects speak of it.
 pub(crate) const API_PORT: u16 = 6443;
 
+pub(crate) const FIRST_RANGE: &str = "kubernetes";
+
 const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
 
 const PRIORITY_CLASS_STORAGE: &str = "priorityclasses.scheduling.k8s.io";
@@ -73,6 +75,7 @@ pub async fn run(
     }
     objects.extend(SYSTEM_CLASSES.iter().map(|class| (PRIORITY_CLASS_STORAGE, priority_class(*class))));
     objects.push(("services", kubernetes_service()));
+    objects.push(("servicecidrs.networking.k8s.io", first_range()));
     objects.push(("configmaps", cluster_info("https://127.0.0.1:6443", pki.ca_pem())));
     objects.extend(
         API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))),
@@ -142,6 +145,14 @@ fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u
             "type": "Available", "status": "True", "lastTransitionTime": now,
             "reason": "Local", "message": "Local APIServices are always available",
         }]},
+    })
+}
+
+/// The range of cluster addresses.
+pub(crate) fn first_range() -> Value {
+    json!({
+        "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": FIRST_RANGE}, "spec": {"cidrs": ["10.96.0.0/16"]},
     })
 }
 

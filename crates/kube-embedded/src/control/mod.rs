@@ -4,7 +4,8 @@
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
 //! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
 //! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). Where the cluster
-//! has simulated nodes, also `workloads` (Deployments and the like, down to pods) and `volumes` (claims and what they get). `queue` runs
+//! has simulated nodes, also `workloads` (Deployments and the like, down to pods), `autoscaler` (how many of them) and
+//! `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
 //! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!
@@ -12,6 +13,7 @@
 //! two of its writes costs nothing. Elsewhere: nodes, scheduling and what a kubelet does (`crate::sim`); how the API
 //! deletes (`crate::verbs`).
 
+mod autoscaler;
 mod bootstrap_tokens;
 mod certificates;
 mod customresources;
@@ -110,6 +112,14 @@ pub trait Actor: Send + Sync + 'static {
         place: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Value>>;
 
+    /// PUT of `/scale`, as it was read and then changed.
+    fn rescale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+        scale: Value,
+    ) -> BoxFuture<'a, Result<()>>;
+
     /// Puts a pod on a node, in the name of the scheduler.
     fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
@@ -179,6 +189,7 @@ pub fn start(mut context: Context) -> Control {
     network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
+        control.run(autoscaler::Autoscalers);
         volumes::start(&mut control);
         network::start_endpoints(&mut control);
         control.run(disruption::Disruption);

@@ -62,6 +62,15 @@ impl Actor for TinyApi {
         unimplemented!("these controllers do not ask for it")
     }
 
+    fn rescale<'a>(
+        &'a self,
+        _: (&'a str, &'a str),
+        _: (&'a str, &'a str),
+        _: Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        unimplemented!("these controllers do not ask for it")
+    }
+
     fn scale<'a>(&'a self, _: (&'a str, &'a str), _: (&'a str, &'a str)) -> BoxFuture<'a, Result<Value>> {
         unimplemented!("these controllers do not ask for it")
     }

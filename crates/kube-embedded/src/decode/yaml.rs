@@ -13,9 +13,10 @@ use serde_json::{Map, Number, Value};
 
 use super::{MAX_DEPTH, MOST_FINDINGS, json};
 
-/// As many values as one document may become after its aliases are written out: well above what
-/// 3 MiB of honest YAML holds, far below what hurts.
-const MOST_VALUES: usize = 2_000_000;
+/// A document without aliases has no more values than half its bytes, and no more text than its bytes. With its
+/// aliases written out it may have so many values and so much text more.
+const MORE_VALUES: usize = 100_000;
+const MORE_TEXT: usize = 1 << 20;
 
 /// What was read.
 #[derive(Debug, PartialEq)]
@@ -34,7 +35,8 @@ pub fn read(bytes: &[u8]) -> Result<Document, String> {
     let Some(document) = serde_norway::Deserializer::from_str(text).next() else {
         return Ok(Document { value: Value::Null, duplicates: Vec::new() });
     };
-    let mut state = State { text, values: 0, duplicates: Vec::new() };
+    let values_left = text.len() / 2 + MORE_VALUES;
+    let mut state = State { text, values_left, text_left: text.len() + MORE_TEXT, duplicates: Vec::new() };
     let value = Node { state: &mut state, depth: 0 }.deserialize(document).map_err(|e| words(&e))?;
     Ok(Document { value, duplicates: state.duplicates })
 }
@@ -59,7 +61,7 @@ fn nests_too_deep(text: &str) -> bool {
 
 fn words(error: &serde_norway::Error) -> String {
     match error.to_string() {
-        text if text.contains("repetition limit exceeded") => {
+        text if text.contains("repetition limit exceeded") || text.contains("excessive aliasing") => {
             "yaml: document contains excessive aliasing".to_owned()
         }
         text if text.contains("recursion limit exceeded") => {
@@ -71,11 +73,18 @@ fn words(error: &serde_norway::Error) -> String {
 
 struct State<'de> {
     text: &'de str,
-    values: usize,
+    values_left: usize,
+    text_left: usize,
     duplicates: Vec<String>,
 }
 
 impl State<'_> {
+    /// Takes one value, or so much text, out of what is left.
+    fn take<E: de::Error>(left: &mut usize, amount: usize) -> Result<(), E> {
+        *left = left.checked_sub(amount).ok_or_else(|| E::custom("document contains excessive aliasing"))?;
+        Ok(())
+    }
+
     /// Where in the text a string was lent from.
     fn offset(&self, borrowed: &str) -> Option<usize> {
         let offset = (borrowed.as_ptr() as usize).checked_sub(self.text.as_ptr() as usize)?;
@@ -101,10 +110,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, 'de> {
     type Value = Value;
 
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        self.state.values += 1;
-        if self.state.values > MOST_VALUES {
-            return Err(de::Error::custom("document contains excessive aliasing"));
-        }
+        State::take(&mut self.state.values_left, 1)?;
         deserializer.deserialize_any(self)
     }
 }
@@ -153,11 +159,13 @@ impl<'de> Visitor<'de> for Node<'_, 'de> {
         number.map(Value::Number).ok_or_else(|| E::custom(format!("json: unsupported value: {value}")))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+        State::take(&mut self.state.text_left, text.len())?;
         Ok(text.into())
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Value, E> {
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Value, E> {
+        State::take(&mut self.state.text_left, text.len())?;
         Ok(if self.state.is_plain(text) { plain(text) } else { text.into() })
     }
 
@@ -240,12 +248,14 @@ impl<'de> Visitor<'de> for KeyNode<'_, 'de> {
         Ok(key(value.to_string()))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Key, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Key, E> {
+        State::take(&mut self.0.text_left, text.len())?;
         Ok(key(text.to_owned()))
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key, E> {
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Key, E> {
         let state = self.0;
+        State::take(&mut state.text_left, text.len())?;
         let at = state.offset(text);
         if !state.is_plain(text) {
             return Ok(Key { at, ..key(text.to_owned()) });
@@ -363,6 +373,8 @@ mod tests {
             laughs = format!("{laughs}{this}: &{this} [{nine}]\n");
         }
         assert_eq!(read(laughs.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+        let long = format!("a: &a '{}'\nb: [{}]", "x".repeat(1 << 20), vec!["*a"; 20_000].join(","));
+        assert_eq!(read(long.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
         for deep in [MAX_DEPTH + 1, 500, 10_000, 3_000_000] {
             assert!(read("[".repeat(deep).as_bytes()).is_err());
         }

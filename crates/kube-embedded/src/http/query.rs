@@ -139,11 +139,11 @@ fn printable(c: char) -> bool {
 }
 
 /// Go's query conversion: everything but `false` and `0` means yes.
-fn truth(value: &str) -> bool {
+pub(crate) fn truth(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-fn number(value: &str) -> Result<i64, String> {
+pub(crate) fn number(value: &str) -> Result<i64, String> {
     value.parse().map_err(|_| {
         let digits = value.trim_start_matches(['-', '+']);
         let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use http_body::Frame;
@@ -100,6 +100,15 @@ pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
         Answer::List(page) => list(call, &page),
         Answer::Watch(stream) => Ok(watch(*stream, representation, call.cluster.metrics().watching())),
         Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
+        Answer::Stream(parts) => {
+            let frames = parts.map(|part| Ok(Frame::data(part)));
+            Ok(response(200, "text/plain", StreamBody::new(frames).boxed_unsync()))
+        }
+        Answer::Nothing => {
+            let mut response = response(204, "", full(Bytes::new()));
+            response.headers_mut().remove(CONTENT_TYPE);
+            Ok(response)
+        }
     }
 }
 

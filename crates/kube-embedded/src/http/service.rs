@@ -34,6 +34,8 @@ use crate::verbs::{self, Call};
 /// Kubernetes' own limit.
 pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long the rest of a body that is too large is read and thrown away.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The Kubernetes API as a `tower` service, over TLS or in process for a named identity.
 #[derive(Clone)]
@@ -239,10 +241,14 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let body = std::pin::pin!(Limited::new(body, BODY_LIMIT));
-    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
+    let mut body = std::pin::pin!(body);
+    let limited = Limited::new(body.as_mut(), BODY_LIMIT);
+    match tokio::time::timeout(BODY_TIMEOUT, limited.collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            // Who is still sending when the connection is closed never reads why.
+            let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+            let _ = tokio::time::timeout(PATIENCE, rest).await;
             Err(ApiError::too_large(BODY_LIMIT))
         }
         Ok(Err(error)) => {

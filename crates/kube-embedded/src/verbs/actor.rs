@@ -84,6 +84,28 @@ fn writing(cluster: &Cluster, by: Component, verb: &'static str, document: &Valu
     Ok(call)
 }
 
+/// A call of `/scale`, of an object of a kind.
+fn scaling(
+    cluster: &Cluster,
+    verb: &'static str,
+    (api_version, kind): (&str, &str),
+    place: (&str, &str),
+) -> Result<Call> {
+    let registry = cluster.registry();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = registry.of_kind(group, version, kind).ok_or_else(|| {
+        let words = format!("no matches for kind {kind:?} in version {api_version:?}");
+        ApiError::new(404, "", words)
+    })?;
+    if resource.subresource("scale").is_none() {
+        let what = qualified(&resource.name, group);
+        return Err(ApiError::new(404, "", format!("{what} does not implement the scale subresource")));
+    }
+    let mut call = call(cluster, Component::ControllerManager, verb, resource, place);
+    "scale".clone_into(&mut call.subresource);
+    Ok(call)
+}
+
 /// The object that a write left.
 fn stored(answer: Answer) -> Result<Arc<Object>> {
     match answer {
@@ -141,32 +163,28 @@ impl Actor for ControllerManager {
 
     fn scale<'a>(
         &'a self,
-        (api_version, kind): (&'a str, &'a str),
-        (namespace, name): (&'a str, &'a str),
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Value>> {
         async move {
-            let cluster = self.cluster()?;
-            let registry = cluster.registry();
-            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            let resource = registry.of_kind(group, version, kind).ok_or_else(|| {
-                let words = format!("no matches for kind {kind:?} in version {api_version:?}");
-                ApiError::new(404, "", words)
-            })?;
-            if resource.subresource("scale").is_none() {
-                let what = qualified(&resource.name, group);
-                return Err(ApiError::new(
-                    404,
-                    "",
-                    format!("{what} does not implement the scale subresource"),
-                ));
-            }
-            let place = (namespace, name);
-            let mut call = call(&cluster, Component::ControllerManager, "get", resource, place);
-            "scale".clone_into(&mut call.subresource);
-            match scale::answer(&call).await? {
+            match scale::answer(&scaling(&self.cluster()?, "get", kind, place)?).await? {
                 Answer::Scale(scale) => Ok(scale),
                 _ => Err(ApiError::internal("a scale answered something else")),
             }
+        }
+        .boxed()
+    }
+
+    fn rescale<'a>(
+        &'a self,
+        kind: (&'a str, &'a str),
+        place: (&'a str, &'a str),
+        wanted: Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let mut call = scaling(&self.cluster()?, "update", kind, place)?;
+            call.body = wanted.to_string().into();
+            scale::answer(&call).await.map(drop)
         }
         .boxed()
     }

@@ -109,7 +109,8 @@ fn text(value: &Value) -> String {
 
 /// Deletes `call.name`, or begins to.
 pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
-    for _ in 0..TRIES {
+    let mut lost = 0;
+    while lost < TRIES {
         let live = call.live()?;
         check_preconditions(call, &live, options)?;
         let old = live.value();
@@ -142,7 +143,9 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
         };
         match done {
             Ok(answer) => return Ok(answer),
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            // Somebody changed the quota meanwhile: count again.
+            Err(CommitError::Moved(other, _)) if other != call.key(&call.name) => {}
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => lost += 1,
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }

@@ -10,6 +10,7 @@ mod convert;
 mod create;
 mod delete;
 mod evict;
+mod logs;
 mod managed;
 mod meta;
 mod patch;
@@ -24,6 +25,7 @@ mod watch;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -79,6 +81,10 @@ pub enum Answer {
     List(Page),
     Watch(Box<WatchStream>),
     Text(String),
+    /// Text that goes on.
+    Stream(BoxStream<'static, Bytes>),
+    /// 204.
+    Nothing,
 }
 
 /// A list, or a part of it.

@@ -1,6 +1,6 @@
 //! What only pods can: be bound to a node, and (here) say that no process runs in them.
 //!
-//! Elsewhere: eviction (`super::evict`).
+//! Elsewhere: eviction (`super::evict`), logs (`super::logs`).
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,13 @@ use super::{Answer, Call, managed};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::store::Object;
 
 /// 501 for everything that needs a process.
-pub fn not_simulated(call: &Call) -> ApiError {
-    let container = call.query.get("container").unwrap_or_default();
+pub fn not_simulated(call: &Call, object: &Object) -> ApiError {
+    let asked = call.query.get("container").filter(|name| !name.is_empty()).map(str::to_owned);
+    let first = || object.value()["spec"]["containers"][0]["name"].as_str().map(str::to_owned);
+    let container = asked.or_else(first).unwrap_or_default();
     let verb = match call.subresource.as_str() {
         "exec" => "exec into",
         "attach" => "attach to",
@@ -28,48 +31,6 @@ pub fn not_simulated(call: &Call) -> ApiError {
             format!("kube-embedded simulates {other}: there is nothing to {verb} through \"{}\"", call.name)
         }
     })
-}
-
-/// What a container would have printed: that it is simulated.
-pub fn log(call: &Call) -> Result<Answer> {
-    let pod = call.live()?.value();
-    let names: Vec<&str> = pod["spec"]["containers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|c| c["name"].as_str())
-        .collect();
-    let container = match call.query.get("container").filter(|name| !name.is_empty()) {
-        Some(name) => name,
-        None => match names.as_slice() {
-            [only] => only,
-            several => {
-                return Err(ApiError::bad_request(format!(
-                    "a container name must be specified for pod {}, choose one of: [{}]",
-                    call.name,
-                    several.join(" ")
-                )));
-            }
-        },
-    };
-    let all = ["containers", "initContainers", "ephemeralContainers"];
-    let exists = all
-        .iter()
-        .flat_map(|key| pod["spec"][*key].as_array().into_iter().flatten())
-        .any(|c| c["name"] == container);
-    if !exists {
-        return Err(ApiError::bad_request(format!(
-            "container {container} is not valid for pod {}",
-            call.name
-        )));
-    }
-    if pod["status"]["phase"] == "Pending" {
-        return Err(ApiError::bad_request(format!(
-            "container \"{container}\" in pod \"{}\" is waiting to start: ContainerCreating",
-            call.name
-        )));
-    }
-    Ok(Answer::Text(format!("[kube-embedded] container \"{container}\" is simulated: no process runs\n")))
 }
 
 /// Puts a pod on a node.

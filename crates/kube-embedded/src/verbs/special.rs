@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::body::decode_as;
-use super::{Answer, Call, body, evict, patch, pods, read, scale, update};
+use super::{Answer, Call, body, evict, logs, patch, pods, read, scale, update};
 use crate::access::reviews::{self, Scope};
 use crate::access::{csr, tokens};
 use crate::error::{ApiError, Result};
@@ -15,8 +15,7 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         return Err(if call.resource.is_custom() { call.not_found() } else { ApiError::no_such_resource() });
     };
     if matches!(&*door.name, "exec" | "attach" | "portforward" | "proxy") {
-        call.live()?;
-        return Err(pods::not_simulated(call));
+        return Err(pods::not_simulated(call, &*call.live()?));
     }
     if !door.verbs.iter().any(|verb| verb.as_ref() == call.verb) {
         return Err(if call.resource.is_custom() {
@@ -27,7 +26,7 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     }
     match (&*door.name, call.verb) {
         ("scale", _) => scale::answer(call).await,
-        ("log", _) => pods::log(call),
+        ("log", _) => logs::log(call),
         ("eviction", _) => evict::evict(call).await,
         ("binding", _) => pods::bind(call).await,
         ("token", _) => token(call),

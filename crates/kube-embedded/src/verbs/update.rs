@@ -55,7 +55,8 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
 /// Computes a change from the newest state with `make` (the object in stored form, with its managed fields), checks
 /// it and stores it.
 pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
-    for _ in 0..TRIES {
+    let mut lost = 0;
+    while lost < TRIES {
         let live = call.live()?;
         let mut old = live.value();
         if call.resource.is_custom() {
@@ -92,8 +93,10 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
         };
         match committed {
             Ok(answer) => return Ok(answer),
+            // Somebody changed the quota meanwhile: count again.
+            Err(CommitError::Moved(other, _)) if other != call.key(&call.name) => {}
             // Somebody was faster. Whoever meant the version before will be told so by the next attempt.
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => lost += 1,
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }

@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use http::{Method, Request};
+use serde_json::{Value, json};
+use tempfile::tempdir;
 use tokio::time::sleep;
 
+use crate::program::Server;
 use crate::request::{Answer, get, send, with};
-use crate::target::Cluster;
+use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -206,4 +209,151 @@ async fn paths_and_queries_that_lead_nowhere() {
         attempts.judge(accept, &send(&attempts.client, request).await, 406).await;
     }
     assert_eq!(get(&attempts.client, "/readyz").await.code, 200);
+}
+
+/// How much more memory a request may take while it is refused.
+const MOST_MEMORY: u64 = 64 << 20;
+
+/// A server of one's own, whose memory is looked at.
+struct Victim {
+    server: Server,
+    client: kube::Client,
+}
+
+impl Victim {
+    /// Sends it; it must be refused with this code and reason, cheaply.
+    async fn refuses(&self, method: Method, path: &str, media: &str, body: Vec<u8>, code: u16, reason: &str) {
+        let start: String = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
+        let what = format!("{method} {path} {media} {start} ...");
+        let (before, _) = self.server.memory();
+        let answer = with(&self.client, method, path, media, body).await;
+        let (_, peak) = self.server.memory();
+        let text: String = answer.text.chars().take(300).collect();
+        assert_eq!(answer.code, code, "{what}: {text}");
+        let status = answer.json();
+        assert_eq!(
+            (&status["kind"], &status["reason"]),
+            (&"Status".into(), &reason.into()),
+            "{what}: {text}"
+        );
+        let grown = peak.saturating_sub(before);
+        assert!(grown <= MOST_MEMORY, "{what}: {} MiB more", grown >> 20);
+    }
+}
+
+/// Loops over a hundred, one in another.
+fn loops(depth: u32) -> String {
+    let hundred = vec!["1"; 100].join(",");
+    (0..depth).fold("true".to_owned(), |body, level| format!("[{hundred}].all(x{level}, {body})"))
+}
+
+#[tokio::test]
+async fn what_would_exhaust_the_server() {
+    if !only_on_embedded() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let victim = Victim { client: server.client().await, server };
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let target = "/api/v1/namespaces/default/configmaps/target";
+    let made = with(
+        &victim.client,
+        Method::POST,
+        maps,
+        JSON,
+        r#"{"metadata": {"name": "target"}, "data": {"a": "b"}}"#,
+    );
+    assert_eq!(made.await.code, 201);
+
+    let huge = || {
+        format!(r#"{{"metadata": {{"name": "x"}}, "data": {{"a": "{}"}}}}"#, "x".repeat(100 << 20))
+            .into_bytes()
+    };
+    for (method, path, media) in [
+        (Method::POST, maps, JSON),
+        (Method::POST, maps, YAML),
+        (Method::PATCH, target, MERGE),
+        (Method::DELETE, target, JSON),
+        (Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", JSON),
+    ] {
+        victim.refuses(method, path, media, huge(), 413, "RequestEntityTooLarge").await;
+    }
+
+    // Each copy doubles what is there.
+    let copies = (0..60).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/c{n}")}));
+    let bomb: Value = [json!({"op": "add", "path": "/data/x", "value": "x".repeat(1000)})]
+        .into_iter()
+        .chain(copies)
+        .collect();
+    victim.refuses(Method::PATCH, target, JSON_PATCH, bomb.to_string().into_bytes(), 422, "Invalid").await;
+
+    // One long text, twenty thousand times.
+    let aliases: String = (0..20_000).map(|n| format!("  k{n}: *a\n")).collect();
+    let long = format!("metadata: {{name: x}}\ndata:\n  x: &a '{}'\n{aliases}", "x".repeat(1_000_000));
+    victim.refuses(Method::POST, maps, YAML, long.into_bytes(), 400, "BadRequest").await;
+    let list = format!("a: &a [{}]\nb: [{}]\n", vec!["x"; 10_000].join(","), vec!["*a"; 100_000].join(","));
+    victim.refuses(Method::POST, maps, YAML, list.into_bytes(), 400, "BadRequest").await;
+    let deep = ["{\"metadata\":", &"[".repeat(1_000_000), &"]".repeat(1_000_000), "}"].concat();
+    victim.refuses(Method::POST, maps, JSON, deep.into_bytes(), 400, "BadRequest").await;
+
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let selecting = |selector: Value| {
+        let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": selector, "template": pod}});
+        deployment.to_string().into_bytes()
+    };
+    let terms = vec![json!({"key": "k", "operator": "Exists"}); 100_000];
+    let terms = selecting(json!({"matchExpressions": terms}));
+    victim.refuses(Method::POST, deployments, JSON, terms, 413, "RequestEntityTooLarge").await;
+    let labels: Value =
+        (0..100_000).map(|n| (format!("k{n}"), json!(""))).collect::<serde_json::Map<_, _>>().into();
+    victim
+        .refuses(Method::POST, deployments, JSON, selecting(json!({"matchLabels": labels})), 422, "Invalid")
+        .await;
+    assert_eq!(get(&victim.client, "/readyz").await.code, 200);
+}
+
+#[tokio::test]
+async fn expressions_that_would_run_for_ever() {
+    if !only_on_embedded() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let victim = Victim { client: server.client().await, server };
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for rule in [loops(6), "self.l.all(a, self.l.all(b, self.l.all(c, a + b + c > 0)))".to_owned()] {
+        let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}],
+            "properties": {"l": {"type": "array", "items": {"type": "integer"}}}});
+        let version =
+            json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        let crd = json!({"metadata": {"name": "tugs.x.dev"}, "spec": {"group": "x.dev", "scope": "Cluster",
+            "names": {"plural": "tugs", "kind": "Tug"}, "versions": [version]}});
+        victim.refuses(Method::POST, crds, JSON, crd.to_string().into_bytes(), 422, "Invalid").await;
+    }
+
+    // A policy is accepted; what it judges is not.
+    let text = format!("'{}'", "a".repeat(1_000));
+    let growing = format!("{text}.replace('', {text}).replace('', {text}).replace('', {text}).size() > 0");
+    for (number, expression) in [loops(6), loops(3), growing].into_iter().enumerate() {
+        let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+        let name = format!("p{number}");
+        let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]});
+        let policy = json!({"metadata": {"name": name}, "spec": {"matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": expression}]}});
+        let binding =
+            json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+        for (path, object) in
+            [(policies, &policy), (&policies.replace("policies", "policybindings"), &binding)]
+        {
+            let made = with(&victim.client, Method::POST, path, JSON, object.to_string()).await;
+            assert_eq!(made.code, 201, "{}", made.text);
+        }
+        let secrets = "/api/v1/namespaces/default/secrets";
+        let secret = json!({"metadata": {"name": "x"}}).to_string().into_bytes();
+        victim.refuses(Method::POST, secrets, JSON, secret, 422, "Invalid").await;
+        with(&victim.client, Method::DELETE, &format!("{policies}/{name}"), JSON, "").await;
+    }
+    assert_eq!(get(&victim.client, "/readyz").await.code, 200);
 }

@@ -1,18 +1,21 @@
-//! Real programs as clients of the test's cluster: kubectl, if `LONGSHORE_KUBECTL` names one (`cargo xtask test --real`
-//! does).
+//! Real programs as clients of the test's cluster: kubectl, if `LONGSHORE_KUBECTL` names one, and helms, if
+//! `LONGSHORE_HELM_4_3` and its like do (`cargo xtask test --real` names all of them).
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::target::{Cluster, skipped};
 
-/// kubectl, and the cluster that it is pointed at.
-pub struct Kubectl {
+/// A program, and the cluster that it is pointed at.
+pub struct Client {
     program: PathBuf,
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
 }
 
 /// What a command said and whether it succeeded.
@@ -22,15 +25,16 @@ pub struct Said {
     pub stderr: String,
 }
 
-impl Kubectl {
-    /// `None`, with a line that says so, where there is no kubectl.
-    pub fn start() -> Option<Self> {
-        let Some(program) = std::env::var_os("LONGSHORE_KUBECTL").map(PathBuf::from) else {
-            skipped("LONGSHORE_KUBECTL names no kubectl");
-            return None;
-        };
-        assert!(program.exists(), "LONGSHORE_KUBECTL names {}, which is not there", program.display());
-        Some(Self { program, cluster: Cluster::start() })
+impl Client {
+    /// With a cluster of its own; `None`, with a line that says so, where there is no kubectl.
+    pub fn kubectl() -> Option<Self> {
+        let program = named_by("LONGSHORE_KUBECTL")?;
+        Some(Self { program, cluster: Arc::new(Cluster::start()) })
+    }
+
+    /// On the same cluster; `None`, with a line that says so, where the variable names no helm.
+    pub fn helm(&self, variable: &str) -> Option<Self> {
+        Some(Self { program: named_by(variable)?, cluster: Arc::clone(&self.cluster) })
     }
 
     /// `{ns}` in what is typed or expected is the namespace of the test.
@@ -44,13 +48,17 @@ impl Kubectl {
         command.args(words(&self.fill(line))).current_dir(folder);
         command.env("KUBECONFIG", self.cluster.kubeconfig()).env("HOME", folder);
         command.env("KUBE_EDITOR", folder.join("editor"));
+        // What helm keeps belongs to the test, too.
+        for name in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env_remove(name);
+        }
         command
     }
 
     pub fn try_with(&self, line: &str, stdin: &str) -> Said {
-        let piped = || (Stdio::piped(), Stdio::piped(), Stdio::piped());
-        let (input, output, errors) = piped();
-        let mut child = self.command(line).stdin(input).stdout(output).stderr(errors).spawn().unwrap();
+        let mut command = self.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(self.fill(stdin).as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -60,7 +68,7 @@ impl Kubectl {
     /// What it prints; a failure is a failed test.
     pub fn with(&self, line: &str, stdin: &str) -> String {
         let said = self.try_with(line, stdin);
-        assert!(said.ok, "kubectl {line}\n{}{}", said.stdout, said.stderr);
+        assert!(said.ok, "{} {line}\n{}{}", self.program.display(), said.stdout, said.stderr);
         said.stdout
     }
 
@@ -71,6 +79,15 @@ impl Kubectl {
     /// Prints exactly this.
     pub fn prints(&self, line: &str, expected: &str) {
         assert_eq!(self.ok(line).trim_end(), self.fill(expected), "kubectl {line}");
+    }
+
+    /// Prints exactly this after a while.
+    pub fn eventually(&self, line: &str, expected: &str) {
+        let began = Instant::now();
+        while self.ok(line).trim_end() != self.fill(expected) && began.elapsed() < Duration::from_mins(1) {
+            thread::sleep(Duration::from_millis(100));
+        }
+        self.prints(line, expected);
     }
 
     /// Prints all of these somewhere.
@@ -96,6 +113,16 @@ impl Kubectl {
     pub fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.ok(line)).unwrap()
     }
+}
+
+/// The program that a variable names.
+fn named_by(variable: &str) -> Option<PathBuf> {
+    let Some(program) = std::env::var_os(variable).map(PathBuf::from) else {
+        skipped(&format!("{variable} names no program"));
+        return None;
+    };
+    assert!(program.exists(), "{variable} names {}, which is not there", program.display());
+    Some(program)
 }
 
 /// Words of a command line; single quotes hold one together.

@@ -297,6 +297,9 @@ async fn killed_at_any_moment() {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
         if kill == 0 {
             prepare(&client).await;
+            for watcher in &mut watchers {
+                watcher.list(&maps).await;
+            }
         }
         let (found, now) = everything(&client).await;
         assert!(now >= newest, "the version went back from {newest} to {now}");

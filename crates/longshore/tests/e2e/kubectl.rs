@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::clients::Kubectl;
+use crate::clients::Client;
 
 const GREETING: &str = "
 apiVersion: v1
@@ -70,7 +70,7 @@ spec:
 
 #[test]
 fn apply_diff_edit_and_patch() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let Some(kubectl) = Client::kubectl() else { return };
     assert_eq!(kubectl.with("apply -f -", GREETING), "configmap/greeting created\n");
     assert_eq!(kubectl.with("apply -f -", GREETING), "configmap/greeting unchanged\n");
 
@@ -126,7 +126,7 @@ fn apply_diff_edit_and_patch() {
 
 #[test]
 fn get_in_every_form() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let Some(kubectl) = Client::kubectl() else { return };
     kubectl.with("apply -f -", GREETING);
     kubectl.with("apply -f -", DEPLOYMENT);
     kubectl.mentions("get cm greeting", &["NAME", "DATA", "AGE", "greeting   2"]);
@@ -165,7 +165,7 @@ fn get_in_every_form() {
 
 #[test]
 fn watch_wait_label_annotate_scale_and_delete() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let Some(kubectl) = Client::kubectl() else { return };
     kubectl.with("apply -f -", GREETING);
     let mut watching = kubectl
         .command("get cm -l app=hello --watch -o jsonpath='{.metadata.name}={.data.text}{\"\\n\"}'")
@@ -222,7 +222,7 @@ fn watch_wait_label_annotate_scale_and_delete() {
 
 #[test]
 fn create_and_who_may() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let Some(kubectl) = Client::kubectl() else { return };
     kubectl.removes_namespace("{ns}-dock");
     kubectl.prints("create namespace {ns}-dock", "namespace/{ns}-dock created");
     kubectl.prints("-n {ns}-dock create configmap plan --from-literal=a=b", "configmap/plan created");
@@ -268,7 +268,7 @@ fn create_and_who_may() {
 
 #[test]
 fn a_kind_of_ones_own() {
-    let Some(kubectl) = Kubectl::start() else { return };
+    let Some(kubectl) = Client::kubectl() else { return };
     kubectl
         .cluster
         .removes("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.e2e.longshore.dev");

@@ -2,7 +2,7 @@
 //!
 //! Modules: the running program ([`program`]), the cluster that a test is given ([`target`]), and the requests and
 //! commands that tests send it ([`request`], [`clients`]); the program's life ([`serve`]), what survives its death ([`crash`]),
-//! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`]), and such as mean no good ([`bad_input`]).
+//! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod clients;
@@ -13,6 +13,8 @@ mod target;
 mod bad_input;
 mod controller;
 mod crash;
+mod helm;
 mod kubectl;
 mod leader;
 mod serve;
+mod workloads;

@@ -111,6 +111,18 @@ impl Server {
         kube::Client::try_from(kube::Config::new(self.url.parse().unwrap())).unwrap()
     }
 
+    /// Bytes of memory: now, and at most since this was last asked.
+    pub fn memory(&self) -> (u64, u64) {
+        let folder = format!("/proc/{}", self.child.id());
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap();
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        };
+        fs::write(format!("{folder}/clear_refs"), "5").unwrap(); // the peak begins anew
+        (bytes("VmRSS"), bytes("VmHWM"))
+    }
+
     pub fn signal(&self, signal: &str) {
         output(Command::new("kill").args([signal, &self.child.id().to_string()]));
     }

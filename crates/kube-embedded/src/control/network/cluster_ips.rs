@@ -15,7 +15,7 @@ use crate::control::{Component, Context, Failure, Preconditions, Propagation, se
 use crate::rules::network::ip;
 use crate::store::{Event, Key, Object};
 
-const ADDRESSES: &str = "ipaddresses.networking.k8s.io";
+pub const ADDRESSES: &str = "ipaddresses.networking.k8s.io";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const MANAGER: &str = "ipallocator.k8s.io";
 

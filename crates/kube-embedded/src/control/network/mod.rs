@@ -3,8 +3,8 @@
 //! A Service with a selector has `EndpointSlices` (`slices`) and, for older readers, an `Endpoints` object of its name
 //! (`endpoints`); both are made of the pods that it selects (`service`). An `Endpoints` object that somebody wrote for a
 //! Service without selector is mirrored into slices (`mirror`). The API itself is the Service `default/kubernetes`
-//! (`kubernetes`), and each cluster address has an `IPAddress` that says whose it is (`cluster_ips`); these two are what
-//! an API server does by itself, with or without simulated workloads.
+//! (`kubernetes`), each cluster address has an `IPAddress` that says whose it is (`cluster_ips`), and the ranges that they come
+//! from are `ServiceCIDRs` (`ranges`); these are what an API server does by itself, with or without simulated workloads.
 //!
 //! Elsewhere: which addresses and ports a Service gets (`crate::admission::services`); addresses of load balancers and
 //! Ingresses (`crate::sim::addresses`).
@@ -15,6 +15,7 @@ mod kubernetes;
 mod mirror;
 mod order;
 mod plan;
+mod ranges;
 mod service;
 mod slice;
 mod slices;
@@ -42,6 +43,7 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 pub(super) fn start(control: &mut Control) {
     control.run(kubernetes::Kubernetes);
     control.run(cluster_ips::ClusterIps);
+    control.run(ranges::Ranges);
 }
 
 /// Starts what belongs to workloads.

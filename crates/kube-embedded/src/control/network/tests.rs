@@ -213,3 +213,23 @@ async fn an_address_says_whose_it_is() {
     world.create(SERVICES, service("two")).await;
     assert_eq!(world.get(place).await["spec"]["parentRef"]["name"], "two");
 }
+
+#[tokio::test]
+async fn a_range_waits_for_its_last_address() {
+    let world = World::without_nodes().await;
+    let place = "/apis/networking.k8s.io/v1/servicecidrs";
+    let ready = |range: &Value| range["status"]["conditions"][0]["status"] == "True";
+    let first = world.get(&format!("{place}/kubernetes")).await;
+    assert!(ready(&first));
+    // The API's own address is always in use.
+    world.delete(&format!("{place}/kubernetes")).await;
+    let first = world.get(&format!("{place}/kubernetes")).await;
+    assert_eq!(first["status"]["conditions"][0]["reason"], "Terminating");
+    let wider = json!({"metadata": {"name": "wider"}, "spec": {"cidrs": ["10.0.0.0/8"]}});
+    world.create(place, wider).await;
+    assert!(ready(&world.get(&format!("{place}/wider")).await));
+    let again = world.get(&format!("{place}/kubernetes")).await;
+    assert!(ready(&again) && again["metadata"]["uid"] != first["metadata"]["uid"]);
+    world.delete(&format!("{place}/wider")).await;
+    assert_eq!(world.list(place).await.len(), 1);
+}

@@ -1,13 +1,15 @@
 //! Expressions of the Common Expression Language: rules of CRDs and of admission policies.
 //!
 //! The interpreter and the Kubernetes libraries come from `kube-cel`; this adds what they leave out: the
-//! static check (`check`), a step budget, macros (`rewrite`), optional field selection, and the words
+//! static check (`check`), a budget (`meter`), macros (`rewrite`), optional field selection, and the words
 //! of Kubernetes for what goes wrong. What cannot be evaluated is an error, never a pass.
 //!
-//! Always true: evaluating an [`Expression`] ends, because its cost is bounded before it starts.
+//! Always true: evaluating an [`Expression`] ends and stays small, because its cost is bounded before it starts and
+//! counted while it runs.
 
 pub mod check;
 pub mod cost;
+mod meter;
 mod rewrite;
 pub mod rules;
 pub mod values;
@@ -30,6 +32,8 @@ const MAX_DEPTH: usize = 150;
 /// Longer expressions are parsed on a stack of their own, as they may be deep chains.
 const SHORT: usize = 200;
 const DEEP_STACK: usize = 512 << 20;
+/// Trees deeper than this are evaluated there, too: the interpreter recurses, with large frames.
+const SHALLOW: usize = 25;
 /// Steps that one evaluation may take.
 const MAX_STEPS: u64 = 20_000_000;
 
@@ -50,6 +54,7 @@ static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
     });
     library.add_function("@pairs", pairs);
     library.add_function("@sortBy", sort_by);
+    meter::add_to(&mut library);
     library
 });
 
@@ -82,6 +87,9 @@ fn sort_by(list: Arc<Vec<Cel>>, keys: Arc<Vec<Cel>>) -> Result<Cel, ExecutionErr
 pub struct Expression {
     pub source: Box<str>,
     root: IdedExpr,
+    /// The same, as it is evaluated.
+    metered: IdedExpr,
+    deep: bool,
 }
 
 impl Expression {
@@ -102,12 +110,7 @@ impl Expression {
         if source.len() <= SHORT {
             return Self::parse_here(source);
         }
-        std::thread::scope(|threads| {
-            let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
-            let parsing = builder.spawn_scoped(threads, || Self::parse_here(source));
-            let parsed = parsing.ok().and_then(|parsing| parsing.join().ok());
-            parsed.unwrap_or_else(|| Err(unreadable(source)))
-        })
+        on_deep_stack(|| Self::parse_here(source)).unwrap_or_else(|| Err(unreadable(source)))
     }
 
     fn parse_here(source: &str) -> Result<Self, String> {
@@ -116,7 +119,11 @@ impl Expression {
             catch_unwind(AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(source)));
         match parsed {
             Ok(Ok(root)) if depth(&root) > MAX_DEPTH => Err(too_deep(source)),
-            Ok(Ok(root)) => Ok(Self { source: source.into(), root: rewrite::rewrite(root) }),
+            Ok(Ok(root)) => {
+                let root = rewrite::rewrite(root);
+                let metered = meter::metered(&root);
+                Ok(Self { source: source.into(), deep: depth(&metered) > SHALLOW, metered, root })
+            }
             Ok(Err(errors)) => {
                 let texts = errors.errors.iter().map(|error| {
                     let (line, column) = error.pos;
@@ -143,13 +150,23 @@ impl Expression {
         if steps(&self.root, u64::try_from(largest.max(1)).unwrap_or(u64::MAX)) > MAX_STEPS {
             return Err(Failure::TooExpensive);
         }
-        let result = catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.root, variables)));
-        match result {
+        let resolve =
+            || meter::within(|| catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.metered, variables))));
+        let resolved = if self.deep { on_deep_stack(resolve).flatten() } else { resolve() };
+        match resolved.ok_or(Failure::TooExpensive)? {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(Failure::Error(words(&error))),
             Err(_) => Err(Failure::Error("internal error".to_owned())),
         }
     }
+}
+
+/// Does it on a thread with room to recurse; nothing if there can be none.
+fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|threads| {
+        let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
+        builder.spawn_scoped(threads, work).ok().and_then(|working| working.join().ok())
+    })
 }
 
 /// Why there is no result.
@@ -287,6 +304,9 @@ mod tests {
             "quantity('1Gi').isGreaterThan(quantity('1M'))",
             "[1, 2].all(i, i > 0) && [1, 2].exists_one(i, i == 1)",
             "'a-b'.split('-').size() == 2",
+            "'abc'.split('') == ['a', 'b', 'c'] && 'abc'.split('', 2) == ['a', 'bc'] && ''.split('') == []",
+            "'a-b-c'.split('-', 2) == ['a', 'b-c'] && 'a'.split('-', 0) == [] && 'abab'.replace('b', 'c', 1) == 'acab'",
+            "['a', 'b'].join('-') == 'a-b' && 'ab'.replace('', '.') == '.a.b.'",
             "isURL('https://x.y') && url('https://x.y').getHost() == 'x.y'",
         ];
         for source in table {
@@ -331,5 +351,32 @@ mod tests {
         let product = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))";
         let expression = Expression::parse(product).unwrap();
         assert_eq!(expression.evaluate(&scope(), 1000), Err(Failure::TooExpensive));
+    }
+
+    #[test]
+    fn what_grows_while_it_runs_is_stopped() {
+        let text = format!("'{}'", "a".repeat(1_000));
+        let hundred = format!("[{}]", vec!["1"; 100].join(","));
+        let doubled = (0..19).fold("[1]".to_owned(), |list, _| format!("[{list}].map(l, l + l)[0]"));
+        for hostile in [
+            format!("{text}.replace('', {text}).replace('', {text}).replace('', {text}).size() < 0"),
+            format!(
+                "{text}.split('').all(a, {text}.split('').all(b, {text}.split('').all(c, a + b + c != 'b')))"
+            ),
+            format!("{hundred}.map(a, {hundred}.map(b, {hundred}.map(c, c))).size() < 0"),
+            format!("{hundred}.map(a, {hundred}.map(b, {text}.lowerAscii() + {text})).size() < 0"),
+            format!("{text}.split('').join({text}).split('').join({text}).size() < 0"),
+            "lists.range(1000000000).size() < 0".to_owned(),
+            format!(
+                "'{}'.format([{}]).size() < 0",
+                "%s".repeat(500),
+                vec![format!("{text}.replace('a', {text})"); 500].join(",")
+            ),
+            format!("{doubled}.size() < 0").chars().take(MAX_LENGTH).collect(),
+        ] {
+            let Ok(expression) = Expression::parse(&hostile) else { continue };
+            let short: String = hostile.chars().take(80).collect();
+            assert_eq!(expression.evaluate(&scope(), 1), Err(Failure::TooExpensive), "{short}");
+        }
     }
 }

@@ -10,6 +10,8 @@
 pub(crate) mod leases;
 mod machine;
 mod marks;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `CronJobs`: a Job at each time of a schedule.
 //!
-//! The name of a Job is made of its time, so that none is started twice. A schedule that is changed holds from then on: times of
-//! the new one that have passed already are not made up for.
+//! The name of a Job is made of its time, so that none is started twice. A schedule that is changed holds from then
+//! on: times of the new one that have passed already are not made up for.
 
 mod plan;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is to be done about a `CronJob` at a time: which of its Jobs go, whether one is started, and when to look again. Pure.
+//! What is to be done about a `CronJob`: which of its Jobs go, whether one is started, when to look again. Pure.
 
 use std::sync::Arc;
 

@@ -77,15 +77,14 @@ pub async fn carry_out(
     }
     if let Some(verdict) = ended {
         let events = &context.events;
-        if !verdict.success {
-            let reason = reason(&verdict.reason);
-            events.warning(COMPONENT, about(object), reason, verdict.message.clone());
-        } else {
+        if verdict.success {
             if look.job.spec.completions.is_some_and(|wanted| status.succeeded > wanted) {
                 let message = "Too many succeeded pods running after completion count reached";
                 events.warning(COMPONENT, about(object), "TooManySucceededPods", message);
             }
             events.normal(COMPONENT, about(object), "Completed", "Job completed");
+        } else {
+            events.warning(COMPONENT, about(object), reason(&verdict.reason), verdict.message.clone());
         }
     }
     Ok(refused)

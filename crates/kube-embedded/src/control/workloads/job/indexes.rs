@@ -117,8 +117,8 @@ mod tests {
             let (x, y) = (Indexes::of(a.clone()), Indexes::of(b.clone()));
             let union: BTreeSet<_> = a.union(&b).copied().collect();
             prop_assert_eq!(x.with(&y), Indexes::of(union));
-            prop_assert_eq!(x.total(), a.len() as i64);
-            prop_assert_eq!(x.shared_with(&y), a.intersection(&b).count() as i64);
+            prop_assert_eq!(usize::try_from(x.total()), Ok(a.len()));
+            prop_assert_eq!(usize::try_from(x.shared_with(&y)), Ok(a.intersection(&b).count()));
             prop_assert!((0..30).all(|index| x.has(index) == a.contains(&index)));
             prop_assert_eq!(Indexes::parse(&x.to_string(), 30), x.clone());
             let missing: Vec<_> = (0..25).filter(|index| !a.contains(index)).take(count).collect();

@@ -220,9 +220,11 @@ pub fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.is_deleting() && !pod.is_finished()
 }
 
-/// A pod that is being deleted counts as failed, unless the Job waits for its end.
+/// A pod that is being deleted counts as failed. A Job that waits for its end waits until its grace is over: then only
+/// finalizers hold it, and it will say no more.
 pub fn has_failed(job: &Job, pod: &Pod) -> bool {
-    pod.status.phase == "Failed" || is_terminating(pod) && !job.replaces_ended_only()
+    let waits = || job.replaces_ended_only() && pod.metadata.deletion_grace_period_seconds != Some(0);
+    pod.status.phase == "Failed" || is_terminating(pod) && !waits()
 }
 
 pub fn meaning(job: &Job, pod: &Pod) -> Meaning {

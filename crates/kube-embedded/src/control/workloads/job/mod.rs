@@ -1,10 +1,10 @@
 //! Jobs: pods that run to their end, as often as asked for.
 //!
-//! A pass looks (`look`), decides (`plan`: more pods, fewer, or the end) and does it (`act`). `view` is the Job as it is
-//! read, `indexes`, `policy` and `backoff` are what decisions are made of.
+//! A pass looks (`look`), decides (`plan`: more pods, fewer, or the end) and does it (`act`). `view` is the Job as
+//! it is read, `indexes`, `policy` and `backoff` are what decisions are made of.
 //!
-//! Always true: a pod's end is in the Job's status before the pod can go. Elsewhere: pods' ends (`crate::sim`), the
-//! selector and labels of a Job (`crate::rules`), its removal some time after its end (`super::ttl`).
+//! Always true: a pod's end is in the Job's status before the pod can go. Elsewhere: how pods end (`crate::sim`),
+//! the selector and labels of a Job (`crate::rules`), its removal some time after its end (`super::ttl`).
 
 mod act;
 mod backoff;

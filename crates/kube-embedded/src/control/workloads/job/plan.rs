@@ -151,10 +151,12 @@ fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
         });
     }
     let again = waits.into_iter().min();
-    match indexes.is_empty() {
-        true => (Step::Nothing, again),
-        false => (Step::Create(indexes.into_iter().map(Some).collect()), again),
-    }
+    let step = if indexes.is_empty() {
+        Step::Nothing
+    } else {
+        Step::Create(indexes.into_iter().map(Some).collect())
+    };
+    (step, again)
 }
 
 fn free_indexes(look: &Look<'_>, count: usize) -> Vec<i64> {

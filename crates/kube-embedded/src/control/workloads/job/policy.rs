@@ -1,8 +1,8 @@
 //! The two policies of a Job: what the end of a pod means, and when enough indexes have succeeded.
 
 use super::indexes::Indexes;
-use super::view::{FailurePolicy, OnExitCodes, SuccessPolicy};
-use crate::control::view::{Condition, ContainerStatus, Pod};
+use super::view::{FailurePolicy, OnExitCodes, OnPodCondition, SuccessPolicy};
+use crate::control::view::{Condition, ContainerStatus, Meta, Pod};
 
 /// What becomes of a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,19 +19,9 @@ pub enum Meaning {
 pub fn meaning(policy: Option<&FailurePolicy>, pod: &Pod) -> Meaning {
     let rules = policy.map_or(&[][..], |policy| &policy.rules);
     for (at, rule) in rules.iter().enumerate() {
-        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let fits = match &rule.on_exit_codes {
-            Some(codes) => ended_with(pod, codes).map(|(container, code)| {
-                format!("Container {container} for pod {namespace}/{name} failed with exit code {code}")
-            }),
-            None => {
-                let asked = |condition: &&Condition| {
-                    let mut patterns = rule.on_pod_conditions.iter();
-                    patterns.any(|p| (&p.r#type, &p.status) == (&condition.r#type, &condition.status))
-                };
-                let found = pod.status.conditions.iter().find(asked);
-                found.map(|condition| format!("Pod {namespace}/{name} has condition {}", condition.r#type))
-            }
+            Some(codes) => ended_with(pod, codes),
+            None => has_condition(pod, &rule.on_pod_conditions),
         };
         if let Some(what) = fits {
             return match rule.action.as_str() {
@@ -45,12 +35,12 @@ pub fn meaning(policy: Option<&FailurePolicy>, pod: &Pod) -> Meaning {
     Meaning::Count
 }
 
-/// The first container that failed with one of the codes, and its code.
-fn ended_with<'p>(pod: &'p Pod, codes: &OnExitCodes) -> Option<(&'p str, i64)> {
+/// What is to be said of the first container that failed with one of the codes.
+fn ended_with(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
     let code = |container: &ContainerStatus| container.state["terminated"]["exitCode"].as_i64();
     let containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     let mut failed = containers.filter_map(|container| Some((container.name.as_str(), code(container)?)));
-    failed.find(|(name, code)| {
+    let (container, code) = failed.find(|(name, code)| {
         *code != 0
             && codes.container_name.as_deref().is_none_or(|asked| asked == *name)
             && match codes.operator.as_str() {
@@ -58,7 +48,19 @@ fn ended_with<'p>(pod: &'p Pod, codes: &OnExitCodes) -> Option<(&'p str, i64)> {
                 "NotIn" => !codes.values.contains(code),
                 _ => false,
             }
-    })
+    })?;
+    let Meta { namespace, name, .. } = &pod.metadata;
+    Some(format!("Container {container} for pod {namespace}/{name} failed with exit code {code}"))
+}
+
+/// What is to be said of the first condition that is one of those.
+fn has_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
+    let asked = |condition: &&Condition| {
+        patterns.iter().any(|p| (&p.r#type, &p.status) == (&condition.r#type, &condition.status))
+    };
+    let found = pod.status.conditions.iter().find(asked)?;
+    let Meta { namespace, name, .. } = &pod.metadata;
+    Some(format!("Pod {namespace}/{name} has condition {}", found.r#type))
 }
 
 /// Why the Job counts as successful already, if it does.
@@ -84,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(status: Value) -> Pod {
+    fn pod(status: &Value) -> Pod {
         let metadata = json!({"namespace": "n", "name": "p"});
         serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
     }
@@ -121,7 +123,7 @@ mod tests {
             ),
             (json!({"containerStatuses": [{"name": "c", "state": {"running": {}}}]}), Meaning::Count),
         ] {
-            assert_eq!(meaning(Some(&policy), &pod(status.clone())), expected, "{status}");
+            assert_eq!(meaning(Some(&policy), &pod(&status)), expected, "{status}");
         }
     }
 

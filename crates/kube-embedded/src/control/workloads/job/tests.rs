@@ -56,7 +56,7 @@ impl Scene {
     /// The first active pod ends.
     async fn end(&self, phase: &str) -> Value {
         let pod = self.pods().await.remove(0);
-        self.end_pod(&pod, phase, if phase == "Failed" { 1 } else { 0 }).await;
+        self.end_pod(&pod, phase, i64::from(phase == "Failed")).await;
         pod
     }
 
@@ -305,6 +305,34 @@ async fn a_pod_that_is_deleted_by_hand_is_a_failure() {
     assert_eq!(scene.0.list(PODS).await.len(), 0, "nothing holds it");
     scene.0.advance(10).await;
     assert_eq!(scene.pods().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_job_may_wait_for_the_end_of_a_deleted_pod() {
+    let scene =
+        Scene::with(json!({"podReplacementPolicy": "Failed", "completions": 2, "parallelism": 2})).await;
+    let pods = scene.pods().await;
+    // On a node that does not answer it keeps its grace.
+    let binding = json!({"metadata": {"name": name(&pods[0])}, "target": {"kind": "Node", "name": "far"}});
+    scene.0.create(&format!("{PODS}/{}/binding", name(&pods[0])), binding).await;
+    for pod in &pods {
+        scene.0.delete(&format!("{PODS}/{}", name(pod))).await;
+    }
+    let status = scene.status().await;
+    assert_eq!(
+        (&status["terminating"], &status["failed"], &status["active"]),
+        (&json!(1), &json!(1), &Value::Null)
+    );
+    scene.0.advance(10).await;
+    assert_eq!(scene.pods().await.len(), 1, "one of the two may be replaced");
+    let options = json!({"gracePeriodSeconds": 0});
+    scene.0.send("DELETE", &format!("{PODS}/{}", name(&pods[0])), "application/json", options).await;
+    scene.0.advance(20).await;
+    let status = scene.status().await;
+    assert_eq!(
+        (&status["terminating"], &status["failed"], &status["active"]),
+        (&json!(0), &json!(2), &json!(2))
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,233 @@
+//! What an autoscaler does about its target when nothing is measured. Pure.
+//!
+//! It keeps the target between its limits. Further it cannot go: each metric is asked for in vain, with the words of a
+//! cluster that has no server of metrics.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::control::view::{Condition, Meta};
+use crate::go;
+
+/// How often an autoscaler looks at its target; the first time so long after it was made.
+pub const PERIOD: SignedDuration = SignedDuration::from_secs(15);
+
+const ABLE: &str = "AbleToScale";
+const ACTIVE: &str = "ScalingActive";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Autoscaler {
+    pub metadata: Meta,
+    pub spec: Spec,
+    pub status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    pub scale_target_ref: Target,
+    pub min_replicas: Option<i64>,
+    pub max_replicas: i64,
+    pub metrics: Vec<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Target {
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    #[serde(skip_serializing_if = "is_zero")]
+    pub current_replicas: i64,
+    pub desired_replicas: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_scale_time: Option<Timestamp>,
+    pub current_metrics: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+impl Status {
+    pub fn set(&mut self, kind: &str, holds: bool, reason: &str, message: impl Into<String>, now: Timestamp) {
+        let at = self.conditions.iter().position(|condition| condition.r#type == kind);
+        let at = at.unwrap_or_else(|| {
+            self.conditions.push(Condition { r#type: kind.to_owned(), ..Condition::default() });
+            self.conditions.len() - 1
+        });
+        let (condition, status) = (&mut self.conditions[at], if holds { "True" } else { "False" });
+        if condition.status != status {
+            condition.last_transition_time = Some(now);
+        }
+        status.clone_into(&mut condition.status);
+        reason.clone_into(&mut condition.reason);
+        condition.message = message.into();
+    }
+}
+
+/// How many there are to be, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rescale {
+    pub from: i64,
+    pub to: i64,
+    pub why: &'static str,
+}
+
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub status: Status,
+    /// Reason and message of what is to be warned of.
+    pub warnings: Vec<(&'static str, String)>,
+    pub rescale: Option<Rescale>,
+}
+
+impl Plan {
+    fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.warnings.push((reason, message.into()));
+    }
+}
+
+/// `found` is the target's Scale, or why there is none. `rivals` are all autoscalers, by namespace and name, that have
+/// the same pods, if there are several.
+pub fn decide(hpa: &Autoscaler, found: &Result<Value, String>, rivals: &[String], now: Timestamp) -> Plan {
+    let mut plan = Plan { status: hpa.status.clone(), ..Plan::default() };
+    let scale = match found {
+        Ok(scale) => scale,
+        Err(why) => {
+            let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+            plan.status.set(ABLE, false, "FailedGetScale", message, now);
+            plan.warn("FailedGetScale", why);
+            return plan;
+        }
+    };
+    let message = "the HPA controller was able to get the target's current scale";
+    plan.status.set(ABLE, true, "SucceededGetScale", message, now);
+    let current = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    let (least, most) = (hpa.spec.min_replicas.unwrap_or(1), hpa.spec.max_replicas);
+    plan.status.current_replicas = current;
+    plan.status.current_metrics = None;
+    if current == 0 {
+        plan.status.desired_replicas = 0;
+        let message = "scaling is disabled since the replica count of the target is zero";
+        plan.status.set(ACTIVE, false, "ScalingDisabled", message, now);
+    } else if current > most {
+        let why = "Current number of replicas above Spec.MaxReplicas";
+        plan.rescale = Some(Rescale { from: current, to: most, why });
+    } else if current < least {
+        let why = "Current number of replicas below Spec.MinReplicas";
+        plan.rescale = Some(Rescale { from: current, to: least, why });
+    } else {
+        measure(&mut plan, hpa, scale, rivals, now);
+    }
+    plan
+}
+
+/// Asks for the metrics, which are not there.
+fn measure(plan: &mut Plan, hpa: &Autoscaler, scale: &Value, rivals: &[String], now: Timestamp) {
+    let selector = scale["status"]["selector"].as_str().unwrap_or_default();
+    if selector.is_empty() {
+        let message = "the HPA target's scale is missing a selector";
+        plan.status.set(ACTIVE, false, "InvalidSelector", message, now);
+        plan.warn("SelectorRequired", "selector is required");
+        return plan.warn("FailedComputeMetricsReplicas", "selector is required");
+    }
+    if !rivals.is_empty() {
+        let names = rivals.join(" ");
+        let message = format!("pods by selector {selector} are controlled by multiple HPAs: [{names}]");
+        plan.status.set(ACTIVE, false, "AmbiguousSelector", message.clone(), now);
+        plan.warn("AmbiguousSelector", message.clone());
+        return plan.warn("FailedComputeMetricsReplicas", message);
+    }
+    let count = hpa.spec.metrics.len();
+    // What is known of each metric: nothing, not even its type.
+    plan.status.current_metrics = Some(vec![json!({"type": ""}); count]);
+    let missing: Vec<_> =
+        hpa.spec.metrics.iter().filter_map(|metric| missing(metric, &hpa.metadata.namespace)).collect();
+    for metric in &missing {
+        plan.warn(metric.reason, metric.why.clone());
+    }
+    if let Some(first) = missing.first() {
+        let message = format!("the HPA was unable to compute the replica count: {}", first.why);
+        plan.status.set(ACTIVE, false, first.reason, message, now);
+        let message =
+            format!("invalid metrics ({count} invalid out of {count}), first error is: {}", first.full);
+        plan.warn("FailedComputeMetricsReplicas", message);
+    }
+}
+
+/// A metric that cannot be had: the reason, why, and the same with what was being done.
+struct Missing {
+    reason: &'static str,
+    why: String,
+    full: String,
+}
+
+fn missing(metric: &Value, namespace: &str) -> Option<Missing> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let custom = "unable to fetch metrics from custom metrics API: \
+        no custom metrics API (custom.metrics.k8s.io) registered";
+    let unserved = |kind: &str, what: &str| {
+        let served = "the server could not find the requested resource";
+        format!("unable to fetch metrics from {kind} metrics API: {served} (get {what}.metrics.k8s.io)")
+    };
+    let resource = |source: &Value| {
+        let name = text(&source["name"]);
+        let what = if source["target"]["averageValue"].is_null() { "utilization" } else { "usage" };
+        let why = unserved("resource", "pods");
+        format!("failed to get {name} {what}: unable to get metrics for resource {name}: {why}")
+    };
+    Some(match metric["type"].as_str()? {
+        "Resource" => {
+            let source = &metric["resource"];
+            let why = resource(source);
+            let full = format!("failed to get {} resource metric value: {why}", text(&source["name"]));
+            Missing { reason: "FailedGetResourceMetric", why, full }
+        }
+        "ContainerResource" => {
+            let source = &metric["containerResource"];
+            let why = resource(source);
+            let full = format!("failed to get {} container metric value: {why}", text(&source["container"]));
+            Missing { reason: "FailedGetContainerResourceMetric", why, full }
+        }
+        "Pods" => {
+            let why = format!("unable to get metric {}: {custom}", text(&metric["pods"]["metric"]["name"]));
+            let full = format!("failed to get pods metric value: {why}");
+            Missing { reason: "FailedGetPodsMetric", why, full }
+        }
+        "Object" => {
+            let (source, of) = (&metric["object"], &metric["object"]["describedObject"]);
+            let (name, kind, object) =
+                (text(&source["metric"]["name"]), text(&of["kind"]), text(&of["name"]));
+            let why = format!("unable to get metric {name}: {kind} on {namespace} {object}/{custom}");
+            let per_pod = source["target"]["type"] == "AverageValue";
+            let step = if per_pod { format!("failed to get {name} object metric: ") } else { String::new() };
+            let full = format!("failed to get object metric value: {step}{why}");
+            Missing { reason: "FailedGetObjectMetric", why, full }
+        }
+        "External" => {
+            let source = &metric["external"];
+            let name = text(&source["metric"]["name"]);
+            let selector = &source["metric"]["selector"];
+            let chosen = if selector.is_null() { "nil".to_owned() } else { go::label_selector(selector) };
+            let why = unserved("external", &format!("{name}.external"));
+            let why = format!("unable to get external metric {namespace}/{name}/{chosen}: {why}");
+            let per_pod = !source["target"]["averageValue"].is_null();
+            let step =
+                if per_pod { format!("{name} external metric") } else { format!("external metric {name}") };
+            let full = format!("failed to get {name} external metric value: failed to get {step}: {why}");
+            Missing { reason: "FailedGetExternalMetric", why, full }
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,126 @@
+//! The ranges of cluster addresses, as `ServiceCIDRs`.
+//!
+//! The one that addresses come from is `kubernetes`; it comes back when it is deleted. One that goes waits until none of
+//! its addresses is in use any more, unless another one holds them too.
+//!
+//! Elsewhere: choosing an address. All come from the first range (`crate::admission::services`); further ranges are
+//! kept and described, but nothing is taken from them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::cluster_ips::ADDRESSES;
+use crate::bootstrap;
+use crate::clock::rfc3339;
+use crate::control::queue::{Controller, Next};
+use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer, set_condition};
+use crate::rules::network::ip::{self, Range};
+use crate::store::{Event, EventKind, Key};
+
+const RANGES: &str = "servicecidrs.networking.k8s.io";
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+const READY: (&str, &str, &str) = ("True", "", "Kubernetes Service CIDR is ready");
+const IN_USE: (&str, &str, &str) = (
+    "False",
+    "Terminating",
+    "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+);
+
+pub struct Ranges;
+
+/// What a range needs next.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Rest,
+    Protect,
+    Describe(&'static (&'static str, &'static str, &'static str)),
+    LetGo,
+}
+
+impl Controller for Ranges {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let storage: Arc<str> = RANGES.into();
+        let ranges = context.store.list(RANGES, None).objects;
+        ranges.iter().map(|range| Key::new(&storage, "", &range.name)).collect()
+    }
+
+    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == RANGES {
+            keys.push(Key::new(storage, "", &event.object.name));
+        }
+        // The last address may have gone, or found another range.
+        let (added, deleted) = (event.kind == EventKind::Added, event.kind == EventKind::Deleted);
+        if (storage.as_ref() == ADDRESSES && deleted) || (storage.as_ref() == RANGES && added) {
+            keys.extend(self.everything(context));
+        }
+    }
+
+    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+        let Some(object) = context.store.get(RANGES, "", &key.name) else {
+            if *key.name == *bootstrap::FIRST_RANGE {
+                context.actor.create(Component::ApiServer, bootstrap::first_range()).await?;
+            }
+            return Ok(Next::Rest);
+        };
+        let mut range = object.value();
+        let now = rfc3339(context.clock.now());
+        let part = match decide(&range, || is_used(context, &range)) {
+            Step::Rest => return Ok(Next::Rest),
+            Step::Protect => {
+                let finalizers = &mut range["metadata"]["finalizers"];
+                match finalizers.as_array_mut() {
+                    Some(list) => list.push(FINALIZER.into()),
+                    None => *finalizers = json!([FINALIZER]),
+                }
+                Part::Main
+            }
+            Step::Describe(condition) => {
+                set_condition(&mut range, "Ready", *condition, &now);
+                Part::Status
+            }
+            Step::LetGo => {
+                drop_from(&mut range["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
+                Part::Main
+            }
+        };
+        context.actor.update(Component::ControllerManager, part, range).await?;
+        Ok(Next::Rest)
+    }
+}
+
+fn decide(range: &Value, is_used: impl FnOnce() -> bool) -> Step {
+    let is = |condition: &(&str, &str, &str)| {
+        let conditions = range["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.filter(|found| found["type"] == "Ready").any(|found| found["status"] == condition.0)
+    };
+    let (protected, deleting) =
+        (has_finalizer(range, FINALIZER), !range["metadata"]["deletionTimestamp"].is_null());
+    match (deleting, protected) {
+        (false, false) => Step::Protect,
+        (false, true) if is(&READY) => Step::Rest,
+        (false, true) => Step::Describe(&READY),
+        (true, true) if !is_used() => Step::LetGo,
+        (true, true) if !is(&IN_USE) => Step::Describe(&IN_USE),
+        (true, _) => Step::Rest,
+    }
+}
+
+fn ranges_of(document: &Value) -> Vec<Range> {
+    let texts = document["spec"]["cidrs"].as_array().into_iter().flatten();
+    texts.filter_map(|text| Range::parse(text.as_str()?)).collect()
+}
+
+/// An address of this range is taken and in no other range that stays.
+fn is_used(context: &Context, range: &Value) -> bool {
+    let others = context
+        .store
+        .select(RANGES, None, |other| !other.deleting && range["metadata"]["name"] != *other.name);
+    let others: Vec<Range> = others.iter().flat_map(|other| ranges_of(&other.value())).collect();
+    let own = ranges_of(range);
+    let addresses = context.store.list(ADDRESSES, None).objects;
+    let mut addresses = addresses.iter().filter_map(|address| ip::parse(&address.name));
+    addresses.any(|address| {
+        own.iter().any(|range| range.contains(address)) && !others.iter().any(|other| other.contains(address))
+    })
+}

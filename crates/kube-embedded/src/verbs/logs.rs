@@ -1,0 +1,350 @@
+//! What a simulated container would have printed: that it is simulated, what its pod's annotation says, and when it
+//! began and ended.
+//!
+//! Refusals are those of the API server and of a kubelet. A log that is followed ends with the container.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{Answer, Call};
+use crate::access::{items, text};
+use crate::clock::rfc3339;
+use crate::cluster::Cluster;
+use crate::error::{ApiError, Result};
+use crate::field::{FieldError, Path};
+use crate::http::query::{Query, number, truth};
+use crate::store::{Key, Object, Watch};
+
+/// Annotation with what a container prints; its name follows.
+const TEXT: &str = "sim.longshore.dev/log.";
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+struct Options {
+    container: String,
+    follow: bool,
+    previous: bool,
+    timestamps: bool,
+    since: Option<Timestamp>,
+    tail: Option<usize>,
+    limit: Option<usize>,
+}
+
+impl Options {
+    fn read(query: &Query, pod: &str, now: Timestamp) -> Result<Self> {
+        let given = |key: &str| query.get(key).filter(|value| !value.is_empty());
+        let number = |key: &str| given(key).map(number).transpose().map_err(ApiError::bad_request);
+        let is = |key: &str| given(key).is_some_and(truth);
+        let (tail, limit, seconds) = (number("tailLines")?, number("limitBytes")?, number("sinceSeconds")?);
+        let time: Option<Timestamp> = given("sinceTime").and_then(|time| time.parse().ok());
+        let mut errors = Vec::new();
+        let mut at_least = |key: &str, value: Option<i64>, least: i64, why: &str| {
+            if let Some(value) = value.filter(|value| *value < least) {
+                errors.push(FieldError::invalid(&Path::new(key), value, why));
+            }
+        };
+        at_least("tailLines", tail, 0, "must be greater than or equal to 0");
+        at_least("limitBytes", limit, 1, "must be greater than 0");
+        if seconds.is_some() && given("sinceTime").is_some() {
+            let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            errors.push(FieldError::forbidden(&Path::new("[]"), why));
+        } else {
+            at_least("sinceSeconds", seconds, 1, "must be greater than 0");
+        }
+        if given("stream").is_some() {
+            errors.push(FieldError::forbidden(&Path::new("stream"), "may not be specified"));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("", "PodLogOptions", pod, &errors));
+        }
+        let ago = seconds.and_then(|seconds| now.checked_sub(SignedDuration::from_secs(seconds)).ok());
+        let size = |number: Option<i64>| number.and_then(|number| usize::try_from(number).ok());
+        Ok(Self {
+            container: given("container").unwrap_or_default().to_owned(),
+            follow: is("follow"),
+            previous: is("previous"),
+            timestamps: is("timestamps"),
+            since: time.or(ago),
+            tail: size(tail),
+            limit: size(limit),
+        })
+    }
+}
+
+/// `GET .../pods/NAME/log`.
+pub fn log(call: &Call) -> Result<Answer> {
+    let object = call.live()?;
+    let mut options = Options::read(&call.query, &call.name, call.cluster.clock().now())?;
+    let pod = object.value();
+    options.container = choose(&pod, &options.container)?;
+    if text(&pod["spec"], "nodeName").is_empty() {
+        return Ok(Answer::Nothing);
+    }
+    let instance = instance(&pod, &options)?;
+    let mut lines = lines(&pod, &options.container, &instance);
+    let known = lines.len();
+    lines.retain(|(at, _)| options.since.is_none_or(|since| *at >= since));
+    let skipped = options.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+    let mut printed = print(&lines[skipped..], &options);
+    if let Some(limit) = options.limit {
+        printed.truncate(floor(&printed, limit));
+    }
+    if !options.follow || options.previous || options.limit.is_some_and(|limit| printed.len() >= limit) {
+        return Ok(Answer::Text(printed));
+    }
+    let left = options.limit.map(|limit| limit - printed.len());
+    // What happens after this version has not been told.
+    let watch = call.cluster.store().watch(&call.resource.storage, object.version);
+    let Ok(watch) = watch else { return Ok(Answer::Text(printed)) };
+    let options = Options { limit: left, ..options };
+    let key = call.key(&call.name);
+    let (cluster, ended) = (call.cluster.clone(), has_ended(&instance));
+    let follower =
+        Follower { cluster, key, uid: object.uid.clone(), watch, options, instance, told: known, ended };
+    let first = Some(Bytes::from(printed));
+    Ok(Answer::Stream(Box::pin(stream::unfold((first, follower), |(first, mut follower)| async move {
+        let part = match first {
+            Some(first) => first,
+            None => follower.next().await?,
+        };
+        Some((part, (None, follower)))
+    }))))
+}
+
+/// The container that is meant.
+fn choose(pod: &Value, asked: &str) -> Result<String> {
+    let spec = &pod["spec"];
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let names: Vec<&str> =
+        lists.iter().flat_map(|list| items(spec, list)).map(|container| text(container, "name")).collect();
+    let pod = text(&pod["metadata"], "name");
+    if !asked.is_empty() {
+        return if names.contains(&asked) {
+            Ok(asked.to_owned())
+        } else {
+            Err(ApiError::bad_request(format!("container {asked} is not valid for pod {pod}")))
+        };
+    }
+    match items(spec, "containers") {
+        [only] => Ok(text(only, "name").to_owned()),
+        _ => Err(ApiError::bad_request(format!(
+            "a container name must be specified for pod {pod}, choose one of: [{}]",
+            names.join(" ")
+        ))),
+    }
+}
+
+fn status_of(pod: &Value, container: &str) -> Option<Value> {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| items(&pod["status"], list));
+    statuses.find(|status| text(status, "name") == container).cloned()
+}
+
+/// The state of the container whose log is meant: `running` or `terminated`, and which start of it that is.
+struct Instance {
+    state: Value,
+    restarts: i64,
+}
+
+fn has_ended(instance: &Instance) -> bool {
+    instance.state["running"].is_null()
+}
+
+/// Finds it, or says why there is no log.
+fn instance(pod: &Value, options: &Options) -> Result<Instance> {
+    let (container, name) = (&options.container, text(&pod["metadata"], "name"));
+    let refuse = |why: String| Err(ApiError::bad_request(why));
+    let Some(status) = status_of(pod, container) else {
+        return refuse(format!("container \"{container}\" in pod \"{name}\" is not available"));
+    };
+    let restarts = status["restartCount"].as_i64().unwrap_or(0);
+    let (state, last) = (&status["state"], &status["lastState"]);
+    let waits = !state["waiting"].is_null();
+    if options.previous || (waits && !last["terminated"].is_null()) {
+        if last["terminated"].is_null() {
+            return refuse(format!(
+                "previous terminated container \"{container}\" in pod \"{name}\" not found"
+            ));
+        }
+        return Ok(Instance { state: last.clone(), restarts: restarts - i64::from(!waits) });
+    }
+    if !waits {
+        return Ok(Instance { state: state.clone(), restarts });
+    }
+    let why = match text(&state["waiting"], "reason") {
+        "ErrImagePull" => "image can't be pulled",
+        "ImagePullBackOff" => "trying and failing to pull image",
+        reason => reason,
+    };
+    refuse(format!("container \"{container}\" in pod \"{name}\" is waiting to start: {why}"))
+}
+
+/// What it has printed.
+fn lines(pod: &Value, container: &str, instance: &Instance) -> Vec<(Timestamp, String)> {
+    let time =
+        |value: &Value| value.as_str().and_then(|time| time.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let ended = &instance.state["terminated"];
+    let running = &instance.state["running"];
+    let begun = time(if ended.is_null() { &running["startedAt"] } else { &ended["startedAt"] });
+    let ours = |line: String| format!("[kube-embedded] {line}");
+    let mut lines = vec![(begun, ours(format!("container \"{container}\" is simulated: no process runs")))];
+    lines.push((
+        begun,
+        ours(match instance.restarts {
+            0 => "it started".to_owned(),
+            times => format!("it started (restart {times})"),
+        }),
+    ));
+    let printed = pod["metadata"]["annotations"][format!("{TEXT}{container}")].as_str();
+    lines.extend(printed.into_iter().flat_map(str::lines).map(|line| (begun, line.to_owned())));
+    if !ended.is_null() {
+        let (code, reason) = (&ended["exitCode"], text(ended, "reason"));
+        lines.push((time(&ended["finishedAt"]), ours(format!("it ended with code {code} ({reason})"))));
+    }
+    lines
+}
+
+fn print(lines: &[(Timestamp, String)], options: &Options) -> String {
+    let print = |(at, line): &(Timestamp, String)| {
+        if options.timestamps { format!("{} {line}\n", rfc3339(*at)) } else { format!("{line}\n") }
+    };
+    lines.iter().map(print).collect()
+}
+
+/// The last place at or before `limit` at which a text can be cut.
+fn floor(text: &str, limit: usize) -> usize {
+    if limit >= text.len() {
+        return text.len();
+    }
+    (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Follows a log.
+struct Follower {
+    cluster: Cluster,
+    key: Key,
+    uid: Box<str>,
+    watch: Watch,
+    options: Options,
+    instance: Instance,
+    /// How many lines are known.
+    told: usize,
+    ended: bool,
+}
+
+impl Follower {
+    /// What comes next; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.ended && self.options.limit != Some(0) {
+            let changes = tokio::select! {
+                changes = self.watch.next() => changes.ok()?,
+                () = self.cluster.stopping() => return None,
+            };
+            let store = self.cluster.store();
+            let is_ours = |pod: &Object| pod.name == self.key.name && pod.namespace == self.key.namespace;
+            if !changes.iter().any(|change| is_ours(&change.object)) {
+                continue;
+            }
+            let pod = store.get(&self.key.storage, &self.key.namespace, &self.key.name);
+            let Some(pod) = pod.filter(|pod| pod.uid == self.uid) else { return None };
+            let part = self.tell(&pod);
+            if !part.is_empty() {
+                return Some(part);
+            }
+        }
+        None
+    }
+
+    /// What is new about the container that is followed.
+    fn tell(&mut self, pod: &Arc<Object>) -> Bytes {
+        let value = pod.value();
+        let now = instance(&value, &self.options).ok();
+        let previous = Options { previous: true, ..self.options.clone() };
+        let same = |found: &Instance| found.restarts == self.instance.restarts;
+        let current = now.filter(same).or_else(|| instance(&value, &previous).ok().filter(same));
+        let Some(current) = current else {
+            // It has been replaced more than once since the last look.
+            self.ended = true;
+            return Bytes::new();
+        };
+        let lines = lines(&value, &self.options.container, &current);
+        let mut printed = print(lines.get(self.told..).unwrap_or_default(), &self.options);
+        self.told = self.told.max(lines.len());
+        self.ended = has_ended(&current);
+        if let Some(limit) = &mut self.options.limit {
+            printed.truncate(floor(&printed, *limit));
+            *limit -= printed.len();
+        }
+        printed.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(statuses: Value) -> Value {
+        json!({"metadata": {"name": "p", "annotations": {"sim.longshore.dev/log.c": "one\ntwo"}},
+            "spec": {"containers": [{"name": "c"}]}, "status": {"containerStatuses": statuses}})
+    }
+
+    fn shown(pod: &Value, query: &str) -> String {
+        let now = "2026-01-02T03:04:10Z".parse().unwrap();
+        let read = || {
+            let mut options = Options::read(&Query::parse(query), "p", now)?;
+            options.container = choose(pod, &options.container)?;
+            let found = instance(pod, &options)?;
+            Ok(print(&lines(pod, &options.container, &found), &options))
+        };
+        read().unwrap_or_else(|error: ApiError| error.message)
+    }
+
+    #[test]
+    fn a_log_tells_the_life_of_its_container() {
+        let crashed = json!({"terminated": {"exitCode": 3, "reason": "Error",
+            "startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T03:04:06Z"}});
+        let running = json!({"running": {"startedAt": "2026-01-02T03:04:07Z"}});
+        let again = pod(json!([{"name": "c", "restartCount": 1, "state": running, "lastState": crashed}]));
+        let simulated = "[kube-embedded] container \"c\" is simulated: no process runs\n";
+        assert_eq!(
+            shown(&again, ""),
+            format!("{simulated}[kube-embedded] it started (restart 1)\none\ntwo\n")
+        );
+        let previous = shown(&again, "previous=true&timestamps=true");
+        assert!(previous.starts_with("2026-01-02T03:04:05Z [kube-embedded] container"), "{previous}");
+        assert!(previous.ends_with("2026-01-02T03:04:06Z [kube-embedded] it ended with code 3 (Error)\n"));
+        let waiting = |reason: &str| {
+            pod(json!([{"name": "c", "state": {"waiting": {"reason": reason}}, "lastState": {}}]))
+        };
+        let table = [
+            (
+                waiting("ContainerCreating"),
+                "",
+                "container \"c\" in pod \"p\" is waiting to start: ContainerCreating",
+            ),
+            (
+                waiting("ErrImagePull"),
+                "",
+                "container \"c\" in pod \"p\" is waiting to start: image can't be pulled",
+            ),
+            (waiting("x"), "previous=1", "previous terminated container \"c\" in pod \"p\" not found"),
+            (waiting("x"), "container=d", "container d is not valid for pod p"),
+            (pod(json!([])), "", "container \"c\" in pod \"p\" is not available"),
+            (pod(json!([])), "tailLines=x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
+            (
+                pod(json!([])),
+                "sinceSeconds=0&limitBytes=0",
+                "PodLogOptions \"p\" is invalid: [limitBytes: Invalid value: 0: must be greater than 0, sinceSeconds: Invalid value: 0: must be greater than 0]",
+            ),
+        ];
+        for (pod, query, message) in table {
+            assert_eq!(shown(&pod, query), message, "{query}");
+        }
+    }
+}
