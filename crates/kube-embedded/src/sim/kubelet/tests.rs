@@ -4,6 +4,7 @@ use crate::control::world::World;
 use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 async fn world() -> World {
     World::with(Simulation { nodes: 1, ..Simulation::default() }).await
@@ -78,10 +79,14 @@ async fn a_pod_gets_a_node_and_an_address_and_runs() {
 #[tokio::test]
 async fn pods_of_jobs_and_hooks_finish_and_others_go_on() {
     let world = world().await;
-    let mut of_job = pod("job", "", json!({"restartPolicy": "Never"}));
-    of_job["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]);
-    // Its owner does not exist: it has finished before the garbage collector comes, or is gone.
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let job = json!({"metadata": {"name": "j"}, "spec": {"suspend": true, "template": template}});
+    let mut of_job = pod("job", "", json!({"restartPolicy": "OnFailure"}));
+    of_job["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": world.create(JOBS, job).await["metadata"]["uid"],
+    }]);
+    world.create(PODS, of_job).await;
+    assert_eq!(summary(&world, "job").await, "Succeeded ready=False c: Completed x0");
     let mut hook = pod("hook", "", json!({"restartPolicy": "Never"}));
     hook["metadata"]["annotations"]["helm.sh/hook"] = "test".into();
     world.create(PODS, hook).await;
