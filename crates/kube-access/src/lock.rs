@@ -111,7 +111,7 @@ impl Lock {
                 Ok(Attempt::Held { version, left }) => self.change(&version, left.min(RENEW)).await,
                 Err(error) => {
                     tracing::warn!(lease = self.name, %error, "cannot ask for the lease");
-                    sleep(RENEW).await;
+                    sleep(RETRY).await;
                 }
             }
         }

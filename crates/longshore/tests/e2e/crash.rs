@@ -260,7 +260,7 @@ async fn prepare(client: &kube::Client) {
     }
 }
 
-/// Until so much was written, however fast that is here, and then some.
+/// Until so much was written, however fast that is here, and then some. A busy machine has time for it, too.
 async fn a_moment(book: &Mutex<Book>) {
     let enough = book.lock().unwrap().numbers + random(160);
     let written = async {
@@ -268,7 +268,7 @@ async fn a_moment(book: &Mutex<Book>) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    let _ = timeout(Duration::from_secs(2), written).await;
+    let _ = timeout(Duration::from_secs(15), written).await;
     sleep(Duration::from_micros(random(20_000))).await;
 }
 

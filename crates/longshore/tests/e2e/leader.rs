@@ -28,7 +28,8 @@ async fn leader_among(servers: &[&Server], at_most: Duration) -> usize {
                 return place;
             }
         }
-        assert!(began.elapsed() < at_most, "nobody leads after {at_most:?}");
+        let logs = || servers.iter().map(|server| server.log()).collect::<Vec<_>>().join("\n");
+        assert!(began.elapsed() < at_most, "nobody leads after {at_most:?}:\n{}", logs());
         sleep(Duration::from_millis(50)).await;
     }
 }

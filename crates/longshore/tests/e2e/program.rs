@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,6 +32,11 @@ pub fn output(command: &mut Command) -> String {
     stdout
 }
 
+/// The log is beside the folder.
+fn log_of(data: &Path) -> PathBuf {
+    data.with_extension("log")
+}
+
 /// A running server. Dropped, it is killed.
 pub struct Server {
     child: Child,
@@ -39,7 +44,7 @@ pub struct Server {
     pub url: String,
     /// Of the embedded Kubernetes API, where there is one.
     kube: Option<String>,
-    data: std::path::PathBuf,
+    data: PathBuf,
 }
 
 impl Server {
@@ -70,14 +75,13 @@ impl Server {
 
     fn serve(data: &Path, mut serve: Command) -> Self {
         serve.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
-        // The log is beside the folder, for whoever looks into a failure.
-        let log = fs::File::options().create(true).append(true).open(data.with_extension("log")).unwrap();
+        let log = fs::File::options().create(true).append(true).open(log_of(data)).unwrap();
         let mut child = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let ready = said.lines().map(Result::unwrap).find(|line| line.starts_with("ready "));
         let Some(ready) = ready else {
             let _ = child.wait();
-            panic!("not ready: {}", fs::read_to_string(data.with_extension("log")).unwrap_or_default());
+            panic!("not ready: {}", fs::read_to_string(log_of(data)).unwrap_or_default());
         };
         let words: Vec<&str> = ready.split(' ').collect();
         let (url, kube) = match words[..] {
@@ -121,6 +125,11 @@ impl Server {
         };
         fs::write(format!("{folder}/clear_refs"), "5").unwrap(); // the peak begins anew
         (bytes("VmRSS"), bytes("VmHWM"))
+    }
+
+    /// What it has logged, for whoever looks into a failure.
+    pub fn log(&self) -> String {
+        fs::read_to_string(log_of(&self.data)).unwrap_or_default()
     }
 
     pub fn signal(&self, signal: &str) {

@@ -66,7 +66,7 @@ impl<'a> Work<'a> {
             return Err(error);
         }
         let version =
-            if ordinal < self.set.first_updated() { &self.versions.current } else { &self.versions.update };
+            if ordinal < self.set.first_made_new() { &self.versions.current } else { &self.versions.update };
         let template = version.view::<Revision>().template();
         let document = pod::pod(self.owner, self.set, (&version.name, &template), ordinal);
         let created = self.context.actor.create(Component::ControllerManager, document).await;

@@ -107,6 +107,24 @@ async fn a_new_template_replaces_from_the_highest_down_to_the_partition() {
 }
 
 #[tokio::test]
+async fn a_set_that_names_its_strategy_and_no_partition_replaces_all() {
+    let world = World::without_nodes().await;
+    world.create(SETS, set(json!({"updateStrategy": {"type": "RollingUpdate"}}))).await;
+    world.run_pods("default").await;
+    assert_eq!(world.get(DB).await["spec"]["updateStrategy"], json!({"type": "RollingUpdate"}));
+    world.patch(DB, json!({"spec": {"template": template("app:2")}})).await;
+    assert_eq!(pods(&world).await, ["db-0 app:1 Running", "db-1 app:1 Running", "db-2 app:2 Pending"]);
+    world.delete(&format!("{PODS}/db-0")).await;
+    assert_eq!(
+        pods(&world).await[0],
+        "db-0 app:1 Pending",
+        "lost during the update, it comes back as it was"
+    );
+    world.run_pods("default").await;
+    assert_eq!(pods(&world).await, ["db-0 app:2 Running", "db-1 app:2 Running", "db-2 app:2 Running"]);
+}
+
+#[tokio::test]
 async fn a_broken_template_blocks_an_ordered_set_until_its_pod_is_deleted() {
     let world = World::without_nodes().await;
     world.create(SETS, set(json!({}))).await;

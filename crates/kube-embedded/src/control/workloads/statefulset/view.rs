@@ -90,15 +90,23 @@ impl StatefulSet {
         self.spec.update_strategy.r#type != "OnDelete"
     }
 
-    /// Pods below this number stay at the current revision.
+    /// Pods below this number are not replaced.
     pub fn first_updated(&self) -> i64 {
+        let partition =
+            self.spec.update_strategy.rolling_update.as_ref().map_or(0, |rolling| rolling.partition);
+        self.spec.ordinals.start + partition
+    }
+
+    /// Pods below this number are made from the current revision. Without a partition that is as many as there are of
+    /// it, so that a pod which is lost during an update comes back as it was.
+    pub fn first_made_new(&self) -> i64 {
         let strategy = &self.spec.update_strategy;
-        let kept = match &strategy.rolling_update {
-            Some(rolling) => rolling.partition,
-            None if strategy.r#type == "RollingUpdate" => self.status.current_replicas,
-            None => 0,
-        };
-        self.spec.ordinals.start + kept
+        match &strategy.rolling_update {
+            None if strategy.r#type == "RollingUpdate" => {
+                self.spec.ordinals.start + self.status.current_replicas
+            }
+            _ => self.first_updated(),
+        }
     }
 }
 
