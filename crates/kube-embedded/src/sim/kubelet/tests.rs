@@ -1,3 +1,5 @@
+//! Kubelets on the held clock: what becomes of a pod that has a node.
+
 use serde_json::{Value, json};
 
 use crate::control::world::World;

@@ -1,3 +1,5 @@
+//! Nodes on the held clock: made, cordoned, lost, found and removed.
+
 use serde_json::{Value, json};
 
 use crate::access::User;

@@ -1,3 +1,5 @@
+//! Pods that find a node, and pods that do not, with the reasons.
+
 use serde_json::{Value, json};
 
 use crate::control::world::World;
