@@ -172,3 +172,29 @@ pub(crate) fn kubernetes_service() -> Value {
         "status": {"loadBalancer": {}},
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSES: &str = "storageclasses.storage.k8s.io";
+
+    #[tokio::test]
+    async fn a_class_that_was_deleted_does_not_come_back() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::open(data.path(), crate::store::Options::default()).unwrap();
+        let pki = Pki::in_memory(&[], crate::clock::SystemClock.now()).unwrap();
+        let simulation = Simulation::default();
+        let start =
+            async |simulation| run(&store, &pki, &crate::clock::SystemClock, simulation).await.unwrap();
+        start(None).await;
+        assert!(store.get(CLASSES, "", "standard").is_none(), "nobody would make its volumes");
+        start(Some(&simulation)).await;
+        let class = store.get(CLASSES, "", "standard").unwrap();
+        let key = Key::new(&CLASSES.into(), "", "standard");
+        let gone = Change { key, expect: Expect::Version(class.version), op: Op::Delete };
+        store.commit(vec![gone]).await.unwrap();
+        start(Some(&simulation)).await;
+        assert!(store.get(CLASSES, "", "standard").is_none());
+    }
+}

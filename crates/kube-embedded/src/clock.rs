@@ -56,7 +56,7 @@ impl Clock for HeldClock {
         async move {
             if moves.wait_for(|now| *now >= at).await.is_err() {
                 // The clock is gone: that moment never comes.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
         .boxed()

@@ -162,23 +162,19 @@ fn number(n: &Number) -> String {
 
 /// A label selector as a pointer to one prints itself.
 pub fn label_selector(selector: &Value) -> String {
-    let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let labels: String = labels.map(|(key, value)| format!("{key}: {},", plain(value))).collect();
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    let expressions: String = expressions
-        .map(|expression| {
-            let values = expression["values"].as_array().cloned().unwrap_or_default();
-            format!(
-                "LabelSelectorRequirement{{Key:{},Operator:{},Values:{},}},",
-                plain(&expression["key"]),
-                plain(&expression["operator"]),
-                plain(&Value::Array(values)),
-            )
-        })
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
+    let mut out = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
+    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+        let _ = write!(out, "{key}: {},", plain(value));
+    }
+    out.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let values = Value::Array(expression["values"].as_array().cloned().unwrap_or_default());
+        let (key, operator) = (plain(&expression["key"]), plain(&expression["operator"]));
+        let values = plain(&values);
+        let _ = write!(out, "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:{values},}},");
+    }
+    out.push_str("},}");
+    out
 }
 
 #[cfg(test)]

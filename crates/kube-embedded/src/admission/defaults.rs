@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::error::{ApiError, Result};
 use crate::quantity::Quantity;
 use crate::rules::core::volume::protect;
-use crate::rules::read::{empty, fill, filled, int, items, list_mut, members, text, truth};
+use crate::rules::read::{empty, fill, int, items, list_mut, members, text, truth};
 use crate::store::Store;
 
 const CLAIM_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -117,10 +117,9 @@ pub fn keep_system_class(name: &str) -> Result<()> {
 }
 
 /// The priority of a new pod, from its class or the default one.
-pub fn priority(store: &Store, pod: &mut Value) -> Result<()> {
+pub fn priority(store: &Store, name: &str, pod: &mut Value) -> Result<()> {
     const STORAGE: &str = "priorityclasses.scheduling.k8s.io";
-    let pod_name = filled(&pod["metadata"]["name"]).unwrap_or_else(|| text(&pod["metadata"]["generateName"]));
-    let refuse = |why: String| ApiError::forbidden("", "pods", pod_name, why);
+    let refuse = |why: String| ApiError::forbidden("", "pods", name, why);
     let asked = text(&pod["spec"]["priorityClassName"]);
     let class = if asked.is_empty() {
         default_priority_class(store)
@@ -293,7 +292,7 @@ mod tests {
         ];
         for (spec, expected) in table {
             let mut pod = json!({"metadata": {"name": "p"}, "spec": spec});
-            let told = match priority(&store, &mut pod) {
+            let told = match priority(&store, "p", &mut pod) {
                 Ok(()) => {
                     let spec = &pod["spec"];
                     let (class, policy) = (text(&spec["priorityClassName"]), text(&spec["preemptionPolicy"]));

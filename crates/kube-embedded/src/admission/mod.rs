@@ -67,7 +67,7 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
     match (request.operation, request.old) {
         (Operation::Create, _) => {
             if request.is("", "Pod") {
-                defaults::priority(store, object)?;
+                defaults::priority(store, request.name, object)?;
                 defaults::service_account(object);
                 limits::mutate(store, request, object);
                 defaults::tolerations(object);

@@ -1,14 +1,15 @@
 //! What controllers tell people: Kubernetes Events.
 //!
 //! Telling never holds up or fails the work that is told of. The same thing said again is counted on the Event
-//! that is there; who talks too much about one object is not listened to for a while.
+//! that is there, and what is said for one reason in ten different ways becomes one Event; who talks too much about one
+//! object is not listened to for a while.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -24,6 +25,10 @@ const AT_ONCE: usize = 64;
 /// What one component may say about one object at once, and how long until it may say one thing more.
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
+/// How many different things may be said for one reason, within how long, before they become one Event.
+const SIMILAR: usize = 10;
+const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+const COMBINED: &str = "(combined from similar events): ";
 /// How many different things are remembered to be counted.
 const REMEMBERED: usize = 4096;
 
@@ -202,6 +207,7 @@ async fn write(context: &Context, tasks: Vec<Task>) {
                 let mut event = event.value();
                 event["count"] = task.count.into();
                 event["lastTimestamp"] = rfc3339(task.now).into();
+                event["message"] = task.note.message.as_str().into();
                 context.actor.update(Component::ControllerManager, Part::Main, event).await
             }
             _ => context.actor.create(Component::ControllerManager, task.event()).await,
@@ -256,10 +262,14 @@ impl Task {
 
 /// Everything by which two notes are the same.
 type Said = (About, &'static str, Kind, &'static str, String);
+/// The same without what was said.
+type Why = (About, &'static str, Kind, &'static str);
 
 #[derive(Default)]
 struct Memory {
     said: HashMap<Said, (String, u32, Timestamp)>,
+    /// What has been said for one reason, and when the last of it.
+    similar: HashMap<Why, (BTreeSet<String>, Timestamp)>,
     /// How much each component may still say about an object (by uid), and when that was reckoned.
     buckets: HashMap<(&'static str, String), (f64, Timestamp)>,
     serial: u64,
@@ -267,10 +277,11 @@ struct Memory {
 
 impl Memory {
     /// `None` for what is said too often.
-    fn decide(&mut self, note: Note, now: Timestamp) -> Option<Task> {
+    fn decide(&mut self, mut note: Note, now: Timestamp) -> Option<Task> {
         if self.said.len() > REMEMBERED {
             self.said.clear();
             self.buckets.clear();
+            self.similar.clear();
         }
         let bucket = self.buckets.entry((note.component, note.about.uid.clone())).or_insert((BURST, now));
         let refilled = now.duration_since(bucket.1).as_secs_f64() / REFILL_SECONDS;
@@ -281,7 +292,13 @@ impl Memory {
         bucket.0 -= 1.0;
         // The version of what it is about does not make it another thing.
         let about = About { version: 0, ..note.about.clone() };
-        let said = (about, note.component, note.kind, note.reason, note.message.clone());
+        let message = if note.action.is_none() && self.is_one_too_many(&note, &about, now) {
+            note.message.insert_str(0, COMBINED);
+            String::new()
+        } else {
+            note.message.clone()
+        };
+        let said = (about, note.component, note.kind, note.reason, message);
         self.serial += 1;
         let unique = u64::try_from(now.as_nanosecond()).unwrap_or_default().wrapping_add(self.serial);
         let fresh = || (format!("{}.{unique:x}", note.about.name), 0, now);
@@ -295,6 +312,23 @@ impl Memory {
             self.said.insert(said, (name.clone(), count, first));
         }
         Some(Task { name, note, count, first, now })
+    }
+
+    /// Whether so many other things were said for the same reason lately.
+    fn is_one_too_many(&mut self, note: &Note, about: &About, now: Timestamp) -> bool {
+        let about = About { field: String::new(), ..about.clone() };
+        let why = (about, note.component, note.kind, note.reason);
+        let (said, last) = self.similar.entry(why).or_insert((BTreeSet::new(), now));
+        if now.duration_since(*last) > SIMILAR_WITHIN {
+            said.clear();
+        }
+        *last = now;
+        said.insert(note.message.clone());
+        let too_many = said.len() >= SIMILAR;
+        if too_many {
+            said.pop_first();
+        }
+        too_many
     }
 }
 
@@ -331,5 +365,21 @@ mod tests {
         let later = now + jiff::SignedDuration::from_secs(301);
         assert!(memory.decide(note("x"), later).is_some());
         assert!(memory.decide(note("x"), later).is_none());
+    }
+
+    #[test]
+    fn ten_ways_to_say_it_become_one() {
+        let mut memory = Memory::default();
+        let now = Timestamp::UNIX_EPOCH;
+        let said: Vec<_> = (0..12).map(|n| memory.decide(note(&n.to_string()), now).unwrap()).collect();
+        assert_eq!((said[8].note.message.as_str(), said[8].count), ("8", 1));
+        assert_eq!((said[9].note.message.as_str(), said[9].count), ("(combined from similar events): 9", 1));
+        assert_eq!(
+            (said[11].note.message.as_str(), said[11].count),
+            ("(combined from similar events): 11", 3)
+        );
+        assert_eq!(said[9].name, said[11].name);
+        let later = now + SignedDuration::from_secs(601);
+        assert_eq!(memory.decide(note("y"), later).unwrap().note.message, "y");
     }
 }

@@ -59,7 +59,7 @@ impl Actor for TinyApi {
     }
 
     fn update(&self, _: Component, _: Part, _: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
-        unimplemented!("these controllers do not ask for it")
+        unreachable!("these controllers do not ask for it")
     }
 
     fn rescale<'a>(
@@ -68,15 +68,15 @@ impl Actor for TinyApi {
         _: (&'a str, &'a str),
         _: Value,
     ) -> BoxFuture<'a, Result<()>> {
-        unimplemented!("these controllers do not ask for it")
+        unreachable!("these controllers do not ask for it")
     }
 
     fn scale<'a>(&'a self, _: (&'a str, &'a str), _: (&'a str, &'a str)) -> BoxFuture<'a, Result<Value>> {
-        unimplemented!("these controllers do not ask for it")
+        unreachable!("these controllers do not ask for it")
     }
 
     fn bind<'a>(&'a self, _: &'a Object, _: &'a str) -> BoxFuture<'a, Result<()>> {
-        unimplemented!("these controllers do not ask for it")
+        unreachable!("these controllers do not ask for it")
     }
 
     fn create(&self, _: Component, mut document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {

@@ -73,6 +73,7 @@ pub struct PodSpec {
     pub restart_policy: String,
     pub containers: Vec<Container>,
     pub init_containers: Vec<Container>,
+    pub ephemeral_containers: Vec<Container>,
     pub host_network: bool,
     pub hostname: String,
     pub subdomain: String,
@@ -93,6 +94,7 @@ pub struct PodSpec {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "they are named as in Kubernetes")]
 pub struct Toleration {
     pub key: String,
     /// `Equal` unless it says otherwise.
@@ -178,6 +180,7 @@ pub struct Container {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "they are named as in Kubernetes")]
 pub struct ContainerPort {
     pub name: String,
     pub container_port: i64,
@@ -199,6 +202,7 @@ pub struct PodStatus {
     pub reason: String,
     pub container_statuses: Vec<ContainerStatus>,
     pub init_container_statuses: Vec<ContainerStatus>,
+    pub ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize, PartialEq, Eq)]

@@ -74,8 +74,8 @@ impl World {
     }
 
     /// Merge patch, and all that follows. A path may end in `/status`.
-    pub(crate) async fn patch(&self, path: &str, patch: Value) -> Value {
-        self.must("PATCH", path, "application/merge-patch+json", patch).await
+    pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
+        self.must("PATCH", path, "application/merge-patch+json", change).await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Value {

@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
+use super::gather::{Gather, Turn};
+
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long open requests may take after the server was asked to stop.
@@ -98,7 +100,8 @@ where
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
-    let connection =
-        builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
-    watcher.watch(connection.into_owned()).await
+    let stream = Gather::new(stream);
+    let io = TokioIo::new(stream.clone());
+    let connection = builder.serve_connection(io, TowerToHyperService::new(service)).into_owned();
+    Turn::new(watcher.watch(connection), stream).await
 }

@@ -4,6 +4,7 @@
 //! the answer ([`respond`]). In process it is called directly; [`accept`] puts it behind TLS.
 
 pub mod accept;
+mod gather;
 pub mod negotiate;
 pub mod query;
 pub mod respond;

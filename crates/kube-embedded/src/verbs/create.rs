@@ -30,7 +30,8 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
         let mut object = given.clone();
         meta::stamp_new(call, &mut object)?;
         own(call, &mut object);
-        let prepared = prepare(call, object)?;
+        let generated = given["metadata"]["name"].as_str().unwrap_or_default().is_empty();
+        let prepared = prepare(call, object, generated)?;
         let name = prepared.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if call.query.is_dry_run() {
             return dry_run(call, &name, prepared.value);
@@ -43,7 +44,6 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
             Err(CommitError::Exists(key))
                 if key.name.as_ref() == name && key.storage == call.resource.storage =>
             {
-                let generated = given["metadata"]["name"].as_str().unwrap_or_default().is_empty();
                 if !generated || attempt == NAME_TRIES {
                     return Err(exists(call, &name));
                 }
@@ -71,11 +71,14 @@ struct Prepared {
     _reserved: admission::Reserved,
 }
 
-fn prepare(call: &Call, mut object: Value) -> Result<Prepared> {
+fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> {
     let rules = rules_of(&call.resource);
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let (name, prefix) = (text("name"), text("generateName"));
+    // Where this says no, Kubernetes has not generated the name yet.
+    let early = call.admission(Operation::Create, if generated { &prefix } else { &name }, None);
+    admission::mutate(&call.cluster, &early, &mut object)?;
     let request = call.admission(Operation::Create, &name, None);
-    admission::mutate(&call.cluster, &request, &mut object)?;
     if call.resource.subresource("status").is_some() && !rules.status_on_create {
         object.as_object_mut().expect("objects are objects").remove("status");
     }

@@ -109,8 +109,8 @@ fn text(value: &Value) -> String {
 
 /// Deletes `call.name`, or begins to.
 pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
-    let mut lost = 0;
-    while lost < TRIES {
+    let mut races = 0;
+    while races < TRIES {
         let live = call.live()?;
         check_preconditions(call, &live, options)?;
         let old = live.value();
@@ -145,7 +145,7 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
             Ok(answer) => return Ok(answer),
             // Somebody changed the quota meanwhile: count again.
             Err(CommitError::Moved(other, _)) if other != call.key(&call.name) => {}
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => lost += 1,
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => races += 1,
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }

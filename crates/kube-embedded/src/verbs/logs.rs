@@ -250,7 +250,7 @@ impl Follower {
                 continue;
             }
             let pod = store.get(&self.key.storage, &self.key.namespace, &self.key.name);
-            let Some(pod) = pod.filter(|pod| pod.uid == self.uid) else { return None };
+            let pod = pod.filter(|pod| pod.uid == self.uid)?;
             let part = self.tell(&pod);
             if !part.is_empty() {
                 return Some(part);
@@ -289,6 +289,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
     fn pod(statuses: Value) -> Value {
         json!({"metadata": {"name": "p", "annotations": {"sim.longshore.dev/log.c": "one\ntwo"}},
             "spec": {"containers": [{"name": "c"}]}, "status": {"containerStatuses": statuses}})

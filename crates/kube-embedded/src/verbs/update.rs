@@ -55,8 +55,8 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
 /// Computes a change from the newest state with `make` (the object in stored form, with its managed fields), checks
 /// it and stores it.
 pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
-    let mut lost = 0;
-    while lost < TRIES {
+    let mut races = 0;
+    while races < TRIES {
         let live = call.live()?;
         let mut old = live.value();
         if call.resource.is_custom() {
@@ -96,7 +96,7 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
             // Somebody changed the quota meanwhile: count again.
             Err(CommitError::Moved(other, _)) if other != call.key(&call.name) => {}
             // Somebody was faster. Whoever meant the version before will be told so by the next attempt.
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => lost += 1,
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => races += 1,
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }

@@ -289,7 +289,7 @@ async fn what_would_exhaust_the_server() {
     victim.refuses(Method::PATCH, target, JSON_PATCH, bomb.to_string().into_bytes(), 422, "Invalid").await;
 
     // One long text, twenty thousand times.
-    let aliases: String = (0..20_000).map(|n| format!("  k{n}: *a\n")).collect();
+    let aliases = (0..20_000).map(|n| format!("  k{n}: *a")).collect::<Vec<_>>().join("\n");
     let long = format!("metadata: {{name: x}}\ndata:\n  x: &a '{}'\n{aliases}", "x".repeat(1_000_000));
     victim.refuses(Method::POST, maps, YAML, long.into_bytes(), 400, "BadRequest").await;
     let list = format!("a: &a [{}]\nb: [{}]\n", vec!["x"; 10_000].join(","), vec!["*a"; 100_000].join(","));

@@ -169,7 +169,7 @@ impl Watcher {
                 return Ended::Gone;
             };
             let mut events = std::pin::pin!(events);
-            for _ in 0..random(200) + 1 {
+            for _ in 0..=random(200) {
                 match events.try_next().await {
                     Ok(Some(WatchEvent::Error(status))) => {
                         assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));

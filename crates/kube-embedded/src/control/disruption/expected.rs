@@ -88,7 +88,7 @@ async fn scale(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), S
     Ok((asked.values().sum(), unmanaged))
 }
 
-/// The Deployment that manages a ReplicaSet.
+/// The Deployment that manages a `ReplicaSet`.
 fn above(context: &Context, manager: &OwnerReference, namespace: &str) -> Option<OwnerReference> {
     if manager.kind != "ReplicaSet" || !manager.api_version.starts_with("apps/") {
         return None;

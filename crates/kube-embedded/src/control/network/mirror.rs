@@ -41,9 +41,9 @@ impl Controller for Mirror {
         match storage.as_ref() {
             ENDPOINTS => keys.push(endpoints(&object.name)),
             SERVICES => {
-                let has_none = |service: &Object| service.view::<Service>().spec.selector.is_empty();
-                let had_none = event.previous.as_deref().is_some_and(has_none);
-                if event.kind != EventKind::Modified || has_none(object) != had_none {
+                let lacks_selector = |service: &Object| service.view::<Service>().spec.selector.is_empty();
+                let before = event.previous.as_deref().is_some_and(lacks_selector);
+                if event.kind != EventKind::Modified || lacks_selector(object) != before {
                     keys.push(endpoints(&object.name));
                 }
             }

@@ -22,7 +22,7 @@ pub fn of_slice(port: &Port) -> u128 {
         "(v1.EndpointPort){{Name:{} Protocol:{} Port:{} AppProtocol:{}}}",
         pointer("string", port.name.as_ref()),
         pointer("v1.Protocol", port.protocol.as_ref()),
-        pointer("int32", port.port.as_ref()),
+        pointer("int32", port.number.as_ref()),
         pointer("string", port.app_protocol.as_ref()),
     ))
 }
@@ -32,7 +32,7 @@ pub fn of_endpoints(port: &Port) -> u128 {
     hash(&format!(
         "(v1.EndpointPort){{Name:(string){} Port:(int32){} Protocol:(v1.Protocol){} AppProtocol:{}}}",
         port.name.as_deref().unwrap_or_default(),
-        port.port.unwrap_or_default(),
+        port.number.unwrap_or_default(),
         port.protocol.as_deref().unwrap_or_default(),
         pointer("string", port.app_protocol.as_ref()),
     ))
@@ -47,7 +47,7 @@ mod tests {
     fn ports_hash_as_in_kubernetes() {
         let port = |name: &str, app: Option<&str>| Port {
             name: Some(name.to_owned()),
-            port: Some(80),
+            number: Some(80),
             protocol: Some("TCP".to_owned()),
             app_protocol: app.map(str::to_owned),
         };

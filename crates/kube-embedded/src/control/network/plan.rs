@@ -142,7 +142,7 @@ mod tests {
     use crate::control::network::slice::Conditions;
 
     fn ports(number: i64) -> Vec<Port> {
-        vec![Port { port: Some(number), ..Port::default() }]
+        vec![Port { number: Some(number), ..Port::default() }]
     }
 
     fn endpoint(number: usize) -> Endpoint {
@@ -166,7 +166,7 @@ mod tests {
     /// `+80:3`: a slice for port 80 with three endpoints is made; `0=80:3`: the first becomes that; `-0`: it goes.
     fn drawn(wanted: Vec<Group>, existing: &[Arc<Slice>]) -> String {
         let content = |content: &Content| {
-            let port = content.ports.first().and_then(|port| port.port).unwrap_or_default();
+            let port = content.ports.first().and_then(|port| port.number).unwrap_or_default();
             format!("{port}:{}", content.endpoints.len())
         };
         let steps = plan(wanted, existing, |slice| slice.metadata.name == "stale");
@@ -178,6 +178,9 @@ mod tests {
         drawn.collect::<Vec<_>>().join(" ")
     }
 
+    /// What is tried, what is wanted, what is there, and the steps.
+    type Row = (&'static str, Vec<Group>, Vec<Arc<Slice>>, &'static str);
+
     #[test]
     fn every_situation() {
         let stale = |slice: Arc<Slice>| {
@@ -186,7 +189,7 @@ mod tests {
             Arc::new(Slice { metadata, ..slice })
         };
         #[rustfmt::skip]
-        let rows: Vec<(&str, Vec<Group>, Vec<Arc<Slice>>, &str)> = vec![
+        let rows: Vec<Row> = vec![
             ("nothing at all gives an empty slice", vec![], vec![], "+0:0"),
             ("which stays", vec![], vec![empty()], ""),
             ("unless its labels are old", vec![], vec![stale(empty())], "0=0:0"),

@@ -78,7 +78,7 @@ impl Service {
             Some(Port {
                 name: Some(port.name.clone()),
                 protocol: Some(port.protocol.clone()),
-                port: Some(target_port(pod, port)?),
+                number: Some(target_port(pod, port)?),
                 app_protocol: port.app_protocol.clone(),
             })
         });

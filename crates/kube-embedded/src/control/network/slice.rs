@@ -20,7 +20,8 @@ pub struct Slice {
 pub struct Port {
     pub name: Option<String>,
     pub protocol: Option<String>,
-    pub port: Option<i64>,
+    #[serde(rename = "port")]
+    pub number: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<String>,
 }

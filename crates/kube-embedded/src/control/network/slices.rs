@@ -224,7 +224,7 @@ async fn act(
         Step::Delete(at) => remove(context, existing[at]).await,
         // What a deleted Service has goes with it.
         Step::Create(_) if object.deleting => Ok(()),
-        Step::Create(content) => {
+        Step::Create(wanted) => {
             let owner = Owner { api_version: "v1", kind: "Service", object };
             let mut document = json!({
                 "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
@@ -235,23 +235,28 @@ async fn act(
                 },
                 "addressType": family,
             });
-            describe(&mut document, service, content, trigger);
+            describe(&mut document, service, &wanted, trigger);
             make(context, document).await
         }
-        Step::Update(at, content) => {
+        Step::Update(at, wanted) => {
             let mut document = existing[at].value();
-            describe(&mut document, service, content, trigger);
+            describe(&mut document, service, &wanted, trigger);
             context.actor.update(Component::ControllerManager, Part::Main, document).await?;
             Ok(())
         }
     }
 }
 
-fn describe(document: &mut Value, service: &Service, content: Content, trigger: Option<Timestamp>) {
+fn describe(document: &mut Value, service: &Service, content: &Content, trigger: Option<Timestamp>) {
     document["metadata"]["labels"] = json!(labels(service));
-    document["ports"] = json!(content.ports);
-    document["endpoints"] = json!(content.endpoints);
+    document["ports"] = listed(&content.ports);
+    document["endpoints"] = listed(&content.endpoints);
     set_trigger_time(document, trigger);
+}
+
+/// A list without elements is written as none at all.
+fn listed(list: &[impl serde::Serialize]) -> Value {
+    if list.is_empty() { Value::Null } else { json!(list) }
 }
 
 pub fn set_trigger_time(document: &mut Value, trigger: Option<Timestamp>) {

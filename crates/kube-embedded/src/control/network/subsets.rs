@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn subset(ready: &[&str], waiting: &[&str], ports: &[i64]) -> Subset {
-        let port = |port: &i64| Port { name: Some(String::new()), port: Some(*port), ..Port::default() };
+        let port = |port: &i64| Port { name: Some(String::new()), number: Some(*port), ..Port::default() };
         Subset {
             addresses: ready.iter().map(|ip| address(ip)).collect(),
             not_ready_addresses: waiting.iter().map(|ip| address(ip)).collect(),

@@ -77,18 +77,16 @@ mod tests {
     fn volume(name: &str, size: &str, modes: &[&str], more: Value) -> Arc<Volume> {
         let mut document = json!({"metadata": {"name": name, "labels": {"n": name}}, "status": {"phase": "Available"},
             "spec": {"capacity": {"storage": size}, "accessModes": modes, "storageClassName": "c"}});
-        for (key, value) in more.as_object().unwrap() {
-            document["spec"][key] = value.clone();
-        }
+        let Value::Object(more) = more else { panic!("fields are an object") };
+        document["spec"].as_object_mut().unwrap().extend(more);
         Arc::new(serde_json::from_value(document).unwrap())
     }
 
     fn claim(size: &str, more: Value) -> Claim {
         let mut document = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}, "spec": {
             "accessModes": ["RWO"], "storageClassName": "c", "resources": {"requests": {"storage": size}}}});
-        for (key, value) in more.as_object().unwrap() {
-            document["spec"][key] = value.clone();
-        }
+        let Value::Object(more) = more else { panic!("fields are an object") };
+        document["spec"].as_object_mut().unwrap().extend(more);
         serde_json::from_value(document).unwrap()
     }
 

@@ -12,17 +12,15 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 /// A claim with these fields in its spec, too.
 fn claim(name: &str, size: &str, more: Value) -> Value {
     let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
+    let Value::Object(more) = more else { panic!("fields are an object") };
+    spec.as_object_mut().unwrap().extend(more);
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
 fn volume(name: &str, size: &str, more: Value) -> Value {
     let mut spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
+    let Value::Object(more) = more else { panic!("fields are an object") };
+    spec.as_object_mut().unwrap().extend(more);
     json!({"metadata": {"name": name}, "spec": spec})
 }
 

@@ -24,6 +24,7 @@ pub const POD_LABEL: &str = "controller-revision-hash";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_field_names, reason = "Kubernetes calls it so")]
 pub struct Revision {
     pub metadata: Meta,
     pub data: Value,

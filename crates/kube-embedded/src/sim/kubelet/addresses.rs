@@ -43,6 +43,14 @@ impl Addresses {
         }
     }
 
+    /// Releases those of all other pods.
+    pub fn keep(&mut self, exists: impl Fn(&Key) -> bool) {
+        let gone: Vec<Key> = self.pods.keys().filter(|key| !exists(key)).cloned().collect();
+        for key in &gone {
+            self.release(key);
+        }
+    }
+
     pub fn release(&mut self, key: &Key) {
         if let Some((node, address)) = self.pods.remove(key)
             && let Some(given) = self.nodes.get_mut(&node)
@@ -97,5 +105,7 @@ mod tests {
         let more: Vec<_> = ["c", "d", "e", "f", "g"].iter().map(|name| give(&mut addresses, name)).collect();
         assert_eq!(more, [Some(12), Some(13), Some(14), Some(11), None]);
         assert_eq!(addresses.give(&key("h"), "other", "nonsense"), None);
+        addresses.keep(|kept| *kept == key("a"));
+        assert_eq!((give(&mut addresses, "a"), give(&mut addresses, "i")), (Some(10), Some(12)));
     }
 }

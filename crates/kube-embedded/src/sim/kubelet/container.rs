@@ -134,20 +134,18 @@ impl Container<'_> {
                     told.extend(self.told_of_start());
                     State::Running(now)
                 }
-                State::Waiting(reason, message) => match self.wait(now, &mut next) {
-                    Some(waiting) => {
+                State::Waiting(reason, message) => {
+                    if let Some(waiting) = self.wait(now, &mut next) {
                         if (&reason, &message) != (&waiting.0, &waiting.1) {
                             told.extend(self.told_of_waiting(&waiting));
                         }
                         state = State::Waiting(waiting.0, waiting.1);
                         break;
                     }
-                    None => {
-                        begun_now = true;
-                        told.extend(self.told_of_start());
-                        State::Running(now)
-                    }
-                },
+                    begun_now = true;
+                    told.extend(self.told_of_start());
+                    State::Running(now)
+                }
                 State::Running(since) => {
                     let Some(end) = &self.script.end else { break };
                     let due = since + end.after;
@@ -270,8 +268,11 @@ impl Container<'_> {
     fn id(&self, count: i64) -> String {
         let name = format!("{}/{}/{count}", self.uid, self.name);
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, name.as_bytes());
-        let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        format!("simulated://{hex}")
+        digest.as_ref().iter().fold("simulated://".to_owned(), |mut id, byte| {
+            let digit = |value: u8| char::from_digit(value.into(), 16).expect("half a byte is one digit");
+            id.extend([digit(byte >> 4), digit(byte & 15)]);
+            id
+        })
     }
 
     fn status(&self, state: &State, last: Option<&Ended>, count: i64, is_ready: bool) -> Value {

@@ -59,16 +59,21 @@ fn is_unsettled(pod: &Pod) -> bool {
 
 /// It will not just go on as it is.
 fn has_plans(pod: &Pod) -> bool {
-    behaviour::is_asked(pod) || status::completes(pod) || pod.spec.active_deadline_seconds.is_some()
+    behaviour::is_asked(pod)
+        || status::completes(pod)
+        || pod.spec.active_deadline_seconds.is_some()
+        || pod.spec.ephemeral_containers.len() > pod.status.ephemeral_container_statuses.len()
 }
 
 impl Controller for Kubelet {
     fn everything(&self, context: &Context) -> Vec<Key> {
+        let pods = context.store.list(PODS, None).objects;
         let mut addresses = self.addresses.lock();
-        *addresses = Addresses::default();
+        // One that has been given to a pod and is not written yet stays given.
+        addresses.keep(|key| context.store.get(PODS, &key.namespace, &key.name).is_some());
         self.missing.lock().clear();
         let mut keys = Vec::new();
-        for object in context.store.list(PODS, None).objects {
+        for object in pods {
             let (key, pod) = (key_of(PODS, &object), object.view::<Pod>());
             addresses.see(&key, &pod);
             if is_unsettled(&pod) {

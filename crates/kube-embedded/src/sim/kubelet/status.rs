@@ -9,6 +9,13 @@ use crate::access::{items, text};
 use crate::clock::rfc3339;
 use crate::control::view::{self, Pod};
 
+/// A list of containers in a pod's spec, and that of their statuses.
+type List = (&'static str, &'static str);
+
+const INITIAL: List = ("initContainers", "initContainerStatuses");
+const MAIN: List = ("containers", "containerStatuses");
+const EPHEMERAL: List = ("ephemeralContainers", "ephemeralContainerStatuses");
+
 /// What the kubelet has found out about the surroundings of a pod.
 pub(super) struct Surroundings {
     pub host_ip: String,
@@ -75,11 +82,9 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
     let waits_for = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
     let full_name = format!("{}_{}({})", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid);
     let mut report = Report { status: old.clone(), next: None, told: Vec::new() };
-    let mut step = |spec: &view::Container, script: Script, restarts: Restarts, list: &str| {
-        let statuses =
-            if list == "spec.initContainers" { "initContainerStatuses" } else { "containerStatuses" };
-        let is_initial = list == "spec.initContainers" && spec.restart_policy != "Always";
-        let found = items(old, statuses).iter().find(|status| status["name"] == *spec.name);
+    let mut step = |spec: &view::Container, script: Script, restarts: Restarts, list: List| {
+        let is_initial = list == INITIAL && spec.restart_policy != "Always";
+        let found = items(old, list.1).iter().find(|status| status["name"] == *spec.name);
         let container = Container {
             name: &spec.name,
             image: &spec.image,
@@ -93,7 +98,7 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
         };
         let outcome = container.step(found.unwrap_or(&Value::Null), now);
         report.next = [report.next, outcome.next].into_iter().flatten().min();
-        let field = format!("{list}{{{}}}", spec.name);
+        let field = format!("spec.{}{{{}}}", list.0, spec.name);
         report.told.extend(outcome.told.into_iter().map(|word| (field.clone(), word)));
         outcome.status
     };
@@ -115,7 +120,7 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
             Restarts::Never => Restarts::Never,
             _ => Restarts::OnFailure,
         };
-        let status = step(spec, script, restarts, "spec.initContainers");
+        let status = step(spec, script, restarts, INITIAL);
         initialised &= if is_sidecar { is_running(&status) } else { exit_code(&status) == Some(0) };
         initial.push(status);
     }
@@ -124,15 +129,18 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
         let words = behaviour::of_container(pod, &spec.name, false);
         let default = if completes(pod) { Script::completes() } else { Script::RUNS };
         let script = script(&words, default, begin(initialised, around.no_config[1].get(at)));
-        others.push(step(spec, script, of_pod, "spec.containers"));
+        others.push(step(spec, script, of_pod, MAIN));
     }
+    let ephemeral = pod.spec.ephemeral_containers.iter();
+    let ephemeral: Vec<Value> =
+        ephemeral.map(|spec| step(spec, Script::RUNS, Restarts::Never, EPHEMERAL)).collect();
     let phase = phase(pod, &initial, &others, of_pod);
     if matches!(phase, "Succeeded" | "Failed") {
         // Nothing is left to do for those who serve the others.
         for status in initial.iter_mut().filter(|status| is_running(status)) {
-            let begun = status["state"]["running"]["startedAt"].clone();
+            let since = status["state"]["running"]["startedAt"].clone();
             status["state"] = json!({"terminated": {"exitCode": 0, "reason": "Completed",
-                "startedAt": begun, "finishedAt": rfc3339(now), "containerID": status["containerID"]}});
+                "startedAt": since, "finishedAt": rfc3339(now), "containerID": status["containerID"]}});
             status["ready"] = false.into();
             status["started"] = false.into();
         }
@@ -150,10 +158,11 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
         status["podIPs"] = json!([{"ip": around.pod_ip}]);
     }
     conditions(pod, &mut status, (&initial, &others), phase, around);
-    if !initial.is_empty() {
-        status["initContainerStatuses"] = initial.into();
+    for (list, statuses) in [(INITIAL, initial), (MAIN, others), (EPHEMERAL, ephemeral)] {
+        if !statuses.is_empty() {
+            status[list.1] = statuses.into();
+        }
     }
-    status["containerStatuses"] = others.into();
     report.status = status;
     report
 }

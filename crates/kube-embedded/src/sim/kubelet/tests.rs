@@ -1,14 +1,18 @@
+//! Kubelets on the held clock: what becomes of a pod that has a node.
+
 use serde_json::{Value, json};
 
 use crate::control::world::World;
 use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 async fn world() -> World {
     World::with(Simulation { nodes: 1, ..Simulation::default() }).await
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
 fn pod(name: &str, behaviour: &str, spec: Value) -> Value {
     let mut whole = json!({"containers": [{"name": "c", "image": "app:1"}]});
     for (key, value) in spec.as_object().into_iter().flatten() {
@@ -36,7 +40,8 @@ async fn summary(world: &World, name: &str) -> String {
         for container in status[list].as_array().into_iter().flatten() {
             let (kind, state) = container["state"].as_object().unwrap().iter().next().unwrap();
             let reason = state["reason"].as_str().map_or(kind.clone(), str::to_owned);
-            line += &format!(" {}: {reason} x{}", text(&container["name"]), container["restartCount"]);
+            let (name, restarts) = (text(&container["name"]), &container["restartCount"]);
+            line = format!("{line} {name}: {reason} x{restarts}");
         }
     }
     line
@@ -76,10 +81,14 @@ async fn a_pod_gets_a_node_and_an_address_and_runs() {
 #[tokio::test]
 async fn pods_of_jobs_and_hooks_finish_and_others_go_on() {
     let world = world().await;
-    let mut of_job = pod("job", "", json!({"restartPolicy": "Never"}));
-    of_job["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]);
-    // Its owner does not exist: it has finished before the garbage collector comes, or is gone.
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let job = json!({"metadata": {"name": "j"}, "spec": {"suspend": true, "template": template}});
+    let mut of_job = pod("job", "", json!({"restartPolicy": "OnFailure"}));
+    of_job["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": world.create(JOBS, job).await["metadata"]["uid"],
+    }]);
+    world.create(PODS, of_job).await;
+    assert_eq!(summary(&world, "job").await, "Succeeded ready=False c: Completed x0");
     let mut hook = pod("hook", "", json!({"restartPolicy": "Never"}));
     hook["metadata"]["annotations"]["helm.sh/hook"] = "test".into();
     world.create(PODS, hook).await;

@@ -165,7 +165,7 @@ impl Nodes {
         let mut taken: BTreeSet<u32> = ranges.collect();
         let mut promised = self.promised.lock();
         taken.extend(promised.iter());
-        let free = (0..).find(|range| !taken.contains(range)).expect("numbers do not end");
+        let free = (0..=u32::MAX).find(|range| !taken.contains(range)).unwrap_or_default();
         promised.insert(free);
         free
     }
@@ -211,7 +211,8 @@ async fn tell_pods(context: &Context, node: &Object) -> Result<(), Failure> {
     let Some(ready) = view.condition("Ready") else { return Ok(()) };
     let silent = ready.status == "Unknown";
     // A node that has never been silent has no such pods: the look at all of them is spared.
-    if !silent && !ready.last_transition_time.is_some_and(|at| view.metadata.creation_timestamp < Some(at)) {
+    let since = ready.last_transition_time;
+    if !silent && since.is_none_or(|since| view.metadata.creation_timestamp >= Some(since)) {
         return Ok(());
     }
     for pod in pods_on(context, &node.name) {

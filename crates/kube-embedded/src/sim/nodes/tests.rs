@@ -1,3 +1,5 @@
+//! Nodes on the held clock: made, cordoned, lost, found and removed.
+
 use serde_json::{Value, json};
 
 use crate::access::User;
@@ -7,6 +9,7 @@ use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
 fn pod(name: &str, node: &str, tolerations: Value) -> Value {
     let containers = json!([{"name": "c", "image": "i"}]);
     json!({"metadata": {"name": name},

@@ -65,7 +65,7 @@ pub(super) fn choose(
         }
     };
     let scored = |of: &dyn Fn(usize, &Node, &Place) -> i64| -> Vec<i64> {
-        normalise(open.iter().map(|(at, _, node, place)| of(*at, node, place)).collect())
+        normalise(&open.iter().map(|(at, _, node, place)| of(*at, node, place)).collect::<Vec<_>>())
     };
     let spec = &wishes.pod.spec;
     let repelling = |_: usize, node: &Node, _: &Place| {
@@ -88,7 +88,7 @@ pub(super) fn choose(
 }
 
 /// Brings scores to the range from 0 to [`BEST`]; where all are the same, they do not matter.
-fn normalise(scores: Vec<i64>) -> Vec<i64> {
+fn normalise(scores: &[i64]) -> Vec<i64> {
     let (least, most) =
         (scores.iter().min().copied().unwrap_or(0), scores.iter().max().copied().unwrap_or(0));
     let range = most.saturating_sub(least);

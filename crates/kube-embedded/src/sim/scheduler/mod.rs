@@ -102,7 +102,9 @@ fn differs(a: &Node, b: &Node) -> bool {
 impl Controller for Scheduler {
     fn everything(&self, context: &Context) -> Vec<Key> {
         let mut state = self.state.lock();
-        *state = State::default();
+        state.waiting.clear();
+        // A decision that is being written stays counted.
+        state.picture.keep(|storage, namespace, name| context.store.get(storage, namespace, name).is_some());
         for node in context.store.list(NODES, None).objects {
             state.picture.see_node(&node);
         }
@@ -130,7 +132,7 @@ impl Controller for Scheduler {
         match helped {
             Helped::Nobody => {}
             Helped::WhoWantsCompany => {
-                keys.extend(waiting.filter(|(_, wants)| **wants).map(|(key, _)| key.clone()))
+                keys.extend(waiting.filter(|(_, wants)| **wants).map(|(key, _)| key.clone()));
             }
             Helped::All => keys.extend(waiting.map(|(key, _)| key.clone())),
         }

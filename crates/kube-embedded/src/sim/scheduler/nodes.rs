@@ -55,7 +55,7 @@ fn holds<'n>(requirement: &Value, lookup: impl Fn(&str) -> Option<&'n str>) -> b
     }
 }
 
-/// The only nodes that a pod names in each of its terms, if it does: a pod of a DaemonSet names one.
+/// The only nodes that a pod names in each of its terms, if it does: a pod of a `DaemonSet` names one.
 pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let terms = items(required(spec)?, "nodeSelectorTerms");
@@ -112,6 +112,7 @@ mod tests {
         serde_json::from_value(spec).unwrap()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
     fn affinity(terms: Value) -> PodSpec {
         let required =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});

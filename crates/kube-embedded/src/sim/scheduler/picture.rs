@@ -12,6 +12,7 @@ use super::neighbours::Term;
 use super::resources::Resources;
 use crate::access::items;
 use crate::control::view::{Node, Pod};
+use crate::sim::NODES;
 use crate::store::{Key, Object};
 
 /// What pods must have in common to be one to other pods.
@@ -80,6 +81,18 @@ impl Picture {
     /// The nodes that exist, in the order of their names.
     pub fn places(&self) -> impl Iterator<Item = (&str, &Node, &Place)> {
         self.places.iter().filter_map(|(name, place)| Some((name.as_str(), place.node.as_deref()?, place)))
+    }
+
+    /// Forgets what does not exist any longer, asked for by storage, namespace and name.
+    pub fn keep(&mut self, exists: impl Fn(&str, &str, &str) -> bool) {
+        let gone = self.pods.keys().filter(|key| !exists(&key.storage, &key.namespace, &key.name));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.forget(&key);
+        }
+        let gone = self.places.keys().filter(|name| !exists(NODES, "", name));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.lose_node(&name);
+        }
     }
 
     /// A node is there, or has changed.

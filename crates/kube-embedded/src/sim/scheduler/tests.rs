@@ -1,3 +1,5 @@
+//! Pods that find a node, and pods that do not, with the reasons.
+
 use serde_json::{Value, json};
 
 use crate::control::world::World;
@@ -9,6 +11,7 @@ async fn world() -> World {
     World::with(Simulation { cpu: "4".to_owned(), ..Simulation::default() }).await
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
 fn pod(name: &str, spec: Value) -> Value {
     let mut whole = json!({"containers": [{"name": "c", "image": "app:1"}]});
     for (key, value) in spec.as_object().into_iter().flatten() {

@@ -22,9 +22,8 @@ fn template(image: &str) -> Value {
 
 fn set(more: Value) -> Value {
     let mut spec = json!({"selector": {"matchLabels": {"app": "agent"}}, "template": template("app:1")});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
+    let Value::Object(more) = more else { panic!("fields are an object") };
+    spec.as_object_mut().unwrap().extend(more);
     json!({"metadata": {"name": "agent"}, "spec": spec})
 }
 

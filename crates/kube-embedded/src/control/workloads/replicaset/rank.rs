@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use crate::control::view::Pod;
+use crate::control::view::{ContainerStatus, Pod, PodStatus};
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -40,13 +40,25 @@ pub fn rank<'a>(pod: &'a Pod, crowd: &Crowd, now: Timestamp) -> impl Ord + use<'
         _ => 0,
     };
     let since = pod.condition("Ready").filter(|_| ready).and_then(|ready| ready.last_transition_time);
-    let restarts = pod.status.container_statuses.iter().map(|status| status.restart_count).max();
     (
         (!pod.spec.node_name.is_empty(), phase, ready, cost(pod)),
         (Reverse(crowd.around(pod)), ready.then(|| age(since, now))),
-        (Reverse(restarts.unwrap_or_default()), age(pod.metadata.creation_timestamp, now)),
+        (Reverse(restarts(pod)), age(pod.metadata.creation_timestamp, now)),
         pod.metadata.uid.as_str(),
     )
+}
+
+/// The most restarts of a container, and of one that runs beside them.
+fn restarts(pod: &Pod) -> (i64, i64) {
+    let most = |statuses: &mut dyn Iterator<Item = &ContainerStatus>| {
+        statuses.map(|status| status.restart_count).max().unwrap_or_default()
+    };
+    let stays = |status: &&ContainerStatus| {
+        let mut containers = pod.spec.init_containers.iter();
+        containers.any(|container| container.name == status.name && container.restart_policy == "Always")
+    };
+    let PodStatus { container_statuses, init_container_statuses, .. } = &pod.status;
+    (most(&mut container_statuses.iter()), most(&mut init_container_statuses.iter().filter(stays)))
 }
 
 /// The power of two of the nanoseconds since then. What has no time is the youngest, and so is what is yet to come.

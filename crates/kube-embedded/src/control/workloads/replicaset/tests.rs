@@ -127,6 +127,7 @@ async fn pods_are_available_when_they_have_been_ready_for_long_enough() {
 #[tokio::test]
 async fn a_replication_controller_does_the_same() {
     let world = World::without_nodes().await;
+    world.create(PODS, bare("stranger", "other")).await;
     let old = json!({"metadata": {"name": "old"}, "spec": {"replicas": 2, "template": template()}});
     world.create("/api/v1/namespaces/default/replicationcontrollers", old).await;
     world.run_pods("default").await;
@@ -134,6 +135,17 @@ async fn a_replication_controller_does_the_same() {
     let whole = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
         "observedGeneration": 1});
     assert_eq!(status, whole);
+    assert_eq!(names(&world).await.len(), 3, "the stranger is none of its pods");
     let told = world.told("default", "ReplicationController").await;
     assert!(told[0].starts_with("SuccessfulCreate: Created pod: old-"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_before_a_name_was_generated_names_its_prefix() {
+    let world = World::without_nodes().await;
+    let mut unknown = set(1);
+    unknown["spec"]["template"]["spec"]["priorityClassName"] = "nope".into();
+    world.create(SETS, unknown).await;
+    let message = status(&world).await["conditions"][0]["message"].take();
+    assert_eq!(message, "pods \"web-\" is forbidden: no PriorityClass with name nope was found");
 }

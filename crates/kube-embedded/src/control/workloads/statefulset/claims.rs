@@ -78,10 +78,8 @@ pub fn judge(
     if owners.iter().any(|owner| stale(set, owner) || stale(pod, owner)) {
         return Verdict::Leave;
     }
-    let wanted = match is_contested(owners, retention, set, pod) {
-        true => Heir::Nobody,
-        false => heir(retention, scaled_away),
-    };
+    let contested = is_contested(owners, retention, set, pod);
+    let wanted = if contested { Heir::Nobody } else { heir(retention, scaled_away) };
     let ours = owners.iter().filter(|owner| owner.uid == set.uid || owner.uid == pod.uid);
     let ours: Vec<_> = ours.map(|owner| (owner.uid.as_str(), owner.controller)).collect();
     let fits = match wanted {

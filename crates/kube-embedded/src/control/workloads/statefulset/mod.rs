@@ -125,13 +125,12 @@ async fn versions(
     let last = history.last().map(|last| last.view::<Revision>());
     let next = last.as_ref().map_or(1, |last| last.revision + 1);
     let equal = history.iter().rev().find(|object| object.view::<Revision>().data == data);
-    let update = match equal {
-        Some(found) if last.is_some_and(|last| last.data == data) => found.clone(),
-        Some(_) if owner.object.deleting => history[history.len() - 1].clone(),
+    let update = match (equal, history.last()) {
+        (Some(found), _) if last.is_some_and(|last| last.data == data) => found.clone(),
+        (_, Some(newest)) if owner.object.deleting => newest.clone(),
         // Back to an older template: its revision is the newest again.
-        Some(found) => revisions::renumber(context, found, next).await?,
-        None if owner.object.deleting => history[history.len() - 1].clone(),
-        None => {
+        (Some(found), _) => revisions::renumber(context, found, next).await?,
+        (None, _) => {
             let annotations = &set.metadata.annotations;
             let new = revisions::New { owner, annotations, data: &data, revision: next, label: HASH_LABEL };
             revisions::create(context, &new, &mut collisions).await?

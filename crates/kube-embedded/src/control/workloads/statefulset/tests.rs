@@ -15,9 +15,8 @@ fn set(more: Value) -> Value {
         "serviceName": "db", "replicas": 3, "selector": {"matchLabels": {"app": "db"}},
         "template": template("app:1"),
     });
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
+    let Value::Object(more) = more else { panic!("fields are an object") };
+    spec.as_object_mut().unwrap().extend(more);
     json!({"metadata": {"name": "db"}, "spec": spec})
 }
 

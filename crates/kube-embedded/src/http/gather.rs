@@ -1,0 +1,213 @@
+//! Writes that go out together.
+//!
+//! HTTP/2 flushes after almost every frame. A change that a hundred watches of one connection are told of would be a
+//! hundred TLS records and a hundred system calls. Here a flush waits until the connection has said all that it has
+//! to say at this turn ([`Turn`]); then everything goes out at once.
+//!
+//! Always true: when a connection rests, nothing of what it wrote is held back but by the peer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// So much is held at most; then writing waits for the peer.
+const FULL: usize = 64 << 10;
+/// What is at least so long goes out by itself, without being copied.
+const LARGE: usize = 16 << 10;
+
+/// A stream whose flushes wait for the end of the turn.
+pub struct Gather<T>(Arc<Mutex<Inner<T>>>);
+
+struct Inner<T> {
+    stream: T,
+    held: BytesMut,
+}
+
+impl<T> Clone for Gather<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Gather<T> {
+    pub fn new(stream: T) -> Self {
+        Self(Arc::new(Mutex::new(Inner { stream, held: BytesMut::new() })))
+    }
+
+    fn poll_out(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut inner = self.0.lock();
+        ready!(inner.poll_drain(context))?;
+        Pin::new(&mut inner.stream).poll_flush(context)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Inner<T> {
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.held.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.held))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.held.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Gather<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.lock().stream).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let mut inner = self.0.lock();
+        if data.len() >= LARGE || inner.held.len() >= FULL {
+            ready!(inner.poll_drain(context))?;
+        }
+        if data.len() >= LARGE {
+            return Pin::new(&mut inner.stream).poll_write(context, data);
+        }
+        inner.held.extend_from_slice(data);
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let all: usize = parts.iter().map(|part| part.len()).sum();
+        if all >= LARGE {
+            let first = parts.iter().find(|part| !part.is_empty());
+            return self.poll_write(context, first.map_or(&[], |part| part));
+        }
+        let mut inner = self.0.lock();
+        if inner.held.len() >= FULL {
+            ready!(inner.poll_drain(context))?;
+        }
+        for part in parts {
+            inner.held.extend_from_slice(part);
+        }
+        Poll::Ready(Ok(all))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // At the end of the turn.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(context))?;
+        Pin::new(&mut self.0.lock().stream).poll_shutdown(context)
+    }
+}
+
+/// A connection over a [`Gather`]: each time it has been asked what it has to do, what it wrote goes out.
+pub struct Turn<C: Future, T> {
+    connection: Pin<Box<C>>,
+    ended: Option<C::Output>,
+    stream: Gather<T>,
+}
+
+impl<C: Future, T> Turn<C, T> {
+    pub fn new(connection: C, stream: Gather<T>) -> Self {
+        Self { connection: Box::pin(connection), ended: None, stream }
+    }
+}
+
+impl<C, T, E> Future for Turn<C, T>
+where
+    C: Future<Output = Result<(), E>>,
+    E: From<io::Error> + Unpin,
+    T: AsyncWrite + Unpin,
+{
+    type Output = Result<(), E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.ended.is_none()
+            && let Poll::Ready(ended) = self.connection.as_mut().poll(context)
+        {
+            self.ended = Some(ended);
+        }
+        let out = self.stream.poll_out(context);
+        match (self.ended.take(), out) {
+            (Some(Err(error)), _) => Poll::Ready(Err(error)),
+            (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
+            (Some(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
+            (ended, _) => {
+                self.ended = ended;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_in_one_turn_goes_out_at_its_end() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let stream = Gather::new(near);
+        let mut writer = stream.clone();
+        let connection = async move {
+            for word in ["one ", "two ", "three"] {
+                writer.write_all(word.as_bytes()).await?;
+                writer.flush().await?;
+            }
+            let mut buffer = [0; 16];
+            let early = far.read(&mut buffer).now_or_never();
+            assert!(early.is_none(), "it is not out before the turn ends");
+            tokio::task::yield_now().await;
+            let count = far.read(&mut buffer).await?;
+            assert_eq!(&buffer[..count], b"one two three");
+            Ok::<_, io::Error>(())
+        };
+        Turn::new(connection, stream).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_stops_the_writer_and_nothing_is_lost() {
+        let (near, mut far) = tokio::io::duplex(1000);
+        let stream = Gather::new(near);
+        let mut writer = stream.clone();
+        let sent: Vec<u8> = (0..300_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let expected = sent.clone();
+        let connection = async move {
+            // Small parts, and then one that is long.
+            for part in sent[..200_000].chunks(700) {
+                writer.write_all(part).await?;
+                assert!(writer.0.lock().held.len() < FULL + 700);
+            }
+            writer.write_all(&sent[200_000..]).await?;
+            writer.shutdown().await
+        };
+        let read = async move {
+            let mut all = Vec::new();
+            far.read_to_end(&mut all).await.unwrap();
+            all
+        };
+        let (ended, all) = tokio::join!(Turn::new(connection, stream), read);
+        ended.unwrap();
+        assert!(all == expected);
+    }
+}
