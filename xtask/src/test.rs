@@ -3,6 +3,7 @@
 //! The end-to-end suite (`crates/longshore`) runs on a target by name, see `docs/testing.md`. With `--real` it runs on
 //! the embedded cluster and on a real one, and the recorded answers of a real Kubernetes are asked of both.
 
+use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -28,6 +29,8 @@ pub struct TestArgs {
 
 /// The package whose tests are the end-to-end suite.
 const SUITE: &str = "longshore";
+/// Its tests mostly wait, for programs that wait for a cluster.
+const TESTS_PER_CORE: usize = 2;
 
 pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
     if !args.real {
@@ -38,9 +41,13 @@ pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
     let mut variables: Vec<(&str, PathBuf)> = Vec::new();
     variables.extend(plane.iter().map(|plane| ("LONGSHORE_KUBECTL", plane.kubectl.clone())));
     variables.extend(helms.iter().flatten().map(|helm| (helm.variable, helm.path.clone())));
+    let at_once = thread::available_parallelism()?.get() * TESTS_PER_CORE;
     let suite = |target: &str| {
         let mut tests = project.cargo(["test", "--package", SUITE]);
         tests.args(&args.cargo).env("LONGSHORE_TARGET", target).envs(variables.iter().cloned());
+        if env::var_os("RUST_TEST_THREADS").is_none() {
+            tests.env("RUST_TEST_THREADS", at_once.to_string());
+        }
         tests
     };
 
