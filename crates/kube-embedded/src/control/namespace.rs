@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::queue::{Controller, Next};
@@ -32,6 +33,11 @@ const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify th
     guaranteed across distributions of Kubernetes clusters.";
 /// The entry of `spec.finalizers` that stands for this controller.
 const FINALIZER: &str = "kubernetes";
+
+/// How long a namespace without content stays, at most (times are whole seconds): whoever deleted it still sees it go,
+/// and what others are about to write into it is refused because it is going, not because it never was. Kubernetes
+/// waits for five seconds.
+const LINGER: SignedDuration = SignedDuration::from_secs(2);
 
 /// The conditions of a terminating namespace: type, then reason and message when all is well.
 #[rustfmt::skip]
@@ -131,10 +137,9 @@ impl Controller for Namespaces {
     async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
         let Some(namespace) = context.store.get(NAMESPACES, "", &key.name) else { return Ok(Next::Rest) };
         if namespace.deleting {
-            terminate(context, key, &namespace).await?;
-        } else {
-            furnish(context, &key.name).await?;
+            return terminate(context, key, &namespace).await;
         }
+        furnish(context, &key.name).await?;
         Ok(Next::Rest)
     }
 }
@@ -149,7 +154,7 @@ fn content(context: &Context, namespace: &str) -> Vec<(Arc<str>, Arc<Object>)> {
     if pods.is_empty() { context.store.storages().iter().flat_map(of).collect() } else { pods }
 }
 
-async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Result<(), Failure> {
+async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Result<Next, Failure> {
     let errors = loop {
         let found = content(context, &key.name);
         let errors = delete_all(context, &found).await;
@@ -172,9 +177,15 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
     let mut value = namespace.value();
     if describe(&mut value, &remains, &rfc3339(context.clock.now())) {
         // Our own change wakes us again; the next pass goes on from here.
-        return Ok(replace(context, key, namespace, value).await?);
+        replace(context, key, namespace, value).await?;
+        return Ok(Next::Rest);
     }
     if remains.resources.is_empty() {
+        let deleted = value["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse().ok());
+        let due = deleted.map(|at: Timestamp| at.saturating_add(LINGER).unwrap_or(at));
+        if let Some(due) = due.filter(|due| *due > context.clock.now()) {
+            return Ok(Next::At(due));
+        }
         drop_from(&mut value["spec"], "finalizers", |finalizer| finalizer == FINALIZER);
         if is_finished(&value) || value != namespace.value() {
             replace(context, key, namespace, value).await?;
@@ -183,7 +194,7 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
         // Nothing need change for the next try to succeed, so ask to be called again.
         return Err(Failure::Api(crate::error::ApiError::internal(remains.errors.join(", "))));
     }
-    Ok(())
+    Ok(Next::Rest)
 }
 
 /// Deletes what is not being deleted yet; answers what was refused.

@@ -348,6 +348,9 @@ async fn a_namespace_is_furnished_while_it_lives_and_emptied_when_it_goes() {
     assert!(world.get("ServiceAccount n/default").is_none());
     let begun = Instant::now();
     world.change("ConfigMap n/held", |map| map["metadata"]["finalizers"] = json!([])).await;
+    world.until("nothing is held", |w| w.get("ConfigMap n/held").is_none()).await;
+    assert!(world.get("Namespace n").is_some(), "it stays for a moment");
+    world.clock.advance(jiff::SignedDuration::from_secs(2));
     world.until("the namespace is gone", |w| w.get("Namespace n").is_none()).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
     world.rest().await;
