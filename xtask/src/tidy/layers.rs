@@ -4,6 +4,7 @@ use serde_json::Value;
 
 /// Our crates from the ground up, each with those it may lean on. Tests may lean on anything further down.
 const ROOMS: &[(&str, &[&str])] = &[
+    ("helm-template", &[]),
     ("kube-embedded", &[]),
     ("kube-access", &[]),
     ("api", &[]),

@@ -1,0 +1,227 @@
+//! Go's own functions.
+
+use std::fmt::Write;
+
+use super::compare::{equal, less};
+use super::functions::Run;
+use crate::go::{is_printable, print, print_all, printf};
+use crate::value::{Str, Type, Value};
+
+type Row = (&'static str, &'static [Type], bool, Run);
+type Done = Result<Value, Str>;
+
+const ANY: &[Type] = &[Type::Any];
+const ONE: &[Type] = &[Type::Reflect];
+const TWO: &[Type] = &[Type::Reflect, Type::Reflect];
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Row] = &[
+    ("and",      TWO,                         true,  Run::And),
+    ("or",       TWO,                         true,  Run::Or),
+    ("not",      ONE,                         false, Run::Plain(|args| Ok((!args[0].is_true()).into()))),
+    ("call",     TWO,                         true,  Run::Plain(call)),
+    ("html",     ANY,                         true,  Run::Plain(|args| Ok(html(&text_of(args)).into()))),
+    ("js",       ANY,                         true,  Run::Plain(|args| Ok(js(&text_of(args)).into()))),
+    ("urlquery", ANY,                         true,  Run::Plain(|args| Ok(url_query(&text_of(args)).into()))),
+    ("index",    TWO,                         true,  Run::Plain(index)),
+    ("slice",    TWO,                         true,  Run::Plain(slice)),
+    ("len",      ONE,                         false, Run::Plain(len)),
+    ("print",    ANY,                         true,  Run::Plain(|args| Ok(print_all(args).into()))),
+    ("printf",   &[Type::String, Type::Any],  true,  Run::Plain(|args| Ok(format(args).into()))),
+    ("println",  ANY,                         true,  Run::Plain(|args| Ok(lines(args).into()))),
+    ("eq",       TWO,                         true,  Run::Plain(|args| Ok(equal(&args[0], &args[1..])?.into()))),
+    ("ne",       TWO,                         false, Run::Plain(|args| Ok((!equal(&args[0], &args[1..])?).into()))),
+    ("lt",       TWO,                         false, Run::Plain(|args| Ok(less(&args[0], &args[1])?.into()))),
+    ("le",       TWO,                         false, Run::Plain(|args| Ok(less_or_equal(args)?.into()))),
+    ("gt",       TWO,                         false, Run::Plain(|args| Ok((!less_or_equal(args)?).into()))),
+    ("ge",       TWO,                         false, Run::Plain(|args| Ok((!less(&args[0], &args[1])?).into()))),
+];
+
+fn less_or_equal(args: &[Value]) -> Result<bool, Str> {
+    Ok(less(&args[0], &args[1])? || equal(&args[0], &args[1..])?)
+}
+
+/// No value of a template is a function.
+fn call(args: &[Value]) -> Done {
+    match &args[0] {
+        value if value.is_nil() => Err("call of nil".into()),
+        value => Err(format!("non-function of type {}", value.type_name()).into()),
+    }
+}
+
+fn format(args: &[Value]) -> String {
+    match &args[0] {
+        Value::String(format) => printf(format, &args[1..]),
+        other => print(other),
+    }
+}
+
+fn lines(args: &[Value]) -> String {
+    let words: Vec<_> = args.iter().map(print).collect();
+    words.join(" ") + "\n"
+}
+
+/// What the escaping functions escape: a string as it is, all else printed.
+fn text_of(args: &[Value]) -> String {
+    match args {
+        [Value::String(text)] => text.to_string(),
+        args => print_all(args),
+    }
+}
+
+fn html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\0' => out.push('\u{FFFD}'),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn js(text: &str) -> String {
+    let hex = |out: &mut String, c: char| {
+        // A String takes whatever is written to it.
+        let _ = write!(out, "\\u{:04X}", u32::from(c));
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\'' => out.push_str("\\'"),
+            '"' => out.push_str("\\\""),
+            '<' | '>' | '&' | '=' => hex(&mut out, c),
+            c if c < ' ' || (!c.is_ascii() && !is_printable(c)) => hex(&mut out, c),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn url_query(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' ' => out.push('+'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+fn len(args: &[Value]) -> Done {
+    let count = match &args[0] {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::List(list) => list.len(),
+        Value::Map(map) => map.len(),
+        Value::Null => return Err("len of nil pointer".into()),
+        Value::Nil => return Err("reflect: call of reflect.Value.Type on zero Value".into()),
+        Value::Object(object) => match object.length() {
+            Some(count) => count,
+            None => return Err(format!("len of type {}", object.type_name()).into()),
+        },
+        other => return Err(format!("len of type {}", other.type_name()).into()),
+    };
+    Ok(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
+}
+
+/// A place in something of this length. One behind the last is refused by who looks there.
+fn place(index: &Value, length: usize) -> Result<usize, Str> {
+    let at = match index {
+        Value::Int(n) | Value::Int64(n) => i128::from(*n),
+        Value::Uint64(n) => i128::from(*n),
+        Value::Nil | Value::Null => return Err("cannot index slice/array with nil".into()),
+        other => return Err(format!("cannot index slice/array with type {}", other.type_name()).into()),
+    };
+    match usize::try_from(at) {
+        Ok(place) if place <= length => Ok(place),
+        _ => Err(format!("index out of range: {at}").into()),
+    }
+}
+
+fn index(args: &[Value]) -> Done {
+    let mut item = args[0].clone();
+    if item.is_nil() {
+        return Err("index of untyped nil".into());
+    }
+    for index in &args[1..] {
+        let beyond = |at: usize| Str::from(format!("reflect: slice index out of range: {at}"));
+        item = match &item {
+            Value::Nil | Value::Null => return Err("index of nil pointer".into()),
+            Value::List(list) => {
+                let at = place(index, list.len())?;
+                list.get(at).cloned().ok_or_else(|| beyond(at))?
+            }
+            Value::Bytes(bytes) => {
+                let at = place(index, bytes.len())?;
+                Value::Uint64(u64::from(*bytes.get(at).ok_or_else(|| beyond(at))?))
+            }
+            Value::String(text) => {
+                let at = place(index, text.len())?;
+                Value::Uint64(u64::from(*text.as_bytes().get(at).ok_or_else(|| beyond(at))?))
+            }
+            Value::Map(map) => match index {
+                Value::String(key) => map.get(key).unwrap_or_else(|| map.absent()),
+                Value::Nil | Value::Null => return Err("value is nil; should be of type string".into()),
+                other => {
+                    return Err(format!("value has type {}; should be string", other.type_name()).into());
+                }
+            },
+            Value::Object(object) => match index {
+                Value::String(key) => match object.field(key) {
+                    Some(value) => value,
+                    None => return Err(format!("can't index item of type {}", object.type_name()).into()),
+                },
+                _ => return Err(format!("can't index item of type {}", object.type_name()).into()),
+            },
+            other => return Err(format!("can't index item of type {}", other.type_name()).into()),
+        };
+    }
+    Ok(item)
+}
+
+fn slice(args: &[Value]) -> Done {
+    let (item, indexes) = (&args[0], &args[1..]);
+    if item.is_nil() {
+        return Err("slice of untyped nil".into());
+    }
+    if indexes.len() > 3 {
+        return Err(format!("too many slice indexes: {}", indexes.len()).into());
+    }
+    let length = match item {
+        Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".into()),
+        Value::String(text) => text.len(),
+        Value::List(list) => list.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        other => return Err(format!("can't slice item of type {}", other.type_name()).into()),
+    };
+    let mut bounds = [0, length, length];
+    for (bound, index) in bounds.iter_mut().zip(indexes) {
+        *bound = place(index, length)?;
+    }
+    let [from, to, end] = bounds;
+    for (a, b) in [(from, to), (to, end)] {
+        if a > b {
+            return Err(format!("invalid slice index: {a} > {b}").into());
+        }
+    }
+    Ok(match item {
+        // Go cuts between bytes; what is left of a character cannot be read.
+        Value::String(text) => {
+            Value::string(String::from_utf8_lossy(&text.as_bytes()[from..to]).into_owned())
+        }
+        Value::Bytes(bytes) => Value::Bytes(bytes[from..to].into()),
+        Value::List(list) => Value::List(list.slice(from, to)),
+        other => other.clone(),
+    })
+}

@@ -1,0 +1,125 @@
+//! Calling functions and methods: how many arguments, of which types, and what an error in them is called.
+
+use super::walk::{Frame, Slot, Spot};
+use super::{Error, Run};
+use crate::parse::Expr;
+use crate::value::{Method, Object, Str, Type, Value};
+
+impl<'t> Frame<'_, '_, 't> {
+    /// `whole` is what an error inside the function is blamed on.
+    pub fn call(
+        &mut self,
+        dot: &Slot,
+        index: u32,
+        whole: Spot<'t>,
+        arguments: &'t [Expr],
+        last: Option<Value>,
+    ) -> Result<Value, Error> {
+        self.step()?;
+        let functions = self.machine.functions;
+        let function = functions.get(index);
+        self.count(function.name, function.params, function.variadic, arguments.len(), last.is_some())?;
+        let run = match function.run {
+            Run::And => return self.first_with(dot, false, arguments, last),
+            Run::Or => return self.first_with(dot, true, arguments, last),
+            run => run,
+        };
+        let values = self.arguments(dot, function.params, function.variadic, arguments, last)?;
+        let done = match run {
+            Run::Plain(run) => run(&values),
+            Run::Machine(run) => run(self.machine, &values),
+            Run::And | Run::Or => Ok(Value::Nil),
+        };
+        done.map_err(|why| {
+            self.spot = whole;
+            self.error(format!("error calling {}: {why}", function.name))
+        })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a method call has all of these")]
+    pub fn call_method(
+        &mut self,
+        dot: &Slot,
+        object: &dyn Object,
+        name: &Str,
+        method: &Method,
+        expr: &'t Expr,
+        arguments: &'t [Expr],
+        last: Option<Value>,
+    ) -> Result<Value, Error> {
+        self.step()?;
+        self.count(name, method.params, method.variadic, arguments.len(), last.is_some())?;
+        let values = self.arguments(dot, method.params, method.variadic, arguments, last)?;
+        (method.run)(object, &values).map_err(|why| {
+            self.spot = Spot::Expr(expr);
+            self.error(format!("error calling {name}: {why}"))
+        })
+    }
+
+    fn count(
+        &self,
+        name: &str,
+        params: &[Type],
+        variadic: bool,
+        given: usize,
+        piped: bool,
+    ) -> Result<(), Error> {
+        let all = given + usize::from(piped);
+        if variadic {
+            let fixed = params.len() - 1;
+            if all < fixed {
+                let why = format!("wrong number of args for {name}: want at least {fixed} got {given}");
+                return Err(self.error(why));
+            }
+        } else if all != params.len() {
+            return Err(
+                self.error(format!("wrong number of args for {name}: want {} got {all}", params.len()))
+            );
+        }
+        Ok(())
+    }
+
+    fn arguments(
+        &mut self,
+        dot: &Slot,
+        params: &[Type],
+        variadic: bool,
+        arguments: &'t [Expr],
+        last: Option<Value>,
+    ) -> Result<Vec<Value>, Error> {
+        let wanted = |at: usize| match params.get(at) {
+            Some(wanted) => *wanted,
+            None if variadic => params[params.len() - 1],
+            None => Type::Any,
+        };
+        let mut values = Vec::with_capacity(arguments.len() + 1);
+        for (at, argument) in arguments.iter().enumerate() {
+            values.push(self.argument(dot, argument, wanted(at))?);
+        }
+        if let Some(last) = last {
+            values.push(self.fit(last, wanted(arguments.len()))?);
+        }
+        Ok(values)
+    }
+
+    /// `and` and `or`: the first argument whose truth is `truth`, or the last one. What comes after is not looked at.
+    fn first_with(
+        &mut self,
+        dot: &Slot,
+        truth: bool,
+        arguments: &'t [Expr],
+        last: Option<Value>,
+    ) -> Result<Value, Error> {
+        let mut value = Value::Nil;
+        for argument in arguments {
+            value = self.argument(dot, argument, Type::Reflect)?;
+            if value.is_true() == truth {
+                return Ok(value);
+            }
+        }
+        match last {
+            Some(last) => self.fit(last, Type::Reflect),
+            None => Ok(value),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `eq`, `lt` and their kin: basic values of one sort, and nothing else.
+
+use std::cmp::Ordering;
+
+use crate::go::print;
+use crate::value::{Kind, Str, Value};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Other,
+    Bool,
+    Complex,
+    Int,
+    Float,
+    String,
+    Uint,
+}
+
+fn sort(value: &Value) -> Sort {
+    match value.kind() {
+        Kind::Bool => Sort::Bool,
+        Kind::Int | Kind::Int64 => Sort::Int,
+        Kind::Uint64 => Sort::Uint,
+        Kind::Float64 => Sort::Float,
+        Kind::Complex128 => Sort::Complex,
+        Kind::String => Sort::String,
+        _ => Sort::Other,
+    }
+}
+
+/// A whole number, of either sign.
+fn whole(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(n) | Value::Int64(n) => Some(i128::from(*n)),
+        Value::Uint64(n) => Some(i128::from(*n)),
+        _ => None,
+    }
+}
+
+fn incompatible(a: &Value, b: &Value) -> Str {
+    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name()).into()
+}
+
+/// Whether the first is equal to one of the others.
+pub(super) fn equal(first: &Value, others: &[Value]) -> Result<bool, Str> {
+    if others.is_empty() {
+        return Err("missing argument for comparison".into());
+    }
+    for other in others {
+        if equal_two(first, other)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[expect(clippy::float_cmp, reason = "equal means equal")]
+fn equal_two(a: &Value, b: &Value) -> Result<bool, Str> {
+    if let (Some(a), Some(b)) = (whole(a), whole(b)) {
+        return Ok(a == b);
+    }
+    if sort(a) != sort(b) {
+        return if a.is_some() && b.is_some() { Err(incompatible(a, b)) } else { Ok(false) };
+    }
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => Ok(a == b),
+        (Value::Float(a), Value::Float(b)) => Ok(a == b),
+        (Value::Complex(a, b), Value::Complex(c, d)) => Ok((a, b) == (c, d)),
+        (Value::String(a), Value::String(b)) => Ok(a == b),
+        (a, b) if a.is_nil() || b.is_nil() => Ok(a.is_nil() == b.is_nil()),
+        (a, b) if a.kind() != b.kind() => {
+            let (one, other) = (print(a), print(b));
+            Err(format!("non-comparable types {one}: {}, {}: {other}", a.type_name(), b.type_name()).into())
+        }
+        (Value::Object(a), Value::Object(b)) if a.kind() != Kind::Slice && a.kind() != Kind::Map => {
+            Ok(a.equals(b.as_ref()))
+        }
+        (_, b) => Err(format!("non-comparable type {}: {}", print(b), b.type_name()).into()),
+    }
+}
+
+pub(super) fn less(a: &Value, b: &Value) -> Result<bool, Str> {
+    const BAD: &str = "invalid type for comparison";
+    if sort(a) == Sort::Other || sort(b) == Sort::Other {
+        return Err(BAD.into());
+    }
+    if let (Some(a), Some(b)) = (whole(a), whole(b)) {
+        return Ok(a < b);
+    }
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => Ok(a.partial_cmp(b) == Some(Ordering::Less)),
+        (Value::String(a), Value::String(b)) => Ok(a < b),
+        (a, b) if sort(a) != sort(b) => Err(incompatible(a, b)),
+        _ => Err(BAD.into()),
+    }
+}

@@ -1,0 +1,245 @@
+//! Values of pipelines, commands and expressions.
+
+use super::walk::{Frame, Slot, Spot};
+use super::{Error, Missing};
+use crate::go::{Number, quote};
+use crate::parse::{Command, Expr, ExprKind, Pipe};
+use crate::value::{Str, Type, Value};
+
+impl<'t> Frame<'_, '_, 't> {
+    /// What a pipeline comes to; its variables are set to that.
+    pub fn pipeline(&mut self, dot: &Slot, pipe: &'t Pipe) -> Result<Value, Error> {
+        self.spot = Spot::Pipe(pipe);
+        let mut value = None;
+        for command in &pipe.commands {
+            value = Some(self.command(dot, command, value)?.value.unboxed());
+        }
+        let value = value.unwrap_or_default();
+        for variable in &pipe.variables {
+            self.set(variable.slot, &variable.name, value.clone().into())?;
+        }
+        Ok(value)
+    }
+
+    /// `last` is what came through the pipe: the last argument.
+    fn command(&mut self, dot: &Slot, command: &'t Command, last: Option<Value>) -> Result<Slot, Error> {
+        self.step()?;
+        let first = &command.words[0];
+        let arguments = &command.words[1..];
+        match &first.kind {
+            ExprKind::Field(_) | ExprKind::Chain { .. } => self.path(dot, first, arguments, last),
+            ExprKind::Variable { fields, .. } if !fields.is_empty() => self.path(dot, first, arguments, last),
+            ExprKind::Function { index, .. } => {
+                self.spot = Spot::Expr(first);
+                self.call(dot, *index, Spot::Command(command), arguments, last).map(Slot::from)
+            }
+            ExprKind::Pipe(pipe) => {
+                self.not_a_function(first, arguments, last.as_ref())?;
+                self.pipeline(dot, pipe).map(Slot::from)
+            }
+            ExprKind::Variable { variable, .. } => {
+                self.spot = Spot::Expr(first);
+                let value = self.variable(variable.slot, &variable.name)?;
+                self.not_a_function(first, arguments, last.as_ref())?;
+                Ok(value)
+            }
+            constant => {
+                self.spot = Spot::Expr(first);
+                self.not_a_function(first, arguments, last.as_ref())?;
+                match constant {
+                    ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
+                    ExprKind::Dot => Ok(dot.clone()),
+                    ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
+                    ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+                    _ => Err(self.error("nil is not a command")),
+                }
+            }
+        }
+    }
+
+    fn not_a_function(&self, first: &Expr, arguments: &[Expr], last: Option<&Value>) -> Result<(), Error> {
+        if arguments.is_empty() && last.is_none() {
+            return Ok(());
+        }
+        Err(self.error(format!("can't give argument to non-function {first}")))
+    }
+
+    fn variable(&self, slot: Option<u32>, name: &Str) -> Result<Slot, Error> {
+        match slot {
+            Some(slot) => Ok(self.variables[slot as usize].clone()),
+            None => Err(self.error(format!("undefined variable: {name}"))),
+        }
+    }
+
+    /// The type that a literal has where none is asked for.
+    fn constant(&self, number: &Number, text: &Str) -> Result<Value, Error> {
+        match *number {
+            Number { complex: Some((re, im)), .. } => Ok(Value::Complex(re, im)),
+            Number { float: Some(float), looks_float: true, .. } => Ok(Value::Float(float)),
+            Number { int: Some(int), .. } => Ok(Value::Int(int)),
+            _ => Err(self.error(format!("{text} overflows int"))),
+        }
+    }
+
+    /// `.a.b`, `$x.a.b` or `(…).a.b`: the last of the fields may be a method with arguments.
+    fn path(
+        &mut self,
+        dot: &Slot,
+        expr: &'t Expr,
+        arguments: &'t [Expr],
+        last: Option<Value>,
+    ) -> Result<Slot, Error> {
+        self.spot = Spot::Expr(expr);
+        let (mut receiver, fields) = match &expr.kind {
+            ExprKind::Field(fields) => (dot.clone(), fields),
+            ExprKind::Variable { variable, fields } => {
+                (self.variable(variable.slot, &variable.name)?, fields)
+            }
+            ExprKind::Chain { of, fields } => {
+                if let ExprKind::Nil = of.kind {
+                    return Err(self.error(format!("indirection through explicit nil in {expr}")));
+                }
+                (self.plain(dot, of)?, fields)
+            }
+            _ => return Err(self.error("internal error: no fields in a path")),
+        };
+        let Some((end, way)) = fields.split_last() else { return Ok(receiver) };
+        for field in way {
+            receiver = self.field(dot, &receiver, field, expr, &[], None)?;
+        }
+        self.field(dot, &receiver, end, expr, arguments, last)
+    }
+
+    fn field(
+        &mut self,
+        dot: &Slot,
+        receiver: &Slot,
+        name: &Str,
+        expr: &'t Expr,
+        arguments: &'t [Expr],
+        last: Option<Value>,
+    ) -> Result<Slot, Error> {
+        let has_arguments = !arguments.is_empty() || last.is_some();
+        match &receiver.value {
+            Value::Nil if self.machine.missing == Missing::Error => {
+                Err(self.error(format!("nil data; no entry for key {}", quote(name))))
+            }
+            Value::Nil => Ok(Slot::default()),
+            Value::Null => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
+            Value::Map(map) => {
+                if has_arguments {
+                    return Err(self.error(format!("{name} is not a method but has arguments")));
+                }
+                match map.get(name) {
+                    Some(value) => Ok(Slot { value, boxed: map.is_any() }),
+                    None if self.machine.missing == Missing::Error => {
+                        Err(self.error(format!("map has no entry for key {}", quote(name))))
+                    }
+                    None => Ok(Slot { value: map.absent(), boxed: map.is_any() }),
+                }
+            }
+            Value::Object(object) => {
+                if let Some(method) = object.method(name) {
+                    let object = object.clone();
+                    return self
+                        .call_method(dot, object.as_ref(), name, &method, expr, arguments, last)
+                        .map(Slot::from);
+                }
+                match object.field(name) {
+                    Some(_) if has_arguments => {
+                        Err(self.error(format!("{name} has arguments but cannot be invoked as function")))
+                    }
+                    Some(value) => Ok(value.into()),
+                    None => Err(self.no_field(receiver, name)),
+                }
+            }
+            _ => Err(self.no_field(receiver, name)),
+        }
+    }
+
+    fn no_field(&self, receiver: &Slot, name: &str) -> Error {
+        let of = if receiver.boxed { "interface {}" } else { receiver.value.type_name() };
+        self.error(format!("can't evaluate field {name} in type {of}"))
+    }
+
+    /// An expression by itself, of whatever type it is.
+    fn plain(&mut self, dot: &Slot, expr: &'t Expr) -> Result<Slot, Error> {
+        self.spot = Spot::Expr(expr);
+        match &expr.kind {
+            ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
+            ExprKind::Dot => Ok(dot.clone()),
+            ExprKind::Nil => Ok(Slot::default()),
+            ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
+            ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+            ExprKind::Variable { variable, fields } if fields.is_empty() => {
+                self.variable(variable.slot, &variable.name)
+            }
+            ExprKind::Field(_) | ExprKind::Variable { .. } | ExprKind::Chain { .. } => {
+                self.path(dot, expr, &[], None)
+            }
+            ExprKind::Function { index, .. } => {
+                self.call(dot, *index, Spot::Expr(expr), &[], None).map(Slot::from)
+            }
+            ExprKind::Pipe(pipe) => self.pipeline(dot, pipe).map(Slot::from),
+        }
+    }
+
+    /// An expression as an argument of this type.
+    pub fn argument(&mut self, dot: &Slot, expr: &'t Expr, wanted: Type) -> Result<Value, Error> {
+        self.spot = Spot::Expr(expr);
+        match (&expr.kind, wanted) {
+            (ExprKind::Nil, wanted) if wanted.takes_nil() => Ok(Value::Null),
+            (ExprKind::Nil, wanted) => Err(self.error(format!("cannot assign nil to {}", wanted.name()))),
+            (
+                ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. },
+                Type::Any | Type::Reflect,
+            ) => self.plain(dot, expr).map(|slot| slot.value),
+            (ExprKind::Bool(truth), Type::Bool) => Ok(Value::Bool(*truth)),
+            (ExprKind::String { value, .. }, Type::String) => Ok(Value::String(value.clone())),
+            (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int) => {
+                Ok(Value::Int(*int))
+            }
+            (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int64) => {
+                Ok(Value::Int64(*int))
+            }
+            (ExprKind::Number { value: Number { float: Some(float), .. }, .. }, Type::Float64) => {
+                Ok(Value::Float(*float))
+            }
+            (ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. }, wanted) => {
+                let expected = match wanted {
+                    Type::Bool => "bool",
+                    Type::String => "string",
+                    Type::Int | Type::Int64 => "integer",
+                    Type::Float64 => "float",
+                    other => {
+                        let why = format!("can't handle {expr} for arg of type {}", other.name());
+                        return Err(self.error(why));
+                    }
+                };
+                Err(self.error(format!("expected {expected}; found {expr}")))
+            }
+            _ => {
+                let value = self.plain(dot, expr)?.value;
+                self.fit(value, wanted)
+            }
+        }
+    }
+
+    /// The value, if it can be assigned to this type.
+    pub fn fit(&self, value: Value, wanted: Type) -> Result<Value, Error> {
+        match value {
+            Value::Nil if wanted.takes_nil() => Ok(Value::Null),
+            Value::Nil => Err(self.error(format!("invalid value; expected {}", wanted.name()))),
+            Value::Null if matches!(wanted, Type::Any | Type::Reflect) => Ok(Value::Null),
+            Value::Null => {
+                Err(self
+                    .error(format!("wrong type for value; expected {}; got interface {{}}", wanted.name())))
+            }
+            value if wanted.takes(&value) => Ok(value),
+            value => {
+                let (wanted, got) = (wanted.name(), value.type_name());
+                Err(self.error(format!("wrong type for value; expected {wanted}; got {got}")))
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Going through the nodes of a template.
+
+use std::sync::Arc;
+
+use super::{Error, Machine};
+use crate::go::{print, quote};
+use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
+use crate::value::{Str, Value};
+
+/// What a variable or the dot holds.
+#[derive(Clone, Default)]
+pub(super) struct Slot {
+    pub value: Value,
+    /// It was taken from a place for values of any type, and errors name that type and not its own.
+    pub boxed: bool,
+}
+
+impl From<Value> for Slot {
+    fn from(value: Value) -> Self {
+        Self { value, boxed: false }
+    }
+}
+
+/// What is being worked on, for errors.
+#[derive(Clone, Copy)]
+pub(super) enum Spot<'t> {
+    Start,
+    Pipe(&'t Pipe),
+    Command(&'t Command),
+    Expr(&'t Expr),
+    Invocation(At, &'t Str, Option<&'t Pipe>),
+}
+
+/// One template while it runs.
+pub(super) struct Frame<'m, 'f, 't> {
+    pub machine: &'f mut Machine<'m>,
+    pub template: &'t Template,
+    pub variables: Vec<Slot>,
+    pub spot: Spot<'t>,
+    out: &'f mut String,
+}
+
+/// Why a list of nodes ended early.
+enum Stop {
+    Break,
+    Continue,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+pub(super) fn run(
+    machine: &mut Machine<'_>,
+    template: &Arc<Template>,
+    data: Value,
+    out: &mut String,
+) -> Result<(), Error> {
+    let mut variables = vec![Slot::default(); template.variables];
+    variables[0] = data.clone().into();
+    let mut frame = Frame { machine, template, variables, spot: Spot::Start, out };
+    match frame.list(&data.into(), &template.body) {
+        Err(Stop::Failed(error)) => Err(error),
+        // The parser lets neither `break` nor `continue` stand outside of a range.
+        Ok(()) | Err(Stop::Break | Stop::Continue) => Ok(()),
+    }
+}
+
+impl<'t> Frame<'_, '_, 't> {
+    /// An error here, in Go's words.
+    pub fn error(&self, why: impl std::fmt::Display) -> Error {
+        let (at, shown) = match self.spot {
+            Spot::Start => return Error(format!("template: {}: {why}", self.template.name).into()),
+            Spot::Pipe(pipe) => (pipe.at, pipe.to_string()),
+            Spot::Command(command) => (command.at, command.to_string()),
+            Spot::Expr(expr) => (expr.at, expr.to_string()),
+            Spot::Invocation(at, name, argument) => (at, invocation(name, argument)),
+        };
+        let (place, name) = (self.template.source.place(at), quote(&self.template.name));
+        Error(format!("template: {place}: executing {name} at <{shown}>: {why}").into())
+    }
+
+    pub fn step(&mut self) -> Result<(), Error> {
+        self.machine.step().map_err(|why| self.error(why))
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Error> {
+        self.machine.wrote(text.len()).map_err(|why| self.error(why))?;
+        self.out.push_str(text);
+        Ok(())
+    }
+
+    fn list(&mut self, dot: &Slot, nodes: &'t [Node]) -> Result<(), Stop> {
+        nodes.iter().try_for_each(|node| self.node(dot, node))
+    }
+
+    fn node(&mut self, dot: &Slot, node: &'t Node) -> Result<(), Stop> {
+        self.step()?;
+        match node {
+            Node::Text { from, to } => {
+                let template = self.template;
+                self.write(&template.source.text[*from as usize..*to as usize])?;
+            }
+            Node::Action(pipe) => {
+                let value = self.pipeline(dot, pipe)?;
+                if pipe.variables.is_empty() {
+                    self.print(&value)?;
+                }
+            }
+            Node::If(branch) => return self.choose(dot, branch, false),
+            Node::With(branch) => return self.choose(dot, branch, true),
+            Node::Range(branch) => return self.range(dot, branch),
+            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_ref())?,
+            Node::Break => return Err(Stop::Break),
+            Node::Continue => return Err(Stop::Continue),
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, value: &Value) -> Result<(), Error> {
+        match value {
+            Value::Nil | Value::Null => self.write("<no value>"),
+            Value::String(text) => self.write(text),
+            value => self.write(&print(value)),
+        }
+    }
+
+    /// A chain of `else if` is gone through in a loop.
+    fn choose(&mut self, dot: &Slot, mut branch: &'t Branch, with: bool) -> Result<(), Stop> {
+        loop {
+            let value = self.pipeline(dot, &branch.pipe)?;
+            if value.is_true() {
+                return if with {
+                    self.list(&value.into(), &branch.body)
+                } else {
+                    self.list(dot, &branch.body)
+                };
+            }
+            match branch.otherwise.as_slice() {
+                [Node::If(next)] if !with => branch = next,
+                [Node::With(next)] if with => branch = next,
+                nodes => return self.list(dot, nodes),
+            }
+            self.step()?;
+        }
+    }
+
+    fn range(&mut self, dot: &Slot, branch: &'t Branch) -> Result<(), Stop> {
+        let value = self.pipeline(dot, &branch.pipe)?;
+        let any = match &value {
+            Value::Nil | Value::Null => false,
+            Value::List(list) => {
+                let boxed = list.is_any();
+                let items = list.iter().enumerate();
+                self.rounds(branch, items.map(|(at, item)| (index(at), Slot { value: item.clone(), boxed })))?
+            }
+            Value::Map(map) => {
+                let boxed = map.is_any();
+                let entries = map.snapshot().into_iter();
+                self.rounds(branch, entries.map(|(key, value)| (Value::String(key), Slot { value, boxed })))?
+            }
+            Value::Bytes(bytes) => {
+                let items = bytes.iter().enumerate();
+                self.rounds(
+                    branch,
+                    items.map(|(at, byte)| (index(at), Value::Uint64(u64::from(*byte)).into())),
+                )?
+            }
+            Value::Int(n) | Value::Int64(n) if self.machine.ranges_over_integers => {
+                if branch.pipe.variables.len() > 1 {
+                    let why = format!("can't use {n} to iterate over more than one variable");
+                    return Err(self.error(why).into());
+                }
+                let make = if matches!(value, Value::Int(_)) { Value::Int } else { Value::Int64 };
+                self.rounds(branch, (0..*n).map(|n| (Value::Nil, make(n).into())))?
+            }
+            Value::Object(object) => match object.entries() {
+                Some(entries) => {
+                    self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
+                }
+                None => return Err(self.error(format!("range can't iterate over {}", print(&value))).into()),
+            },
+            other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
+        };
+        if any { Ok(()) } else { self.list(dot, &branch.otherwise) }
+    }
+
+    /// Runs the body for each pair; whether there was any.
+    fn rounds(
+        &mut self,
+        branch: &'t Branch,
+        pairs: impl Iterator<Item = (Value, Slot)>,
+    ) -> Result<bool, Stop> {
+        let mut any = false;
+        for (key, element) in pairs {
+            any = true;
+            self.step()?;
+            match branch.pipe.variables.as_slice() {
+                [] => {}
+                [only] => self.set(only.slot, &only.name, element.clone())?,
+                [first, second, ..] => {
+                    self.set(first.slot, &first.name, key.into())?;
+                    self.set(second.slot, &second.name, element.clone())?;
+                }
+            }
+            match self.list(&element, &branch.body) {
+                Ok(()) | Err(Stop::Continue) => {}
+                Err(Stop::Break) => break,
+                Err(failed) => return Err(failed),
+            }
+        }
+        Ok(any)
+    }
+
+    fn invoke(&mut self, dot: &Slot, at: At, name: &'t Str, argument: Option<&'t Pipe>) -> Result<(), Error> {
+        self.spot = Spot::Invocation(at, name, argument);
+        let Some(template) = self.machine.templates.get(name) else {
+            return Err(self.error(format!("template {} not defined", quote(name))));
+        };
+        if self.machine.depth >= self.machine.limits.depth {
+            return Err(
+                self.error(format!("exceeded maximum template depth ({})", self.machine.limits.depth))
+            );
+        }
+        let data = match argument {
+            Some(pipe) => self.pipeline(dot, pipe)?,
+            None => Value::Nil,
+        };
+        self.machine.depth += 1;
+        let done = run(self.machine, &template, data, self.out);
+        self.machine.depth -= 1;
+        done
+    }
+
+    /// Declares or assigns to a variable.
+    pub fn set(&mut self, slot: Option<u32>, name: &Str, value: Slot) -> Result<(), Error> {
+        match slot {
+            Some(slot) => {
+                self.variables[slot as usize] = value;
+                Ok(())
+            }
+            None => Err(self.error(format!("undefined variable: {name}"))),
+        }
+    }
+}
+
+fn index(at: usize) -> Value {
+    Value::Int(i64::try_from(at).unwrap_or(i64::MAX))
+}

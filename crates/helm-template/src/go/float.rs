@@ -1,0 +1,117 @@
+//! Floats as Go writes them.
+
+use std::fmt::Write;
+
+/// The forms of `strconv.FormatFloat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `1e+06`
+    Exponent,
+    /// `1000000`
+    Fixed,
+    /// The exponent only where it is large: the form of `%v`.
+    General,
+}
+
+/// Without a precision, the fewest digits that read back as the same number.
+pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    match form {
+        Form::Fixed => match precision {
+            Some(digits) => format!("{value:.digits$}"),
+            None => format!("{value}"),
+        },
+        Form::Exponent => exponent(value, precision),
+        Form::General => general(value, precision),
+    }
+}
+
+fn exponent(value: f64, precision: Option<usize>) -> String {
+    let text = match precision {
+        Some(digits) => format!("{value:.digits$e}"),
+        None => format!("{value:e}"),
+    };
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = match exponent.strip_prefix('-') {
+        Some(digits) => ('-', digits),
+        None => ('+', exponent),
+    };
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+fn general(value: f64, precision: Option<usize>) -> String {
+    let significant = precision.map(|p| p.max(1));
+    let text = match significant {
+        Some(digits) => format!("{value:.*e}", digits - 1),
+        None => format!("{value:e}"),
+    };
+    let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let power: i32 = power.parse().unwrap_or(0);
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
+    let mut digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let kept = digits.trim_end_matches('0').len().max(1);
+    digits.truncate(kept);
+    // The shortest form has no precision to decide by, and takes six.
+    let threshold = significant.map_or(6, |limit| i32::try_from(limit).unwrap_or(i32::MAX));
+    let mut out = String::from(sign);
+    if power < -4 || power >= threshold {
+        let (first, rest) = digits.split_at(1);
+        out.push_str(first);
+        if !rest.is_empty() {
+            out.push('.');
+            out.push_str(rest);
+        }
+        let sign = if power < 0 { '-' } else { '+' };
+        // A String takes whatever is written to it.
+        let _ = write!(out, "e{sign}{:02}", power.unsigned_abs());
+        return out;
+    }
+    if power < 0 {
+        out.push_str("0.");
+        (1..-power).for_each(|_| out.push('0'));
+        out.push_str(&digits);
+        return out;
+    }
+    let whole = usize::try_from(power).unwrap_or(0) + 1;
+    if digits.len() <= whole {
+        out.push_str(&digits);
+        (digits.len()..whole).for_each(|_| out.push('0'));
+    } else {
+        out.push_str(&digits[..whole]);
+        out.push('.');
+        out.push_str(&digits[whole..]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_go_prints_them() {
+        let table = [
+            (1e6, "1e+06", "1e+06"),
+            (12_345_678.0, "1.2345678e+07", "1.23e+07"),
+            (123_456.0, "123456", "1.23e+05"),
+            (0.0001, "0.0001", "0.0001"),
+            (0.000_01, "1e-05", "1e-05"),
+            (-1.5, "-1.5", "-1.5"),
+            (123_456_789.5, "1.234567895e+08", "1.23e+08"),
+            (0.0, "0", "0"),
+            (1e21, "1e+21", "1e+21"),
+        ];
+        for (value, shortest, three) in table {
+            assert_eq!(format(value, Form::General, None), shortest);
+            assert_eq!(format(value, Form::General, Some(3)), three);
+        }
+        assert_eq!(format(12_345.678, Form::Exponent, Some(2)), "1.23e+04");
+        assert_eq!(format(2.5, Form::Fixed, Some(0)), "2");
+        assert_eq!(format(f64::NEG_INFINITY, Form::General, None), "-Inf");
+    }
+}

@@ -1,0 +1,14 @@
+//! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
+//! (`float`, `print`, `printf`).
+
+mod float;
+mod number;
+mod print;
+mod printf;
+mod quote;
+
+pub use float::{Form, format as format_float};
+pub use number::{Number, Unreadable};
+pub use print::{print, print_all};
+pub use printf::printf;
+pub use quote::{Quoted, is_printable, quote, unquote};

@@ -1,0 +1,440 @@
+//! `fmt.Sprintf`.
+
+use std::fmt::Write;
+
+use super::float::{self, Form};
+use super::print::{complex, write_plain};
+use super::quote::{escape, quote};
+use crate::value::Value;
+
+/// Beyond this a width or precision is not believed.
+const LARGEST: usize = 1_000_000;
+
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
+struct Spec {
+    minus: bool,
+    plus: bool,
+    sharp: bool,
+    space: bool,
+    zero: bool,
+    width: Option<usize>,
+    precision: Option<usize>,
+}
+
+/// The arguments, and which comes next.
+struct Arguments<'a> {
+    all: &'a [Value],
+    next: usize,
+    /// One was chosen by number: then nobody asks whether all were used.
+    reordered: bool,
+    /// The last number in brackets made no sense.
+    bad_index: bool,
+}
+
+impl<'a> Arguments<'a> {
+    fn take(&mut self) -> Option<&'a Value> {
+        let value = self.all.get(self.next)?;
+        self.next += 1;
+        Some(value)
+    }
+
+    /// `[n]`, if it stands here; the rest of the format after it.
+    fn index<'f>(&mut self, format: &'f str) -> &'f str {
+        let Some(inner) = format.strip_prefix('[') else { return format };
+        self.reordered = true;
+        let Some((digits, rest)) = inner.split_once(']') else {
+            self.bad_index = true;
+            return inner;
+        };
+        match digits.parse::<usize>().ok().filter(|n| (1..=self.all.len()).contains(n)) {
+            Some(number) => self.next = number - 1,
+            None => self.bad_index = true,
+        }
+        rest
+    }
+
+    /// A width or precision given as an argument.
+    fn number(&mut self) -> Option<i64> {
+        match self.take()? {
+            Value::Int(n) | Value::Int64(n) if n.unsigned_abs() <= LARGEST as u64 => Some(*n),
+            _ => None,
+        }
+    }
+}
+
+pub fn printf(format: &str, arguments: &[Value]) -> String {
+    let mut out = String::with_capacity(format.len() + 16);
+    let mut args = Arguments { all: arguments, next: 0, reordered: false, bad_index: false };
+    let mut rest = format;
+    while let Some(at) = memchr::memchr(b'%', rest.as_bytes()) {
+        out.push_str(&rest[..at]);
+        rest = directive(&mut out, &rest[at + 1..], &mut args);
+    }
+    out.push_str(rest);
+    if !args.reordered && args.next < arguments.len() {
+        out.push_str("%!(EXTRA ");
+        for (at, value) in arguments[args.next..].iter().enumerate() {
+            if at > 0 {
+                out.push_str(", ");
+            }
+            match value {
+                Value::Nil | Value::Null => out.push_str("<nil>"),
+                value => {
+                    out.push_str(value.type_name());
+                    out.push('=');
+                    write_plain(&mut out, value);
+                }
+            }
+        }
+        out.push(')');
+    }
+    out
+}
+
+/// What follows a `%`; answers what is left of the format.
+fn directive<'f>(out: &mut String, format: &'f str, args: &mut Arguments<'_>) -> &'f str {
+    let mut spec = Spec::default();
+    let flags = format.bytes().take_while(|flag| b"#0+- ".contains(flag)).count();
+    for flag in format[..flags].bytes() {
+        match flag {
+            b'#' => spec.sharp = true,
+            b'0' => spec.zero = true,
+            b'+' => spec.plus = true,
+            b'-' => spec.minus = true,
+            _ => spec.space = true,
+        }
+    }
+    let mut rest = args.index(&format[flags..]);
+    if let Some(after) = rest.strip_prefix('*') {
+        rest = after;
+        match args.number() {
+            Some(width) => {
+                spec.minus |= width < 0;
+                spec.width = usize::try_from(width.unsigned_abs()).ok();
+            }
+            None => out.push_str("%!(BADWIDTH)"),
+        }
+    } else {
+        (spec.width, rest) = digits(rest);
+    }
+    if let Some(after) = rest.strip_prefix('.') {
+        rest = args.index(after);
+        if let Some(after) = rest.strip_prefix('*') {
+            rest = after;
+            match args.number() {
+                Some(precision) => spec.precision = usize::try_from(precision).ok(),
+                None => out.push_str("%!(BADPREC)"),
+            }
+        } else {
+            let (precision, after) = digits(rest);
+            spec.precision = Some(precision.unwrap_or(0));
+            rest = after;
+        }
+    }
+    rest = args.index(rest);
+    if spec.minus {
+        spec.zero = false;
+    }
+    let Some(verb) = rest.chars().next() else {
+        out.push_str("%!(NOVERB)");
+        return rest;
+    };
+    rest = &rest[verb.len_utf8()..];
+    if verb == '%' {
+        out.push('%');
+    } else if std::mem::take(&mut args.bad_index) {
+        // A String takes whatever is written to it.
+        let _ = write!(out, "%!{verb}(BADINDEX)");
+    } else if let Some(value) = args.take() {
+        argument(out, spec, verb, value);
+    } else {
+        let _ = write!(out, "%!{verb}(MISSING)");
+    }
+    rest
+}
+
+fn digits(format: &str) -> (Option<usize>, &str) {
+    let count = format.bytes().take_while(u8::is_ascii_digit).count();
+    let number = format[..count].parse().ok().filter(|n| *n <= LARGEST);
+    (number, &format[count..])
+}
+
+fn argument(out: &mut String, spec: Spec, verb: char, value: &Value) {
+    match (verb, value) {
+        ('T', value) => pad(out, spec, value.type_name()),
+        ('v', Value::Nil | Value::Null) => pad(out, spec, "<nil>"),
+        ('p', _) | (_, Value::Nil | Value::Null) => bad(out, spec, verb, value),
+        _ => one(out, spec, verb, value),
+    }
+}
+
+fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
+    if verb == 'v' && spec.sharp {
+        return source(out, value);
+    }
+    match value {
+        Value::Nil | Value::Null => match verb {
+            'v' => pad(out, spec, "<nil>"),
+            _ => bad(out, spec, verb, value),
+        },
+        Value::Bool(truth) if matches!(verb, 't' | 'v') => {
+            pad(out, spec, if *truth { "true" } else { "false" });
+        }
+        Value::Int(n) | Value::Int64(n) => integer(out, spec, verb, value, *n < 0, n.unsigned_abs()),
+        Value::Uint64(n) => integer(out, spec, verb, value, false, *n),
+        Value::Float(n) => match real(spec, verb, *n) {
+            Some(text) => pad_number(out, spec, &text),
+            None => bad(out, spec, verb, value),
+        },
+        Value::Complex(re, im) => match real(spec, verb, *re) {
+            Some(_) => pad(out, spec, &complex(*re, *im, |part| real(spec, verb, part).unwrap_or_default())),
+            None => bad(out, spec, verb, value),
+        },
+        Value::String(text) => match string(spec, verb, text) {
+            Some(text) => pad(out, spec, &text),
+            None => bad(out, spec, verb, value),
+        },
+        Value::Bytes(bytes) => match verb {
+            's' | 'q' | 'x' | 'X' => {
+                one(out, spec, verb, &Value::String(String::from_utf8_lossy(bytes).into()));
+            }
+            _ => {
+                listed(out, bytes.iter(), |out, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte))));
+            }
+        },
+        Value::List(items) => listed(out, items.iter(), |out, item| argument(out, spec, verb, item)),
+        Value::Map(map) => {
+            out.push_str("map");
+            listed(out, map.entries().iter(), |out, (key, value)| {
+                one(out, spec, verb, &Value::String(key.clone()));
+                out.push(':');
+                argument(out, spec, verb, value);
+            });
+        }
+        Value::Object(object) => match verb {
+            'v' | 's' => pad(out, spec, &object.print()),
+            'q' => pad(out, spec, &quote(&object.print())),
+            _ => bad(out, spec, verb, value),
+        },
+        Value::Bool(_) => bad(out, spec, verb, value),
+    }
+}
+
+fn listed<T>(out: &mut String, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
+    out.push('[');
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.push(' ');
+        }
+        write(out, item);
+    }
+    out.push(']');
+}
+
+/// `%!d(string=x)`: the verb does not fit the value.
+fn bad(out: &mut String, spec: Spec, verb: char, value: &Value) {
+    let _ = write!(out, "%!{verb}(");
+    match value {
+        Value::Nil | Value::Null => out.push_str("<nil>"),
+        value => {
+            out.push_str(value.type_name());
+            out.push('=');
+            one(out, Spec { sharp: false, ..spec }, 'v', value);
+        }
+    }
+    out.push(')');
+}
+
+fn integer(out: &mut String, spec: Spec, verb: char, value: &Value, negative: bool, size: u64) {
+    let digits = match verb {
+        'v' | 'd' => size.to_string(),
+        'b' => format!("{}{size:b}", if spec.sharp { "0b" } else { "" }),
+        'o' => format!("{}{size:o}", if spec.sharp { "0" } else { "" }),
+        'O' => format!("0o{size:o}"),
+        'x' => format!("{}{size:x}", if spec.sharp { "0x" } else { "" }),
+        'X' => format!("{}{size:X}", if spec.sharp { "0X" } else { "" }),
+        'c' | 'q' | 'U' => {
+            let code = u32::try_from(size).ok().filter(|_| !negative);
+            let c = code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+            let text = match verb {
+                'c' => c.to_string(),
+                'U' if spec.sharp => format!("U+{:04X} '{c}'", u32::from(c)),
+                'U' => format!("U+{:04X}", u32::from(c)),
+                _ => {
+                    let mut quoted = String::from("'");
+                    escape(&mut quoted, c, '\'');
+                    quoted.push('\'');
+                    quoted
+                }
+            };
+            return pad(out, spec, &text);
+        }
+        _ => return bad(out, spec, verb, value),
+    };
+    let mut text = String::from(if negative {
+        "-"
+    } else if spec.plus {
+        "+"
+    } else if spec.space {
+        " "
+    } else {
+        ""
+    });
+    let zeros = spec.precision.unwrap_or(0).saturating_sub(digits.len());
+    (0..zeros).for_each(|_| text.push('0'));
+    if spec.precision != Some(0) || size != 0 {
+        text.push_str(&digits);
+    }
+    // With a precision, zeros in front are its affair alone.
+    let spec = Spec { zero: spec.zero && spec.precision.is_none(), ..spec };
+    pad_number(out, spec, &text);
+}
+
+fn real(spec: Spec, verb: char, value: f64) -> Option<String> {
+    let text = match verb {
+        'v' => float::format(value, Form::General, None),
+        'g' | 'G' => float::format(value, Form::General, spec.precision),
+        'e' | 'E' => float::format(value, Form::Exponent, Some(spec.precision.unwrap_or(6))),
+        'f' | 'F' => float::format(value, Form::Fixed, Some(spec.precision.unwrap_or(6))),
+        _ => return None,
+    };
+    let text = if verb.is_ascii_uppercase() { text.to_uppercase() } else { text };
+    let text = text.strip_prefix('+').map(str::to_owned).filter(|_| !spec.plus).unwrap_or(text);
+    let signed = text.starts_with(['-', '+']);
+    Some(match (signed, spec.plus, spec.space) {
+        (false, true, _) => format!("+{text}"),
+        (false, false, true) => format!(" {text}"),
+        _ => text,
+    })
+}
+
+fn string(spec: Spec, verb: char, text: &str) -> Option<String> {
+    let cut = || match spec.precision {
+        Some(count) => text.chars().take(count).collect(),
+        None => text.to_owned(),
+    };
+    Some(match verb {
+        'v' | 's' => cut(),
+        'q' if spec.sharp && !text.contains('`') && text.chars().all(|c| c == '\t' || !c.is_control()) => {
+            format!("`{}`", cut())
+        }
+        'q' => quote(&cut()),
+        'x' | 'X' => {
+            let mut hex = String::new();
+            for (at, byte) in text.bytes().take(spec.precision.unwrap_or(usize::MAX)).enumerate() {
+                if spec.space && at > 0 {
+                    hex.push(' ');
+                }
+                if spec.sharp && (at == 0 || spec.space) {
+                    hex.push_str(if verb == 'x' { "0x" } else { "0X" });
+                }
+                let _ = if verb == 'x' { write!(hex, "{byte:02x}") } else { write!(hex, "{byte:02X}") };
+            }
+            hex
+        }
+        _ => return None,
+    })
+}
+
+/// As Go's source would write it.
+fn source(out: &mut String, value: &Value) {
+    match value {
+        Value::Nil | Value::Null => out.push_str("interface {}(nil)"),
+        Value::String(text) => out.push_str(&quote(text)),
+        Value::List(items) => {
+            out.push_str(value.type_name());
+            out.push('{');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push_str(", ");
+                }
+                source(out, item);
+            }
+            out.push('}');
+        }
+        Value::Map(map) => {
+            out.push_str(value.type_name());
+            out.push('{');
+            for (at, (key, item)) in map.entries().iter().enumerate() {
+                if at > 0 {
+                    out.push_str(", ");
+                }
+                out.push_str(&quote(key));
+                out.push(':');
+                source(out, item);
+            }
+            out.push('}');
+        }
+        Value::Uint64(n) => {
+            let _ = write!(out, "{n:#x}");
+        }
+        other => write_plain(out, other),
+    }
+}
+
+fn pad(out: &mut String, spec: Spec, text: &str) {
+    let missing = spec.width.unwrap_or(0).saturating_sub(text.chars().count());
+    if spec.minus {
+        out.push_str(text);
+    }
+    (0..missing).for_each(|_| out.push(if spec.zero { '0' } else { ' ' }));
+    if !spec.minus {
+        out.push_str(text);
+    }
+}
+
+/// Zeros come after the sign.
+fn pad_number(out: &mut String, spec: Spec, text: &str) {
+    match text.strip_prefix(['-', '+', ' ']) {
+        Some(digits) if spec.zero => {
+            out.push_str(&text[..1]);
+            pad(out, Spec { width: spec.width.map(|width| width.saturating_sub(1)), ..spec }, digits);
+        }
+        _ => pad(out, spec, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::{List, Map};
+
+    #[test]
+    fn verbs_flags_and_what_does_not_fit() {
+        let (int, float) = (Value::Int, Value::Float);
+        let list = || Value::from(List::any(["a".into(), Value::Int(1)]));
+        let table: &[(&str, &[Value], &str)] = &[
+            ("%d %s %v", &[float(3.0), int(5), Value::Nil], "%!d(float64=3) %!s(int=5) <nil>"),
+            ("|%5d|%-5d|%05d|%+d|", &[int(42), int(42), int(42), int(42)], "|   42|42   |00042|+42|"),
+            (
+                "%x %X %o %b %c %U",
+                &[int(255), int(255), int(8), int(5), int(120), int(120)],
+                "ff FF 10 101 x U+0078",
+            ),
+            ("%8.3f|%q|%#q|%%", &[float(4.5678), "a\"b".into(), "a`".into()], "   4.568|\"a\\\"b\"|\"a`\"|%"),
+            (
+                "%s|%-4s|%4s|%.2s",
+                &[list(), "ab".into(), "cd".into(), "xyz".into()],
+                "[a %!s(int=1)]|ab  |  cd|xy",
+            ),
+            ("%d", &[int(1), int(2)], "1%!(EXTRA int=2)"),
+            ("%d %d", &[int(1)], "1 %!d(MISSING)"),
+            ("%[2]d %[1]d", &[int(1), int(2)], "2 1"),
+            ("%*d", &[int(4), int(7)], "   7"),
+            ("%s %q", &[Value::Bool(true), int(65)], "%!s(bool=true) 'A'"),
+            ("%6.2f", &["str".into()], "%!f(string=    st)"),
+            ("%08.3f|%+.2e|%g", &[float(-4.5678), float(12345.678), float(1e-7)], "-004.568|+1.23e+04|1e-07"),
+            ("%x % x %#x", &["hi".into(), "hi".into(), int(255)], "6869 68 69 0xff"),
+            ("%t %5t", &[int(1), Value::Bool(true)], "%!t(int=1)  true"),
+            ("%#v", &[list()], "[]interface {}{\"a\", 1}"),
+            ("%T %T", &[float(1.0), Map::new().into()], "float64 map[string]interface {}"),
+            ("%s", &[Value::Nil], "%!s(<nil>)"),
+            ("%!", &[int(1)], "%!!(int=1)"),
+            ("50%", &[], "50%!(NOVERB)"),
+        ];
+        for (format, arguments, expected) in table {
+            assert_eq!(printf(format, arguments), *expected, "{format}");
+        }
+    }
+}

