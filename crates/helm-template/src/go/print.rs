@@ -61,7 +61,12 @@ pub(super) fn complex(re: f64, im: f64, part: impl Fn(f64) -> String) -> String 
     format!("({}{sign}{im}i)", part(re))
 }
 
-fn list<T>(out: &mut String, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
+/// `[a b c]`
+pub(super) fn list<T>(
+    out: &mut String,
+    items: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut String, T),
+) {
     out.push('[');
     for (at, item) in items.enumerate() {
         if at > 0 {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::float::{self, Form};
-use super::print::{complex, write_plain};
+use super::print::{complex, list, write_plain};
 use super::quote::{escape, quote};
 use crate::value::Value;
 
@@ -200,13 +200,13 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
                 one(out, spec, verb, &Value::String(String::from_utf8_lossy(bytes).into()));
             }
             _ => {
-                listed(out, bytes.iter(), |out, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte))));
+                list(out, bytes.iter(), |out, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte))));
             }
         },
-        Value::List(items) => listed(out, items.iter(), |out, item| argument(out, spec, verb, item)),
+        Value::List(items) => list(out, items.iter(), |out, item| argument(out, spec, verb, item)),
         Value::Map(map) => {
             out.push_str("map");
-            listed(out, map.entries().iter(), |out, (key, value)| {
+            list(out, map.entries().iter(), |out, (key, value)| {
                 one(out, spec, verb, &Value::String(key.clone()));
                 out.push(':');
                 argument(out, spec, verb, value);
@@ -219,17 +219,6 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
         },
         Value::Bool(_) => bad(out, spec, verb, value),
     }
-}
-
-fn listed<T>(out: &mut String, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
-    out.push('[');
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            out.push(' ');
-        }
-        write(out, item);
-    }
-    out.push(']');
 }
 
 /// `%!d(string=x)`: the verb does not fit the value.
@@ -403,7 +392,7 @@ mod tests {
     #[test]
     fn verbs_flags_and_what_does_not_fit() {
         let (int, float) = (Value::Int, Value::Float);
-        let list = || Value::from(List::any(["a".into(), Value::Int(1)]));
+        let listed = || Value::from(List::any(["a".into(), Value::Int(1)]));
         let table: &[(&str, &[Value], &str)] = &[
             ("%d %s %v", &[float(3.0), int(5), Value::Nil], "%!d(float64=3) %!s(int=5) <nil>"),
             ("|%5d|%-5d|%05d|%+d|", &[int(42), int(42), int(42), int(42)], "|   42|42   |00042|+42|"),
@@ -415,7 +404,7 @@ mod tests {
             ("%8.3f|%q|%#q|%%", &[float(4.5678), "a\"b".into(), "a`".into()], "   4.568|\"a\\\"b\"|\"a`\"|%"),
             (
                 "%s|%-4s|%4s|%.2s",
-                &[list(), "ab".into(), "cd".into(), "xyz".into()],
+                &[listed(), "ab".into(), "cd".into(), "xyz".into()],
                 "[a %!s(int=1)]|ab  |  cd|xy",
             ),
             ("%d", &[int(1), int(2)], "1%!(EXTRA int=2)"),
@@ -427,7 +416,7 @@ mod tests {
             ("%08.3f|%+.2e|%g", &[float(-4.5678), float(12345.678), float(1e-7)], "-004.568|+1.23e+04|1e-07"),
             ("%x % x %#x", &["hi".into(), "hi".into(), int(255)], "6869 68 69 0xff"),
             ("%t %5t", &[int(1), Value::Bool(true)], "%!t(int=1)  true"),
-            ("%#v", &[list()], "[]interface {}{\"a\", 1}"),
+            ("%#v", &[listed()], "[]interface {}{\"a\", 1}"),
             ("%T %T", &[float(1.0), Map::new().into()], "float64 map[string]interface {}"),
             ("%s", &[Value::Nil], "%!s(<nil>)"),
             ("%!", &[int(1)], "%!!(int=1)"),

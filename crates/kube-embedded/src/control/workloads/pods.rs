@@ -11,7 +11,7 @@ use crate::control::{
 };
 use crate::error::ApiError;
 use crate::selector::Labels;
-use crate::store::{Key, Object};
+use crate::store::{Event, EventKind, Key, Object};
 
 pub const PODS: &str = "pods";
 
@@ -155,6 +155,32 @@ async fn claim_all(
     }
     claimed.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(claimed)
+}
+
+/// Adds the keys of all managers of one kind that a change of a pod may concern: who manages it, who did, and, as long
+/// as nobody does, who would take it.
+pub fn concerned(
+    context: &Context,
+    event: &Event,
+    (kind, storage): (&str, &str),
+    selects: impl Fn(&Object, &Object) -> bool,
+    keys: &mut Vec<Key>,
+) {
+    let pod = &event.object;
+    let manager = |pod: &Object| {
+        pod.controller.as_ref()?;
+        let pod = pod.view::<Pod>();
+        let manager = pod.metadata.controller().filter(|owner| owner.kind == kind)?;
+        Some(Key::new(&storage.into(), &pod.metadata.namespace, &manager.name))
+    };
+    keys.extend(manager(pod));
+    let before = event.previous.as_ref().filter(|before| before.controller != pod.controller);
+    keys.extend(before.and_then(|before| manager(before)));
+    if pod.controller.is_none() && event.kind != EventKind::Deleted {
+        let sets = context.store.list(storage, Some(&pod.namespace)).objects;
+        let takers = sets.iter().filter(|set| selects(set, pod));
+        keys.extend(takers.map(|set| Key::new(&storage.into(), &set.namespace, &set.name)));
+    }
 }
 
 /// The objects of a kind that name `owner` as their controller.

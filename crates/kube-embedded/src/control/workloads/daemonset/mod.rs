@@ -57,14 +57,8 @@ impl Controller for DaemonSets {
                 keys.push(Key::new(storage, &object.namespace, &object.name));
             }
             PODS => {
-                keys.extend(manager(object));
-                let before = event.previous.as_ref().filter(|before| before.controller != object.controller);
-                keys.extend(before.and_then(|before| manager(before)));
-                if object.controller.is_none() && event.kind != EventKind::Deleted {
-                    let sets = context.store.list(SETS, Some(&object.namespace)).objects;
-                    let takers = sets.iter().filter(|set| selector(set).matches(|key| object.label(key)));
-                    keys.extend(takers.map(|set| Key::new(&SETS.into(), &set.namespace, &set.name)));
-                }
+                let selects = |set: &Object, pod: &Object| selector(set).matches(|key| pod.label(key));
+                pods::concerned(context, event, ("DaemonSet", SETS), selects, keys);
             }
             NODES if is_news(event) => keys.extend(self.everything(context)),
             _ => {}
@@ -102,14 +96,6 @@ fn is_news(event: &Event) -> bool {
     event.kind == EventKind::Deleted
         || before.metadata.labels != now.metadata.labels
         || before.spec.taints != now.spec.taints
-}
-
-/// The set that manages a pod.
-fn manager(pod: &Object) -> Option<Key> {
-    pod.controller.as_ref()?;
-    let pod = pod.view::<Pod>();
-    let manager = pod.metadata.controller().filter(|owner| owner.kind == "DaemonSet")?;
-    Some(Key::new(&SETS.into(), &pod.metadata.namespace, &manager.name))
 }
 
 fn selector(set: &Object) -> Labels {

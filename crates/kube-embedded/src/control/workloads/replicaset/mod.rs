@@ -72,16 +72,9 @@ impl Controller for Replicas {
         if storage.as_ref() == self.storage && event.kind != EventKind::Deleted {
             keys.push(Key::new(storage, &object.namespace, &object.name));
         }
-        if storage.as_ref() != PODS {
-            return;
-        }
-        keys.extend(self.manager(object));
-        let before = event.previous.as_ref().filter(|before| before.controller != object.controller);
-        keys.extend(before.and_then(|before| self.manager(before)));
-        if object.controller.is_none() && event.kind != EventKind::Deleted {
-            let sets = context.store.list(self.storage, Some(&object.namespace)).objects;
-            let takers = sets.iter().filter(|set| self.selects(set, object));
-            keys.extend(takers.map(|set| Key::new(&self.storage.into(), &set.namespace, &set.name)));
+        if storage.as_ref() == PODS {
+            let selects = |set: &Object, pod: &Object| self.selects(set, pod);
+            pods::concerned(context, event, (self.kind, self.storage), selects, keys);
         }
     }
 
@@ -133,14 +126,6 @@ impl Replicas {
 
     fn selects(&self, set: &Object, pod: &Object) -> bool {
         self.selector(&set.view::<ReplicaSet>()).matches(|key| pod.label(key))
-    }
-
-    /// The set that manages a pod.
-    fn manager(&self, pod: &Object) -> Option<Key> {
-        pod.controller.as_ref()?;
-        let pod = pod.view::<Pod>();
-        let manager = pod.metadata.controller().filter(|owner| owner.kind == self.kind)?;
-        Some(Key::new(&self.storage.into(), &pod.metadata.namespace, &manager.name))
     }
 
     /// Makes the pods that lack, or removes those that are too many.
