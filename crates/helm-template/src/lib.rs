@@ -1,12 +1,22 @@
-//! Go's text/template language: text in, text out.
+//! Go's text/template language with the functions of Helm: text in, text out.
 //!
 //! Modules in reading order: what templates work on ([`value`]), how a text becomes a tree ([`parse`]), how a tree
-//! becomes a text ([`exec`]), and what both know of Go itself ([`go`]: literals, `fmt`).
+//! becomes a text ([`exec`]), what both know of Go itself ([`go`]: literals, `fmt`); the functions that charts call
+//! ([`functions`]), the formats they read and write ([`data`], [`yaml`], [`json`], [`toml`]), versions ([`semver`]),
+//! and what is taken from outside ([`outside`]).
 //!
 //! The crate knows no file system, no network, no clock and no randomness. What a chart's author can see is as in
-//! Go: results, the order of things, and the words of errors.
+//! Go and Helm: results, the order of things, and the words of errors.
 
+pub mod data;
 pub mod exec;
+pub mod functions;
 pub mod go;
+pub mod json;
+pub mod outside;
 pub mod parse;
+pub mod profile;
+pub mod semver;
+pub mod toml;
 pub mod value;
+pub mod yaml;

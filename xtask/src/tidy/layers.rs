@@ -5,11 +5,14 @@ use serde_json::Value;
 /// Our crates from the ground up, each with those it may lean on. Tests may lean on anything further down.
 const ROOMS: &[(&str, &[&str])] = &[
     ("helm-template", &[]),
+    ("helm-chart", &["helm-template"]),
+    ("helm-host", &["helm-template", "helm-chart"]),
+    ("helm-engine", &["helm-template", "helm-chart"]),
     ("kube-embedded", &[]),
     ("kube-access", &[]),
     ("api", &[]),
     ("server", &["api", "kube-access", "kube-embedded"]),
-    ("cli", &[]),
+    ("cli", &["helm-template", "helm-chart", "helm-host", "helm-engine"]),
     ("longshore", &["server", "cli"]),
     ("bench", &[]),
     ("xtask", &[]),

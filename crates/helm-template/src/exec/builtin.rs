@@ -1,13 +1,13 @@
 //! Go's own functions.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::compare::{equal, less};
-use super::functions::Run;
+use super::functions::{Row, Run};
 use crate::go::{is_printable, print, print_all, printf};
 use crate::value::{Str, Type, Value};
 
-type Row = (&'static str, &'static [Type], bool, Run);
 type Done = Result<Value, Str>;
 
 const ANY: &[Type] = &[Type::Any];
@@ -50,10 +50,7 @@ fn call(args: &[Value]) -> Done {
 }
 
 fn format(args: &[Value]) -> String {
-    match &args[0] {
-        Value::String(format) => printf(format, &args[1..]),
-        other => print(other),
-    }
+    printf(&args[0].text().unwrap_or_default(), &args[1..])
 }
 
 fn lines(args: &[Value]) -> String {
@@ -64,7 +61,7 @@ fn lines(args: &[Value]) -> String {
 /// What the escaping functions escape: a string as it is, all else printed.
 fn text_of(args: &[Value]) -> String {
     match args {
-        [Value::String(text)] => text.to_string(),
+        [one] => one.text().map_or_else(|| print(one), Cow::into_owned),
         args => print_all(args),
     }
 }
@@ -121,7 +118,7 @@ fn url_query(text: &str) -> String {
 fn len(args: &[Value]) -> Done {
     let count = match &args[0] {
         Value::String(text) => text.len(),
-        Value::Bytes(bytes) => bytes.len(),
+        Value::Bytes(bytes) | Value::Raw(bytes) => bytes.len(),
         Value::List(list) => list.len(),
         Value::Map(map) => map.len(),
         Value::Null => return Err("len of nil pointer".into()),
@@ -162,7 +159,7 @@ fn index(args: &[Value]) -> Done {
                 let at = place(index, list.len())?;
                 list.get(at).cloned().ok_or_else(|| beyond(at))?
             }
-            Value::Bytes(bytes) => {
+            Value::Bytes(bytes) | Value::Raw(bytes) => {
                 let at = place(index, bytes.len())?;
                 Value::Uint64(u64::from(*bytes.get(at).ok_or_else(|| beyond(at))?))
             }
@@ -199,10 +196,12 @@ fn slice(args: &[Value]) -> Done {
         return Err(format!("too many slice indexes: {}", indexes.len()).into());
     }
     let length = match item {
-        Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".into()),
+        Value::String(_) | Value::Raw(_) if indexes.len() == 3 => {
+            return Err("cannot 3-index slice a string".into());
+        }
         Value::String(text) => text.len(),
         Value::List(list) => list.len(),
-        Value::Bytes(bytes) => bytes.len(),
+        Value::Bytes(bytes) | Value::Raw(bytes) => bytes.len(),
         other => return Err(format!("can't slice item of type {}", other.type_name()).into()),
     };
     let mut bounds = [0, length, length];
@@ -216,10 +215,8 @@ fn slice(args: &[Value]) -> Done {
         }
     }
     Ok(match item {
-        // Go cuts between bytes; what is left of a character cannot be read.
-        Value::String(text) => {
-            Value::string(String::from_utf8_lossy(&text.as_bytes()[from..to]).into_owned())
-        }
+        Value::String(text) => Value::string_of(text.as_bytes()[from..to].to_vec()),
+        Value::Raw(bytes) => Value::string_of(bytes[from..to].to_vec()),
         Value::Bytes(bytes) => Value::Bytes(bytes[from..to].into()),
         Value::List(list) => Value::List(list.slice(from, to)),
         other => other.clone(),

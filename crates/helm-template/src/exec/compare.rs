@@ -66,7 +66,7 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Str> {
         (Value::Bool(a), Value::Bool(b)) => Ok(a == b),
         (Value::Float(a), Value::Float(b)) => Ok(a == b),
         (Value::Complex(a, b), Value::Complex(c, d)) => Ok((a, b) == (c, d)),
-        (Value::String(a), Value::String(b)) => Ok(a == b),
+        (a, b) if a.kind() == Kind::String => Ok(a.string_bytes() == b.string_bytes()),
         (a, b) if a.is_nil() || b.is_nil() => Ok(a.is_nil() == b.is_nil()),
         (a, b) if a.kind() != b.kind() => {
             let (one, other) = (print(a), print(b));
@@ -89,7 +89,9 @@ pub(super) fn less(a: &Value, b: &Value) -> Result<bool, Str> {
     }
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => Ok(a.partial_cmp(b) == Some(Ordering::Less)),
-        (Value::String(a), Value::String(b)) => Ok(a < b),
+        (a, b) if a.kind() == Kind::String && b.kind() == Kind::String => {
+            Ok(a.string_bytes() < b.string_bytes())
+        }
         (a, b) if sort(a) != sort(b) => Err(incompatible(a, b)),
         _ => Err(BAD.into()),
     }

@@ -6,6 +6,7 @@ use super::Machine;
 use crate::parse::Names;
 use crate::value::{Str, Type, Value};
 
+#[derive(Clone, Copy)]
 pub struct Function {
     pub name: &'static str,
     /// With `variadic`, the last is the type of all that follow.
@@ -13,6 +14,9 @@ pub struct Function {
     pub variadic: bool,
     pub run: Run,
 }
+
+/// A [`Function`] as a line of a table.
+pub type Row = (&'static str, &'static [Type], bool, Run);
 
 /// How it is done. An error is what went wrong; which function it was is added by the caller.
 #[derive(Clone, Copy)]
@@ -35,18 +39,14 @@ impl Functions {
     /// Go's own functions.
     pub fn builtin() -> Self {
         let mut functions = Self::default();
-        functions.extend(super::builtin::FUNCTIONS.iter().map(|row| Function {
-            name: row.0,
-            params: row.1,
-            variadic: row.2,
-            run: row.3,
-        }));
+        functions.extend(super::builtin::FUNCTIONS);
         functions
     }
 
     /// Adds functions; one of a known name takes its place.
-    pub fn extend(&mut self, functions: impl IntoIterator<Item = Function>) {
-        for function in functions {
+    pub fn extend(&mut self, rows: &[Row]) {
+        for &(name, params, variadic, run) in rows {
+            let function = Function { name, params, variadic, run };
             if let Some(at) = self.index.get(function.name) {
                 self.table[*at as usize] = function;
             } else {
@@ -55,6 +55,11 @@ impl Functions {
                 self.table.push(function);
             }
         }
+    }
+
+    /// Templates that call it are refused from now on.
+    pub fn remove(&mut self, name: &str) {
+        self.index.remove(name);
     }
 
     pub(super) fn get(&self, index: u32) -> &Function {

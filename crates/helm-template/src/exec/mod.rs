@@ -14,9 +14,10 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+use crate::outside::Outside;
 use crate::value::{Str, Value};
 
-pub use functions::{Function, Functions, Run};
+pub use functions::{Function, Functions, Row, Run};
 pub use templates::Templates;
 
 /// Why nothing came out: the whole text, as Go words it.
@@ -60,6 +61,8 @@ pub enum Missing {
 pub struct Machine<'m> {
     pub templates: Templates,
     pub functions: &'m Functions,
+    /// What its functions may reach for.
+    pub outside: Outside<'m>,
     pub missing: Missing,
     /// `range` may go over an integer (Go 1.22 and later, as Helm 4 has it).
     pub ranges_over_integers: bool,
@@ -70,10 +73,11 @@ pub struct Machine<'m> {
 }
 
 impl<'m> Machine<'m> {
-    pub fn new(templates: Templates, functions: &'m Functions, limits: Limits) -> Self {
+    pub fn new(templates: Templates, functions: &'m Functions, outside: Outside<'m>, limits: Limits) -> Self {
         Self {
             templates,
             functions,
+            outside,
             missing: Missing::default(),
             ranges_over_integers: true,
             limits,
@@ -83,8 +87,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Runs the template of this name.
-    pub fn run(&mut self, name: &str, data: Value) -> Result<String, Error> {
+    /// Runs the template of this name. What comes out is text unless what went in was not.
+    pub fn run(&mut self, name: &str, data: Value) -> Result<Vec<u8>, Error> {
         let Some(template) = self.templates.get(name) else {
             return Err(Error(
                 format!(
@@ -94,7 +98,7 @@ impl<'m> Machine<'m> {
                 .into(),
             ));
         };
-        let mut out = String::new();
+        let mut out = Vec::new();
         walk::run(self, &template, data, &mut out)?;
         Ok(out)
     }

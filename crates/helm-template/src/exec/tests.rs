@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::outside::Nowhere;
 use crate::parse::parse;
 use crate::value::{List, Map};
 
@@ -29,6 +30,11 @@ fn data() -> Value {
     ])
 }
 
+/// For templates that reach for nothing.
+fn nothing() -> Outside<'static> {
+    Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere }
+}
+
 fn run(text: &str) -> String {
     let functions = Functions::builtin();
     let templates = match parse("t", text, &functions) {
@@ -37,8 +43,8 @@ fn run(text: &str) -> String {
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
     let limits = Limits { steps: 100_000, output: 10_000, depth: 50 };
-    match Machine::new(set, &functions, limits).run("t", data()) {
-        Ok(out) => out,
+    match Machine::new(set, &functions, nothing(), limits).run("t", data()) {
+        Ok(out) => String::from_utf8(out).unwrap(),
         Err(error) => error.to_string(),
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Frame<'m, 'f, 't> {
     pub template: &'t Template,
     pub variables: Vec<Slot>,
     pub spot: Spot<'t>,
-    out: &'f mut String,
+    out: &'f mut Vec<u8>,
 }
 
 /// Why a list of nodes ended early.
@@ -57,7 +57,7 @@ pub(super) fn run(
     machine: &mut Machine<'_>,
     template: &Arc<Template>,
     data: Value,
-    out: &mut String,
+    out: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let mut variables = vec![Slot::default(); template.variables];
     variables[0] = data.clone().into();
@@ -87,9 +87,10 @@ impl<'t> Frame<'_, '_, 't> {
         self.machine.step().map_err(|why| self.error(why))
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Error> {
+    fn write(&mut self, text: impl AsRef<[u8]>) -> Result<(), Error> {
+        let text = text.as_ref();
         self.machine.wrote(text.len()).map_err(|why| self.error(why))?;
-        self.out.push_str(text);
+        self.out.extend_from_slice(text);
         Ok(())
     }
 
@@ -123,8 +124,9 @@ impl<'t> Frame<'_, '_, 't> {
     fn print(&mut self, value: &Value) -> Result<(), Error> {
         match value {
             Value::Nil | Value::Null => self.write("<no value>"),
-            Value::String(text) => self.write(text),
-            value => self.write(&print(value)),
+            Value::String(text) => self.write(text.as_bytes()),
+            Value::Raw(bytes) => self.write(bytes),
+            value => self.write(print(value)),
         }
     }
 

@@ -1,12 +1,14 @@
 //! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
 //! (`float`, `print`, `printf`).
 
+mod base64;
 mod float;
 mod number;
 mod print;
 mod printf;
 mod quote;
 
+pub use base64::base64;
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable};
 pub use print::{print, print_all};

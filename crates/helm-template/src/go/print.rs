@@ -15,7 +15,7 @@ pub fn print(value: &Value) -> String {
 /// `fmt.Sprint`: a space between two operands neither of which is a string.
 pub fn print_all(values: &[Value]) -> String {
     let mut out = String::new();
-    let is_string = |value: &Value| matches!(value, Value::String(_));
+    let is_string = |value: &Value| value.string_bytes().is_some();
     for (at, value) in values.iter().enumerate() {
         if at > 0 && !is_string(value) && !is_string(&values[at - 1]) {
             out.push(' ');
@@ -39,6 +39,7 @@ pub(super) fn write_plain(out: &mut String, value: &Value) {
         Value::Float(n) => out.push_str(&format(*n, Form::General, None)),
         Value::Complex(re, im) => out.push_str(&complex(*re, *im, |part| format(part, Form::General, None))),
         Value::String(text) => out.push_str(text),
+        Value::Raw(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
         Value::Bytes(bytes) => list(out, bytes.iter(), |out, byte| {
             let _ = write!(out, "{byte}");
         }),

@@ -195,6 +195,7 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
             Some(text) => pad(out, spec, &text),
             None => bad(out, spec, verb, value),
         },
+        Value::Raw(bytes) => one(out, spec, verb, &Value::string(String::from_utf8_lossy(bytes))),
         Value::Bytes(bytes) => match verb {
             's' | 'q' | 'x' | 'X' => {
                 one(out, spec, verb, &Value::String(String::from_utf8_lossy(bytes).into()));
@@ -331,6 +332,7 @@ fn source(out: &mut String, value: &Value) {
     match value {
         Value::Nil | Value::Null => out.push_str("interface {}(nil)"),
         Value::String(text) => out.push_str(&quote(text)),
+        Value::Raw(bytes) => out.push_str(&quote(&String::from_utf8_lossy(bytes))),
         Value::List(items) => {
             out.push_str(value.type_name());
             out.push('{');

@@ -16,7 +16,7 @@ pub fn deep_equal(a: &Value, b: &Value) -> bool {
         (Value::Float(a), Value::Float(b)) => a == b,
         (Value::Complex(a, b), Value::Complex(c, d)) => (a, b) == (c, d),
         (Value::String(a), Value::String(b)) => a == b,
-        (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::Bytes(a), Value::Bytes(b)) | (Value::Raw(a), Value::Raw(b)) => a == b,
         (Value::List(a), Value::List(b)) => {
             a.is(b) || (a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| deep_equal(a, b)))
         }

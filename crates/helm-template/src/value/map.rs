@@ -48,6 +48,12 @@ impl Map {
         Self::of(Flavour::Any, entries)
     }
 
+    /// A `map[string]interface {}` of entries that are in order already.
+    pub(crate) fn sorted(entries: Vec<(Str, Value)>) -> Self {
+        debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys out of order");
+        Self::of(Flavour::Any, entries)
+    }
+
     fn of(flavour: Flavour, entries: Vec<(Str, Value)>) -> Self {
         Self { flavour, entries: Rc::new(RefCell::new(entries)) }
     }

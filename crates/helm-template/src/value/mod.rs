@@ -10,6 +10,7 @@ mod map;
 mod object;
 mod types;
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -40,6 +41,9 @@ pub enum Value {
     /// Only a literal can be one: `1+2i`.
     Complex(f64, f64),
     String(Str),
+    /// A Go string whose bytes are not UTF-8: a binary file, a cut through a character. Never one that is.
+    Raw(Arc<[u8]>),
+    /// `[]byte`.
     Bytes(Arc<[u8]>),
     List(List),
     Map(Map),
@@ -50,6 +54,14 @@ pub enum Value {
 impl Value {
     pub fn string(text: impl Into<Str>) -> Self {
         Self::String(text.into())
+    }
+
+    /// A Go string of these bytes, whatever they are.
+    pub fn string_of(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::String(text.into()),
+            Err(not) => Self::Raw(not.into_bytes().into()),
+        }
     }
 
     /// Neither form of nil.
@@ -86,6 +98,24 @@ impl Value {
         }
     }
 
+    /// A string, with U+FFFD where its bytes are no character.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::String(text) => Some(Cow::Borrowed(text)),
+            Self::Raw(bytes) => Some(String::from_utf8_lossy(bytes)),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a string.
+    pub fn string_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::String(text) => Some(text.as_bytes()),
+            Self::Raw(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Self::Map(map) => Some(map),
@@ -110,7 +140,7 @@ impl Value {
             Self::Float(n) => *n != 0.0,
             Self::Complex(re, im) => *re != 0.0 || *im != 0.0,
             Self::String(text) => !text.is_empty(),
-            Self::Bytes(bytes) => !bytes.is_empty(),
+            Self::Raw(bytes) | Self::Bytes(bytes) => !bytes.is_empty(),
             Self::List(list) => !list.is_empty(),
             Self::Map(map) => !map.is_empty(),
             Self::Object(object) => object.is_true(),
@@ -126,7 +156,7 @@ impl Value {
             Self::Uint64(_) => Kind::Uint64,
             Self::Float(_) => Kind::Float64,
             Self::Complex(..) => Kind::Complex128,
-            Self::String(_) => Kind::String,
+            Self::String(_) | Self::Raw(_) => Kind::String,
             Self::Bytes(_) | Self::List(_) => Kind::Slice,
             Self::Map(_) => Kind::Map,
             Self::Object(object) => object.kind(),
@@ -143,7 +173,7 @@ impl Value {
             Self::Uint64(_) => "uint64",
             Self::Float(_) => "float64",
             Self::Complex(..) => "complex128",
-            Self::String(_) => "string",
+            Self::String(_) | Self::Raw(_) => "string",
             Self::Bytes(_) => "[]uint8",
             Self::List(list) => list.type_name(),
             Self::Map(map) => map.type_name(),

@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use super::{Kind, Str, Type, Value};
+use crate::data::Data;
 
 /// A value of a Go type that is neither basic nor a plain list or map.
 pub trait Object: Any {
@@ -39,6 +40,11 @@ pub trait Object: Any {
     /// What `len` says.
     fn length(&self) -> Option<usize> {
         self.entries().map(|entries| entries.len())
+    }
+
+    /// What JSON and YAML make of it.
+    fn data(&self) -> Result<Data, Str> {
+        Err(format!("json: unsupported type: {}", self.type_name()).into())
     }
 
     fn equals(&self, other: &dyn Object) -> bool;

@@ -90,7 +90,7 @@ impl Type {
             | (Self::Int, Value::Int(_))
             | (Self::Int64, Value::Int64(_))
             | (Self::Float64, Value::Float(_))
-            | (Self::String, Value::String(_)) => true,
+            | (Self::String, Value::String(_) | Value::Raw(_)) => true,
             (Self::List, Value::List(list)) => list.is_any(),
             (Self::Map, Value::Map(map)) => map.is_any(),
             (Self::NamedMap(name), Value::Map(map)) => {

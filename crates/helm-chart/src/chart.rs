@@ -1,0 +1,33 @@
+//! A chart in memory.
+
+use bytes::Bytes;
+use helm_template::data::Members;
+use helm_template::value::Str;
+
+use crate::metadata::{Lock, Metadata};
+
+/// A file of a chart; its name is a path with `/` from the chart's own folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    pub name: Str,
+    /// Most files of a chart are slices of one unpacked archive.
+    pub data: Bytes,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Chart {
+    pub metadata: Metadata,
+    pub lock: Option<Lock>,
+    /// `values.yaml`.
+    pub values: Members,
+    /// `values.schema.json`.
+    pub schema: Option<Bytes>,
+    /// What is below `templates/`.
+    pub templates: Vec<File>,
+    /// What is neither a template nor one of the files with a meaning of their own; `crds/` is among them.
+    pub files: Vec<File>,
+    /// Every file as it was read, but those of subcharts.
+    pub raw: Vec<File>,
+    /// The charts below `charts/`, in the order in which they were found.
+    pub dependencies: Vec<Chart>,
+}

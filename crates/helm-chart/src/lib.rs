@@ -1,0 +1,9 @@
+//! Helm charts as data: what they are made of, how they are read and written, and the values they are given.
+//!
+//! Nothing here touches a file system or a network: charts come and go as bytes.
+
+pub mod chart;
+pub mod metadata;
+
+pub use chart::{Chart, File};
+pub use metadata::{Dependency, Lock, Maintainer, Metadata};

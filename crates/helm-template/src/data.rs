@@ -1,0 +1,118 @@
+//! Plain data: what YAML, JSON and TOML can say.
+//!
+//! Unlike a [`Value`] it is owned, has no Go types but those that numbers need, and can go from thread to thread. The
+//! values of a chart are kept as data and become values for each rendering.
+
+use std::collections::BTreeMap;
+
+use crate::value::{List, Map, Str, Value};
+
+/// The members of an object, by key.
+pub type Members = BTreeMap<Str, Data>;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Data {
+    #[default]
+    Null,
+    Bool(bool),
+    /// A whole number that did not come from YAML or JSON, where all numbers are [`Data::Float`]: one of `--set`.
+    Int(i64),
+    Float(f64),
+    String(Str),
+    List(Vec<Data>),
+    Map(Members),
+}
+
+impl Data {
+    pub fn string(text: impl Into<Str>) -> Self {
+        Self::String(text.into())
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(truth) => Some(*truth),
+            _ => None,
+        }
+    }
+
+    pub fn as_list(&self) -> Option<&[Data]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    pub fn as_map(&self) -> Option<&Members> {
+        match self {
+            Self::Map(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    pub fn as_map_mut(&mut self) -> Option<&mut Members> {
+        match self {
+            Self::Map(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// A member of an object; nothing of anything else.
+    pub fn get(&self, key: &str) -> Option<&Data> {
+        self.as_map()?.get(key)
+    }
+}
+
+impl From<&Data> for Value {
+    fn from(data: &Data) -> Self {
+        match data {
+            Data::Null => Self::Null,
+            Data::Bool(truth) => Self::Bool(*truth),
+            Data::Int(n) => Self::Int64(*n),
+            Data::Float(n) => Self::Float(*n),
+            Data::String(text) => Self::String(text.clone()),
+            Data::List(items) => List::any(items.iter().map(Value::from)).into(),
+            Data::Map(members) => {
+                Map::sorted(members.iter().map(|(key, value)| (key.clone(), value.into())).collect()).into()
+            }
+        }
+    }
+}
+
+impl TryFrom<&Value> for Data {
+    type Error = Str;
+
+    /// As Go's `encoding/json` sees it: what cannot be written as JSON is an error in its words.
+    fn try_from(value: &Value) -> Result<Self, Str> {
+        Ok(match value {
+            Value::Nil | Value::Null => Self::Null,
+            Value::Bool(truth) => Self::Bool(*truth),
+            Value::Int(n) | Value::Int64(n) => Self::Int(*n),
+            #[expect(clippy::cast_precision_loss, reason = "beyond an i64 there is only the float")]
+            Value::Uint64(n) => i64::try_from(*n).map_or(Self::Float(*n as f64), Self::Int),
+            Value::Float(n) if n.is_finite() => Self::Float(*n),
+            Value::Float(_) => {
+                return Err(format!("json: unsupported value: {}", crate::go::print(value)).into());
+            }
+            Value::Complex(..) => return Err("json: unsupported type: complex128".into()),
+            Value::String(text) => Self::String(text.clone()),
+            Value::Raw(bytes) => Self::string(String::from_utf8_lossy(bytes)),
+            Value::Bytes(bytes) => Self::string(crate::go::base64(bytes)),
+            Value::List(items) => Self::List(items.iter().map(Self::try_from).collect::<Result<_, _>>()?),
+            Value::Map(map) => {
+                let mut members = Members::new();
+                for (key, value) in map.entries().iter() {
+                    members.insert(key.clone(), Self::try_from(value)?);
+                }
+                Self::Map(members)
+            }
+            Value::Object(object) => object.data()?,
+        })
+    }
+}

@@ -1,0 +1,7 @@
+//! Keys, certificates, passwords, encryption.
+
+use crate::exec::Row;
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Row] = &[
+];

@@ -1,0 +1,54 @@
+//! The functions of Helm: sprig's, and its own.
+//!
+//! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
+//! together over Go's own. What a function refuses and in which words is as in Helm.
+
+mod crypto;
+mod dates;
+mod defaults;
+mod dicts;
+mod encoding;
+mod formats;
+mod lists;
+mod math;
+mod paths;
+mod random;
+mod regexes;
+mod strings;
+mod templates;
+mod types;
+mod versions;
+
+use crate::exec::Functions;
+use crate::profile::Profile;
+
+/// Every function that a chart can call under this Helm.
+pub fn table(profile: Profile) -> Functions {
+    let mut functions = Functions::builtin();
+    for rows in [
+        strings::FUNCTIONS,
+        lists::FUNCTIONS,
+        dicts::FUNCTIONS,
+        math::FUNCTIONS,
+        defaults::FUNCTIONS,
+        types::FUNCTIONS,
+        formats::FUNCTIONS,
+        regexes::FUNCTIONS,
+        versions::FUNCTIONS,
+        dates::FUNCTIONS,
+        paths::FUNCTIONS,
+        encoding::FUNCTIONS,
+        random::FUNCTIONS,
+        crypto::FUNCTIONS,
+        templates::FUNCTIONS,
+    ] {
+        functions.extend(rows);
+    }
+    if profile == Profile::Helm3 {
+        NOT_IN_HELM3.iter().for_each(|name| functions.remove(name));
+    }
+    functions
+}
+
+/// What Helm 4 added.
+const NOT_IN_HELM3: &[&str] = &["mustToYaml", "mustToToml"];

@@ -1,0 +1,7 @@
+//! Paths and URLs.
+
+use crate::exec::Row;
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Row] = &[
+];

@@ -1,0 +1,7 @@
+//! Regular expressions.
+
+use crate::exec::Row;
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Row] = &[
+];

@@ -1,0 +1,1 @@
+//! Semantic versions and constraints as Masterminds' library reads them.
