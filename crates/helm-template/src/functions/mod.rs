@@ -34,7 +34,7 @@ pub fn table(profile: Profile) -> Functions {
         types::FUNCTIONS,
         formats::FUNCTIONS,
         regexes::FUNCTIONS,
-        versions::FUNCTIONS,
+        versions::functions(profile),
         dates::FUNCTIONS,
         paths::FUNCTIONS,
         encoding::FUNCTIONS,
