@@ -1,6 +1,7 @@
 //! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
 //! (`float`, `print`, `printf`).
 
+mod base32;
 mod base64;
 mod float;
 mod number;
@@ -8,7 +9,8 @@ mod print;
 mod printf;
 mod quote;
 
-pub use base64::base64;
+pub use base32::{base32, base32_decode, base32_error};
+pub use base64::{base64, base64_decode, base64_error};
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable};
 pub use print::{print, print_all};
