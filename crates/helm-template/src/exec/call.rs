@@ -26,13 +26,14 @@ impl<'t> Frame<'_, '_, 't> {
         };
         let values = self.arguments(dot, function.params, function.variadic, arguments, last)?;
         let done = match run {
-            Run::Plain(run) => run(&values),
-            Run::Machine(run) => run(self.machine, &values),
+            Run::Plain(run) => run(&values).map_err(Error::new),
+            Run::Machine(run) => run(self.machine, &values).map_err(Error::new),
+            Run::Template(run) => run(self.machine, &values),
             Run::And | Run::Or => Ok(Value::Nil),
         };
         done.map_err(|why| {
             self.spot = whole;
-            self.error(format!("error calling {}: {why}", function.name))
+            self.error_within(&format!("error calling {}: ", function.name), why)
         })
     }
 
@@ -52,7 +53,7 @@ impl<'t> Frame<'_, '_, 't> {
         let values = self.arguments(dot, method.params, method.variadic, arguments, last)?;
         (method.run)(object, &values).map_err(|why| {
             self.spot = Spot::Expr(expr);
-            self.error(format!("error calling {name}: {why}"))
+            self.error_within(&format!("error calling {name}: "), Error::new(why))
         })
     }
 
