@@ -19,3 +19,4 @@ pub use print::{print, print_all};
 pub use printf::printf;
 pub use quote::{Quoted, is_printable, quote, unquote};
 pub use text::text_of;
+pub use quote::{Quoted, is_printable, quote, quote_bytes, unquote};
