@@ -25,6 +25,7 @@ use crate::profile::Profile;
 /// Every function that a chart can call under this Helm.
 pub fn table(profile: Profile) -> Functions {
     let mut functions = Functions::builtin();
+    functions.profile = profile;
     for rows in [
         strings::FUNCTIONS,
         lists::FUNCTIONS,
@@ -34,7 +35,7 @@ pub fn table(profile: Profile) -> Functions {
         types::FUNCTIONS,
         formats::FUNCTIONS,
         regexes::FUNCTIONS,
-        versions::functions(profile),
+        versions::FUNCTIONS,
         dates::FUNCTIONS,
         paths::FUNCTIONS,
         encoding::FUNCTIONS,

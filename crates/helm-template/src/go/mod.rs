@@ -7,10 +7,11 @@ mod number;
 mod print;
 mod printf;
 mod quote;
+pub mod regexp;
 
 pub use base64::base64;
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable};
 pub use print::{print, print_all};
 pub use printf::printf;
-pub use quote::{Quoted, is_printable, quote, unquote};
+pub use quote::{Quoted, can_backquote, is_printable, quote, unquote};
