@@ -10,6 +10,7 @@ mod print;
 mod printf;
 mod quote;
 mod text;
+pub mod regexp;
 
 pub use base32::{base32, base32_decode, base32_error};
 pub use base64::{base64, base64_decode, base64_error};
@@ -20,3 +21,4 @@ pub use printf::printf;
 pub use quote::{Quoted, is_printable, quote, unquote};
 pub use text::text_of;
 pub use quote::{Quoted, is_printable, quote, quote_bytes, unquote};
+pub use quote::{Quoted, can_backquote, is_printable, quote, unquote};
