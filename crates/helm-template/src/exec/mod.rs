@@ -60,6 +60,8 @@ pub struct Machine<'m> {
     pub missing: Missing,
     /// `range` may go over an integer (Go 1.22 and later, as Helm 4 has it).
     pub ranges_over_integers: bool,
+    /// A chart is only looked over: `fail` does not fail, and nothing is `required`.
+    pub lint: bool,
     /// What was included and has not come back yet: how often, by name.
     included: HashMap<Str, usize>,
     texts: include::Texts,
@@ -77,6 +79,7 @@ impl<'m> Machine<'m> {
             outside,
             missing: Missing::default(),
             ranges_over_integers: true,
+            lint: false,
             included: HashMap::new(),
             texts: include::Texts::default(),
             limits,
@@ -111,8 +114,9 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
-        self.written += bytes;
+    /// Counts what was printed, and what a function is about to make out of a few words: `repeat`, `until`.
+    pub(crate) fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
+        self.written = self.written.saturating_add(bytes);
         if self.written > self.limits.output {
             return Err(format!("too much output: stopped after {} bytes", self.limits.output).into());
         }

@@ -9,6 +9,10 @@ use super::{Str, Type, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Any,
+    /// As [`Element::Any`], but there is no list at all: a nil of that type.
+    None,
+    /// Lists of anything.
+    Lists,
     String,
     Int,
     /// Not of any type, but of the one that this says.
@@ -53,6 +57,21 @@ impl List {
         Self { of: Element::Any, items: items.into_iter().map(Value::boxed).collect() }
     }
 
+    /// A nil of type `[]interface {}`: empty, and `null` to JSON and YAML.
+    pub fn nil() -> Self {
+        Self { of: Element::None, items: Rc::new([]) }
+    }
+
+    /// `[][]interface {}`.
+    pub fn lists(items: impl IntoIterator<Item = List>) -> Self {
+        Self { of: Element::Lists, items: items.into_iter().map(Value::List).collect() }
+    }
+
+    /// `[]string` of values that are strings already.
+    pub fn texts(items: impl IntoIterator<Item = Value>) -> Self {
+        Self { of: Element::String, items: items.into_iter().collect() }
+    }
+
     /// `[]string`.
     pub fn strings<T: Into<Str>>(items: impl IntoIterator<Item = T>) -> Self {
         Self {
@@ -84,14 +103,31 @@ impl List {
         Self { of: self.of, items: self.items[from..to].into() }
     }
 
+    /// Other elements in a list of the same type.
+    #[must_use]
+    pub(crate) fn like(&self, items: Vec<Value>) -> Self {
+        Self { of: self.of, items: items.into() }
+    }
+
     /// Its elements can be of any type, so that a nil among them is [`Value::Null`].
     pub fn is_any(&self) -> bool {
-        self.of == Element::Any
+        matches!(self.of, Element::Any | Element::None)
+    }
+
+    /// A `[]string`.
+    pub fn is_strings(&self) -> bool {
+        self.of == Element::String
+    }
+
+    /// There is no list at all.
+    pub fn is_nil(&self) -> bool {
+        self.of == Element::None
     }
 
     pub fn type_name(&self) -> &'static str {
         match self.of {
-            Element::Any => "[]interface {}",
+            Element::Any | Element::None => "[]interface {}",
+            Element::Lists => "[][]interface {}",
             Element::String => "[]string",
             Element::Int => "[]int",
             Element::Named(of) => of.name,
