@@ -154,6 +154,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil | Value::Null => self.write("<no value>"),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
+            Value::Object(object) => self.write(object.show()),
             value => self.write(print(value)),
         }
     }
@@ -211,7 +212,7 @@ impl<'t> Frame<'_, '_, 't> {
                 Some(entries) => {
                     self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
                 }
-                None => return Err(self.error(format!("range can't iterate over {}", print(&value))).into()),
+                None => return Err(self.error(format!("range can't iterate over {}", object.show())).into()),
             },
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };
