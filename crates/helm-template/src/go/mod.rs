@@ -9,6 +9,7 @@ mod number;
 mod print;
 mod printf;
 mod quote;
+mod text;
 
 pub use base32::{base32, base32_decode, base32_error};
 pub use base64::{base64, base64_decode, base64_error};
@@ -17,3 +18,4 @@ pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int}
 pub use print::{print, print_all};
 pub use printf::printf;
 pub use quote::{Quoted, is_printable, quote, unquote};
+pub use text::text_of;
