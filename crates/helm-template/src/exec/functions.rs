@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{Error, Machine};
 use crate::parse::Names;
+use crate::profile::Profile;
 use crate::value::{Str, Type, Value};
 
 #[derive(Clone, Copy)]
@@ -33,6 +34,8 @@ pub enum Run {
 
 #[derive(Default)]
 pub struct Functions {
+    /// Whose functions they are, where they do not do quite the same.
+    pub profile: Profile,
     table: Vec<Function>,
     index: HashMap<&'static str, u32>,
 }

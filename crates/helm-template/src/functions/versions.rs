@@ -16,21 +16,10 @@ const TEXT: &[Type] = &[Type::String];
 const TEXTS: &[Type] = &[Type::String, Type::String];
 
 #[rustfmt::skip]
-const HELM3: &[Row] = &[
-    ("semver",        TEXT,  false, Run::Plain(|args| semver(args, Profile::Helm3))),
-    ("semverCompare", TEXTS, false, Run::Plain(|args| compare(args, Profile::Helm3))),
+pub(super) const FUNCTIONS: &[Row] = &[
+    ("semver",        TEXT,  false, Run::Machine(|machine, args| semver(args, machine.functions.profile))),
+    ("semverCompare", TEXTS, false, Run::Machine(|machine, args| compare(args, machine.functions.profile))),
 ];
-
-#[rustfmt::skip]
-const HELM4: &[Row] = &[
-    ("semver",        TEXT,  false, Run::Plain(|args| semver(args, Profile::Helm4))),
-    ("semverCompare", TEXTS, false, Run::Plain(|args| compare(args, Profile::Helm4))),
-];
-
-/// The two Helms have different releases of the library.
-pub(super) fn functions(profile: Profile) -> &'static [Row] {
-    if profile == Profile::Helm3 { HELM3 } else { HELM4 }
-}
 
 fn semver(args: &[Value], profile: Profile) -> Done {
     let version = Version::parse(&args[0].text().unwrap_or_default(), profile)?;

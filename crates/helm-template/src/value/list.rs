@@ -80,6 +80,11 @@ impl List {
         }
     }
 
+    /// `[]string` of strings that need not be UTF-8.
+    pub fn strings_of(items: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self { of: Element::String, items: items.into_iter().map(Value::string_of).collect() }
+    }
+
     /// `[]int`.
     pub fn ints(items: impl IntoIterator<Item = i64>) -> Self {
         Self { of: Element::Int, items: items.into_iter().map(Value::Int).collect() }
