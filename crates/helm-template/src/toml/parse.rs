@@ -97,6 +97,7 @@ impl Reader<'_> {
                     self.path.clone_from(&table);
                     self.pair()?;
                     self.path = table;
+                    self.key = None;
                     self.text.end_of_item()?;
                 }
                 None => return Ok(()),
@@ -219,17 +220,23 @@ impl Reader<'_> {
     /// `a.b = value`, with the table at hand as the place for it.
     fn pair(&mut self) -> Result<(), Fault> {
         let keys = self.keys()?;
+        let around = self.path.len();
         let value = self.keyed_value(keys)?;
         let mut table = &mut self.root;
         let mut path = Vec::new();
         let line = self.key_line;
-        for key in &self.path {
+        for (at, key) in self.path.iter().enumerate() {
             path.push(key.clone());
+            // What a key with points goes through for the second time is no longer only implied.
+            let is_new = !table.contains_key(key);
             let node = table
                 .entry(key.clone())
                 .or_insert_with(|| Node::Table { table: Table::new(), implied: true });
             table = match node {
-                Node::Table { table, .. } => table,
+                Node::Table { table, implied } => {
+                    *implied &= is_new || at < around;
+                    table
+                }
                 Node::Tables(tables) => match tables.last_mut() {
                     Some(table) => table,
                     None => return Ok(()),
@@ -251,7 +258,6 @@ impl Reader<'_> {
                 return Err(self.at_key(format!("Key '{}' has already been defined.", key::path(&path))));
             }
         }
-        self.key = None;
         Ok(())
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Text<'t> {
     /// The byte behind the text that is part of no character.
     bad: Option<u8>,
     at: usize,
+    /// Where the string at hand begins.
+    string_at: usize,
     /// The end has been read, and not only reached.
     ended: bool,
     profile: Profile,
@@ -28,7 +30,7 @@ impl<'t> Text<'t> {
             Some(chunk) => (chunk.valid(), chunk.invalid().first().copied()),
             None => ("", None),
         };
-        Self { text, bad, at: 0, ended: false, profile }
+        Self { text, bad, at: 0, string_at: 0, ended: false, profile }
     }
 
     /// TOML 1.1.
@@ -220,6 +222,7 @@ impl<'t> Text<'t> {
 
     /// What follows the opening quote.
     pub fn string(&mut self) -> Result<String, Fault> {
+        self.string_at = self.at;
         let mut out = String::new();
         loop {
             match self.next()? {
@@ -290,6 +293,7 @@ impl<'t> Text<'t> {
     fn open_long(&mut self) {
         self.at += 2;
         let newline = ["\n", "\r\n"].into_iter().find(|newline| self.rest().starts_with(newline));
+        self.string_at = self.at;
         self.at += newline.map_or(0, str::len);
     }
 
@@ -334,7 +338,7 @@ impl<'t> Text<'t> {
         let start = self.at;
         for _ in 0..count {
             if !self.next()?.is_some_and(|c| c.is_ascii_hexdigit()) {
-                let found = crate::go::quote(self.text.get(start..self.at).unwrap_or_default());
+                let found = crate::go::quote(self.text.get(self.string_at..self.at).unwrap_or_default());
                 return Err(self.fault(format!(
                     "expected {in_words} hexadecimal digits after '\\{kind}', but got {found} instead"
                 )));
