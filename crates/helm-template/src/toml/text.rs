@@ -1,6 +1,7 @@
 //! The text of a TOML document, character by character, and the literals in it.
 
 use super::number;
+use crate::go::letters::is_letter;
 use crate::go::printf;
 use crate::profile::Profile;
 use crate::value::Value;
@@ -188,7 +189,7 @@ impl<'t> Text<'t> {
                 self.back();
                 return self.number();
             }
-            Some(c) if c.is_alphabetic() => {
+            Some(c) if is_letter(c) => {
                 self.back();
                 return self.word();
             }
@@ -202,7 +203,7 @@ impl<'t> Text<'t> {
     }
 
     fn word(&mut self) -> Result<Value, Fault> {
-        match self.while_it(char::is_alphabetic)? {
+        match self.while_it(is_letter)? {
             "true" => Ok(Value::Bool(true)),
             "false" => Ok(Value::Bool(false)),
             "inf" => Ok(Value::Float(f64::INFINITY)),
