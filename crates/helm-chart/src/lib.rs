@@ -2,8 +2,15 @@
 //!
 //! Nothing here touches a file system or a network: charts come and go as bytes.
 
+pub mod archive;
 pub mod chart;
+pub mod ignore;
+pub mod load;
 pub mod metadata;
+mod moment;
+mod path;
+mod typed;
 
 pub use chart::{Chart, File};
+pub use load::{LoadError, Loader};
 pub use metadata::{Dependency, Lock, Maintainer, Metadata};

@@ -32,6 +32,7 @@ use crate::profile::Profile;
 /// Every function that a chart can call under this Helm.
 pub fn table(profile: Profile) -> Functions {
     let mut functions = Functions::builtin();
+    functions.profile = profile;
     for rows in [
         strings::FUNCTIONS,
         lists::FUNCTIONS,

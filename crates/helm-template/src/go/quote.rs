@@ -15,6 +15,11 @@ impl std::fmt::Display for BadSyntax {
     }
 }
 
+/// Whether the text can stand between back quotes, on one line and with nothing hidden in it.
+pub fn can_backquote(text: &str) -> bool {
+    text.chars().all(|c| !matches!(c, '`' | '\u{FEFF}' | '\u{7F}') && (c >= ' ' || c == '\t'))
+}
+
 /// Reads a literal in double, single or back quotes.
 pub fn unquote(literal: &str) -> Quoted {
     let quote = literal.chars().next().ok_or(BadSyntax)?;

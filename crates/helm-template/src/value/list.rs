@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::{Str, Value};
+use super::{Str, Type, Value};
 
 /// What a list can hold, which is part of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,35 @@ enum Element {
     Lists,
     String,
     Int,
+    /// Not of any type, but of the one that this says.
+    Named(&'static NamedList),
 }
+
+/// A type of lists with a name, and maybe with methods.
+pub struct NamedList {
+    pub name: &'static str,
+    pub method: fn(&str) -> Option<ListMethod>,
+}
+
+/// What can be called on a list.
+pub struct ListMethod {
+    pub params: &'static [Type],
+    pub run: fn(&List, &[Value]) -> Result<Value, Str>,
+}
+
+impl std::fmt::Debug for NamedList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for NamedList {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for NamedList {}
 
 #[derive(Clone)]
 pub struct List {
@@ -52,9 +80,26 @@ impl List {
         }
     }
 
+    /// `[]string` of strings that need not be UTF-8.
+    pub fn strings_of(items: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self { of: Element::String, items: items.into_iter().map(Value::string_of).collect() }
+    }
+
     /// `[]int`.
     pub fn ints(items: impl IntoIterator<Item = i64>) -> Self {
         Self { of: Element::Int, items: items.into_iter().map(Value::Int).collect() }
+    }
+
+    /// A list of a type with a name.
+    pub fn named(of: &'static NamedList, items: impl IntoIterator<Item = Value>) -> Self {
+        Self { of: Element::Named(of), items: items.into_iter().collect() }
+    }
+
+    pub fn method(&self, name: &str) -> Option<ListMethod> {
+        match self.of {
+            Element::Named(of) => (of.method)(name),
+            _ => None,
+        }
     }
 
     /// A part of it, of the same type.
@@ -90,6 +135,7 @@ impl List {
             Element::Lists => "[][]interface {}",
             Element::String => "[]string",
             Element::Int => "[]int",
+            Element::Named(of) => of.name,
         }
     }
 
