@@ -7,6 +7,7 @@ mod number;
 mod print;
 mod printf;
 mod quote;
+mod text;
 
 pub use base64::base64;
 pub use float::{Form, format as format_float};
@@ -14,3 +15,4 @@ pub use number::{Number, Unreadable};
 pub use print::{print, print_all};
 pub use printf::printf;
 pub use quote::{Quoted, is_printable, quote, unquote};
+pub use text::text_of;

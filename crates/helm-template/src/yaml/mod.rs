@@ -4,21 +4,18 @@
 //! as `sigs.k8s.io/yaml` does ([`parse`]). Writing is go-yaml v2's style ([`write`]), and v3's for `toYamlPretty`
 //! ([`write_pretty`]).
 
+mod emit;
+mod pretty;
+mod write;
+
 use crate::data::Data;
 use crate::value::Str;
+
+pub use pretty::write_pretty;
+pub use write::{write, write_value};
 
 /// The first document of a text, in JSON's types: all numbers are floats, keys are strings. An empty text is null.
 /// Errors are worded as `sigs.k8s.io/yaml` words them: `error converting YAML to JSON: yaml: line 3: ...`.
 pub fn parse(text: &[u8]) -> Result<Data, Str> {
     todo!("{text:?}")
-}
-
-/// As `toYaml` writes it, with the newline at its end.
-pub fn write(data: &Data) -> String {
-    todo!("{data:?}")
-}
-
-/// As `toYamlPretty` writes it, with the newline at its end.
-pub fn write_pretty(data: &Data) -> String {
-    todo!("{data:?}")
 }
