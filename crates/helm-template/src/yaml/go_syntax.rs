@@ -15,29 +15,22 @@ enum Loose {
     Map(Vec<(Loose, Loose)>),
 }
 
-/// A value that stands where any may: a map, or a part of one.
 pub(super) fn write(tape: &Tape<'_>, at: usize) -> String {
-    let mut out = String::new();
-    print(&loose(tape, at), &mut out);
-    out
+    alone(&loose(tape, at))
 }
 
-/// A value that is printed by itself.
-pub(super) fn write_top(tape: &Tape<'_>, at: usize) -> String {
-    match loose(tape, at) {
-        Loose::Scalar(Meaning::Null, _) => "<nil>".to_owned(),
-        value => {
-            let mut out = String::new();
-            print(&value, &mut out);
-            out
-        }
-    }
-}
-
-/// A key of a map.
+/// A key of a map, printed by itself.
 pub(super) fn key(meaning: Meaning, text: &Str) -> String {
+    alone(&Loose::Scalar(meaning, text.clone()))
+}
+
+/// Nothing by itself is printed otherwise than nothing in a map.
+fn alone(value: &Loose) -> String {
+    if matches!(value, Loose::Scalar(Meaning::Null, _)) {
+        return "<nil>".to_owned();
+    }
     let mut out = String::new();
-    print(&Loose::Scalar(meaning, text.clone()), &mut out);
+    print(value, &mut out);
     out
 }
 
@@ -119,15 +112,15 @@ impl Tape<'_> {
     }
 }
 
-/// Nil first, then type by type.
+/// Nil first, then type by type, in the order that the types have in Go's runtime.
 fn compare(a: &Loose, b: &Loose) -> Ordering {
     let rank = |value: &Loose| match value {
         Loose::Scalar(Meaning::Null, _) => 0,
-        Loose::Scalar(Meaning::Bool(_), _) => 1,
-        Loose::Scalar(Meaning::Float(_), _) => 2,
+        Loose::Scalar(Meaning::Text, _) => 1,
+        Loose::Scalar(Meaning::Uint(_), _) => 2,
         Loose::Scalar(Meaning::Int(_), _) => 3,
-        Loose::Scalar(Meaning::Text, _) => 4,
-        Loose::Scalar(Meaning::Uint(_), _) => 5,
+        Loose::Scalar(Meaning::Float(_), _) => 4,
+        Loose::Scalar(Meaning::Bool(_), _) => 5,
         Loose::List(_) | Loose::Map(_) => 6,
     };
     match (a, b) {

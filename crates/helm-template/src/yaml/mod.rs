@@ -11,6 +11,7 @@ mod alias;
 mod decode;
 pub mod events;
 mod go_syntax;
+mod head;
 mod problem;
 mod resolve;
 mod scan;
@@ -24,6 +25,7 @@ mod timestamp;
 use crate::data::{Data, Members};
 use crate::value::Str;
 
+pub use head::{Head, head};
 pub use problem::Problem;
 pub use shape::Shape;
 pub use source::Source;
