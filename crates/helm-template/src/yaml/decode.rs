@@ -30,8 +30,8 @@ pub(super) struct Decoder<'t, 'a> {
     depth: usize,
     /// Keys that a strict reading refuses; the document is read to its end first.
     repeated: Vec<String>,
-    /// A key that has no form in JSON, found first.
-    unsupported: Option<String>,
+    /// There was a key that has no form in JSON. It matters only if nothing else took the place of its map.
+    unsupported: bool,
     infinite: bool,
 }
 
@@ -40,14 +40,23 @@ type Keys = HashSet<String>;
 
 pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Data, Str> {
     let refusal = alias::refusal(tape);
-    let mut decoder =
-        Decoder { tape, strict, refusal, depth: 0, repeated: Vec::new(), unsupported: None, infinite: false };
+    let mut decoder = Decoder {
+        tape,
+        strict,
+        refusal,
+        depth: 0,
+        repeated: Vec::new(),
+        unsupported: false,
+        infinite: false,
+    };
     let data = if tape.nodes.is_empty() { Data::Null } else { decoder.value(0, Some(shape))? };
     if !decoder.repeated.is_empty() {
         return Err(format!("yaml: unmarshal errors:\n  {}", decoder.repeated.join("\n  ")).into());
     }
-    if let Some(unsupported) = decoder.unsupported {
-        return Err(unsupported.into());
+    if decoder.unsupported
+        && let Some(problem) = go_syntax::unsupported_key(tape)
+    {
+        return Err(problem.into());
     }
     if decoder.infinite
         && let Some(number) = infinite(&data)
@@ -161,24 +170,12 @@ impl Decoder<'_, '_> {
                 let key = go_syntax::key(meaning, &key);
                 self.repeated.push(format!("line {line}: key {key} already set in map"));
             } else if matches!(meaning, Meaning::Null | Meaning::Uint(_)) {
-                self.unsupported(meaning, value_at);
+                self.unsupported = true;
             } else {
                 members.insert(key, value);
             }
         }
         Ok(())
-    }
-
-    fn unsupported(&mut self, meaning: Meaning, value_at: usize) {
-        if self.unsupported.is_none() {
-            let (kind, key) = match meaning {
-                Meaning::Uint(n) => ("uint64", format!("{n:#x}")),
-                _ => ("%!s(<nil>)", "<nil>".to_owned()),
-            };
-            let value = go_syntax::write(self.tape, value_at);
-            self.unsupported =
-                Some(format!("unsupported map key of type: {kind}, key: {key}, value: {value}"));
-        }
     }
 
     fn key(&mut self, at: usize) -> Result<(Meaning, Str), Str> {

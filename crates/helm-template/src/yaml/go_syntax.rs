@@ -1,4 +1,4 @@
-//! Nodes as Go's `%#v` prints what they decode to: two errors of go-yaml name values in this way.
+//! Nodes as Go's `%#v` prints what they decode to: some errors of go-yaml name values in this way.
 
 use std::cmp::Ordering;
 
@@ -17,6 +17,27 @@ enum Loose {
 
 pub(super) fn write(tape: &Tape<'_>, at: usize) -> String {
     alone(&loose(tape, at))
+}
+
+/// What is wrong with a key of the document that has no form in JSON. Go finds any one of several.
+pub(super) fn unsupported_key(tape: &Tape<'_>) -> Option<String> {
+    find_unsupported(&loose(tape, 0))
+}
+
+fn find_unsupported(value: &Loose) -> Option<String> {
+    match value {
+        Loose::Scalar(..) => None,
+        Loose::List(items) => items.iter().find_map(find_unsupported),
+        Loose::Map(entries) => entries.iter().find_map(|(key, value)| {
+            let kind = match key {
+                Loose::Scalar(Meaning::Null, _) => "%!s(<nil>)",
+                Loose::Scalar(Meaning::Uint(_), _) => "uint64",
+                _ => return find_unsupported(value),
+            };
+            let (key, value) = (alone(key), alone(value));
+            Some(format!("unsupported map key of type: {kind}, key: {key}, value: {value}"))
+        }),
+    }
 }
 
 /// A key of a map, printed by itself.

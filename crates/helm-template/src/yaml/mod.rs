@@ -9,6 +9,7 @@
 
 mod alias;
 mod decode;
+mod documents;
 pub mod events;
 mod go_syntax;
 mod head;
@@ -25,6 +26,7 @@ mod timestamp;
 use crate::data::{Data, Members};
 use crate::value::Str;
 
+pub use documents::{Documents, documents};
 pub use head::{Head, head};
 pub use problem::Problem;
 pub use shape::Shape;
