@@ -9,9 +9,11 @@
 
 mod alias;
 mod decode;
+mod documents;
 mod emit;
 pub mod events;
 mod go_syntax;
+mod head;
 mod pretty;
 mod problem;
 mod resolve;
@@ -27,6 +29,8 @@ mod write;
 use crate::data::{Data, Members};
 use crate::value::Str;
 
+pub use documents::{Documents, documents};
+pub use head::{Head, head};
 pub use pretty::write_pretty;
 pub use problem::Problem;
 pub use shape::Shape;
