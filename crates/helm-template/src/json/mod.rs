@@ -6,3 +6,6 @@ mod write;
 pub use parse::parse;
 pub(crate) use write::length;
 pub use write::{Style, write, write_value};
+
+#[cfg(test)]
+mod tests;
