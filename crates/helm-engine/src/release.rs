@@ -18,7 +18,7 @@ use crate::names;
 use crate::objects;
 use crate::prepared::Prepared;
 use crate::render::{Rendered, Setting, render};
-use crate::scope::Common;
+use crate::scope::{Common, full_path};
 
 /// Renders charts as one generation of Helm does. It can be shared between threads.
 pub struct Engine {
@@ -213,6 +213,6 @@ fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {
-        collect_crds(child, &format!("{path}/charts/{}", child.metadata.name), found);
+        collect_crds(child, &full_path(path, child), found);
     }
 }
