@@ -18,7 +18,7 @@ use crate::names;
 use crate::objects;
 use crate::prepared::Prepared;
 use crate::render::{Rendered, Setting, render};
-use crate::scope::Common;
+use crate::scope::{Common, full_path};
 
 /// Renders charts as one generation of Helm does. It can be shared between threads.
 pub struct Engine {
@@ -103,11 +103,12 @@ impl Engine {
         outside: Outside<'_>,
     ) -> Result<Release, Failure> {
         let mut warnings = Vec::new();
-        self.staged(prepared, request, outside, &mut warnings).map_err(|(why, stage)| {
-            let warnings = std::mem::take(&mut warnings);
-            Failure { why, stage, warnings }
-        })
-        .map(|release| Release { warnings, ..release })
+        self.staged(prepared, request, outside, &mut warnings)
+            .map_err(|(why, stage)| {
+                let warnings = std::mem::take(&mut warnings);
+                Failure { why, stage, warnings }
+            })
+            .map(|release| Release { warnings, ..release })
     }
 
     fn staged(
@@ -145,8 +146,8 @@ impl Engine {
         };
         let setting =
             Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
-        let files = render(prepared, &chart, &values, &common, &setting)
-            .map_err(|why| (why, Stage::Templates))?;
+        let files =
+            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
         let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
         let sorted = match manifests::sort(&files, self.profile) {
             Ok(sorted) => sorted,
@@ -212,6 +213,6 @@ fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {
-        collect_crds(child, &format!("{path}/charts/{}", child.metadata.name), found);
+        collect_crds(child, &full_path(path, child), found);
     }
 }
