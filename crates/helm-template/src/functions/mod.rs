@@ -11,6 +11,7 @@ mod encoding;
 mod formats;
 mod lists;
 mod math;
+mod moments;
 mod paths;
 mod random;
 mod regexes;
@@ -52,4 +53,9 @@ pub fn table(profile: Profile) -> Functions {
 }
 
 /// What Helm 4 added.
-const NOT_IN_HELM3: &[&str] = &["mustToYaml", "mustToToml"];
+#[rustfmt::skip]
+const NOT_IN_HELM3: &[&str] = &[
+    "mustToYaml", "mustToToml",
+    "mustToDuration", "durationNanoseconds", "durationMicroseconds", "durationMilliseconds", "durationSeconds",
+    "durationMinutes", "durationHours", "durationDays", "durationWeeks", "durationRoundTo", "durationTruncateTo",
+];

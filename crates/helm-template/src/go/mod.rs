@@ -8,6 +8,7 @@ mod print;
 mod printf;
 mod quote;
 pub mod regexp;
+pub mod time;
 
 pub use base64::base64;
 pub use float::{Form, format as format_float};
