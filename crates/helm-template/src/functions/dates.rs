@@ -115,11 +115,21 @@ fn duration(args: &[Value]) -> Done {
 
 /// What Go makes of the text without looking at the error: nothing, or the nearest number.
 fn whole(text: &str) -> i64 {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return 0;
+    let negative = text.starts_with('-');
+    let most = if negative { i64::MIN } else { i64::MAX };
+    let mut size = 0_u64;
+    for byte in text.strip_prefix(['-', '+']).unwrap_or(text).bytes() {
+        if !byte.is_ascii_digit() {
+            return 0;
+        }
+        // What is too large is not read to its end.
+        size = match size.checked_mul(10).and_then(|size| size.checked_add(u64::from(byte - b'0'))) {
+            Some(size) => size,
+            None => return most,
+        };
     }
-    text.parse().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX })
+    let signed = if negative { 0_i64.checked_sub_unsigned(size) } else { 0_i64.checked_add_unsigned(size) };
+    signed.unwrap_or(most)
 }
 
 /// The largest unit of which there is more than one.

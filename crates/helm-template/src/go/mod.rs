@@ -4,11 +4,13 @@
 mod base64;
 mod float;
 mod number;
+pub mod path;
 mod print;
 mod printf;
 mod quote;
 pub mod regexp;
 pub mod time;
+pub mod url;
 
 pub use base64::base64;
 pub use float::{Form, format as format_float};
