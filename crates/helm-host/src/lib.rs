@@ -4,7 +4,11 @@
 
 mod chance;
 mod clock;
+pub mod folder;
 mod keys;
+mod sniff;
+
+pub use folder::load;
 
 use helm_template::outside::{Nowhere, Outside};
 
