@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod chart;
 pub mod ignore;
+pub mod index;
 pub mod load;
 pub mod metadata;
 mod moment;
