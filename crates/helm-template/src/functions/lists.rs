@@ -171,12 +171,15 @@ fn concat(args: &[Value]) -> Done {
 /// Lists of this many elements.
 fn chunk(args: &[Value]) -> Done {
     let items = items_to(&args[1], "Cannot chunk")?;
-    let Some(size) = usize::try_from(int(&args[0])).ok().filter(|size| *size > 0) else {
-        // Go reckons with what is no size until it has less than one chunk, or cannot make a list.
-        let none = int(&args[0]) < 0 && items.len() > 1;
-        return if none { Ok(List::lists([]).into()) } else { Err(TOO_LONG.into()) };
+    let size = int(&args[0]);
+    let size = match usize::try_from(size) {
+        Ok(size) if size > 0 => size,
+        // Go reckons with what is no size, and comes to no chunk, to one, or to fewer than none.
+        Err(_) if items.len() > 1 && size.unsigned_abs() >= items.len() as u64 - 1 => {
+            return Ok(List::lists([]).into());
+        }
+        Err(_) if items.len() == 1 && size < -1 => 1,
+        _ => return Err("runtime error: makeslice: len out of range".into()),
     };
     Ok(List::lists(items.chunks(size).map(|chunk| List::any(chunk.iter().cloned()))).into())
 }
-
-const TOO_LONG: &str = "runtime error: makeslice: len out of range";

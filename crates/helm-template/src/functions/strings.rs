@@ -11,7 +11,7 @@ use memchr::memmem;
 use super::arguments::{Done, bytes, int, printed, string_of, text};
 use super::words;
 use crate::exec::{Machine, Row, Run};
-use crate::go::{letters, print, quote as go_quote};
+use crate::go::{letters, print, quote as go_quote, quote_bytes};
 use crate::value::{List, Map, Str, Type, Value};
 
 const ANY: &[Type] = &[Type::Any];
@@ -218,7 +218,10 @@ fn cased(value: &Value, case: fn(char) -> char) -> Value {
 }
 
 fn quote(args: &[Value]) -> Done {
-    let quoted = |value: &Value| go_quote(&printed(value));
+    let quoted = |value: &Value| match value {
+        Value::Raw(bytes) | Value::Bytes(bytes) => quote_bytes(bytes),
+        value => go_quote(&printed(value)),
+    };
     Ok(spaced(args, quoted).into())
 }
 

@@ -9,8 +9,8 @@ mod number;
 mod print;
 mod printf;
 mod quote;
-pub mod regexp;
 mod text;
+pub mod regexp;
 
 pub use base32::{base32, base32_decode, base32_error};
 pub use base64::{base64, base64_decode, base64_error};
@@ -18,5 +18,5 @@ pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
 pub use print::{print, print_all};
 pub use printf::printf;
-pub use quote::{Quoted, can_backquote, is_printable, quote, unquote};
+pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};
 pub use text::text_of;
