@@ -4,12 +4,16 @@
 
 pub mod archive;
 pub mod chart;
+pub mod dependencies;
 pub mod ignore;
 pub mod load;
 pub mod metadata;
 mod moment;
 mod path;
+pub mod schema;
+pub mod set;
 mod typed;
+pub mod values;
 
 pub use chart::{Chart, File};
 pub use load::{LoadError, Loader};

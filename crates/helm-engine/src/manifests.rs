@@ -34,8 +34,8 @@ pub fn sort(files: &[Rendered], profile: Profile) -> Result<Sorted, String> {
     let mut sorted = Sorted::default();
     for file in files.into_iter().filter(|file| !trim(&file.content).is_empty()) {
         for content in split(&file.content, profile) {
-            let head = head(&content, profile)
-                .map_err(|why| format!("YAML parse error on {}: {why}", file.name))?;
+            let head =
+                head(&content, profile).map_err(|why| format!("YAML parse error on {}: {why}", file.name))?;
             let manifest = Manifest { source: file.name.clone(), content, head };
             match hooks::of(manifest, profile) {
                 hooks::Found::Manifest(manifest) => sorted.manifests.push(manifest),

@@ -103,11 +103,12 @@ impl Engine {
         outside: Outside<'_>,
     ) -> Result<Release, Failure> {
         let mut warnings = Vec::new();
-        self.staged(prepared, request, outside, &mut warnings).map_err(|(why, stage)| {
-            let warnings = std::mem::take(&mut warnings);
-            Failure { why, stage, warnings }
-        })
-        .map(|release| Release { warnings, ..release })
+        self.staged(prepared, request, outside, &mut warnings)
+            .map_err(|(why, stage)| {
+                let warnings = std::mem::take(&mut warnings);
+                Failure { why, stage, warnings }
+            })
+            .map(|release| Release { warnings, ..release })
     }
 
     fn staged(
@@ -145,8 +146,8 @@ impl Engine {
         };
         let setting =
             Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
-        let files = render(prepared, &chart, &values, &common, &setting)
-            .map_err(|why| (why, Stage::Templates))?;
+        let files =
+            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
         let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
         let sorted = match manifests::sort(&files, self.profile) {
             Ok(sorted) => sorted,

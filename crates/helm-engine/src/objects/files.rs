@@ -88,7 +88,9 @@ impl Files {
             }
             (Some(entry), _) => {
                 let text = entry.data.strip_suffix(b"\n").unwrap_or(&entry.data);
-                text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+                text.split(|byte| *byte == b'\n')
+                    .map(|line| String::from_utf8_lossy(line).into_owned())
+                    .collect()
             }
         };
         Ok(List::strings(lines).into())

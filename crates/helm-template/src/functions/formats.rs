@@ -7,8 +7,9 @@ use crate::data::Data;
 use crate::exec::{Row, Run};
 use crate::json::{self, Style};
 use crate::nesting::Unwritable;
+use crate::profile::Profile;
 use crate::value::{List, Map, Str, Type, Value};
-use crate::yaml;
+use crate::{toml, yaml};
 
 type Done = Result<Value, Str>;
 
@@ -19,7 +20,7 @@ const STRING: &[Type] = &[Type::String];
 pub(super) const FUNCTIONS: &[Row] = &[
     ("toYaml",           ANY,    false, Run::Plain(|args| leniently(to_yaml(args)))),
     ("mustToYaml",       ANY,    false, Run::Plain(|args| strictly(to_yaml(args)))),
-    ("toYamlPretty",     ANY,    false, Run::Plain(|args| leniently(yaml::write_pretty(&args[0]).map(without_newline)))),
+    ("toYamlPretty",     ANY,    false, Run::Plain(|args| strictly(yaml::write_pretty(&args[0]).map(without_newline)))),
     ("fromYaml",         STRING, false, Run::Plain(|args| Ok(map_of(yaml::parse(bytes(args)), AT_YAML)))),
     ("fromYamlArray",    STRING, false, Run::Plain(|args| Ok(list_of(yaml::parse(bytes(args)), AT_YAML)))),
     ("toJson",           ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Plain)))),
@@ -31,6 +32,16 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("fromJson",         STRING, false, Run::Plain(|args| Ok(map_of(json::parse(bytes(args)), "")))),
     ("mustFromJson",     STRING, false, Run::Plain(|args| Ok(Value::from(&json::parse(bytes(args))?).unboxed()))),
     ("fromJsonArray",    STRING, false, Run::Plain(|args| Ok(list_of(json::parse(bytes(args)), "")))),
+    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm4))),
+    ("mustToToml",       ANY,    false, Run::Plain(|args| strictly(toml::write(toml_document(args)?, Profile::Helm4)))),
+    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm4)))),
+];
+
+/// What Helm 3 does in its own way.
+#[rustfmt::skip]
+pub(super) const HELM3: &[Row] = &[
+    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm3))),
+    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm3)))),
 ];
 
 fn to_yaml(args: &[Value]) -> Result<String, Unwritable> {
@@ -56,6 +67,25 @@ fn strictly(written: Result<String, Unwritable>) -> Done {
     Ok(written?.into())
 }
 
+/// What cannot be written is told in its place.
+fn to_toml(args: &[Value], profile: Profile) -> Done {
+    match toml::write(toml_document(args)?, profile) {
+        Err(Unwritable::Refused(why)) => Ok(Value::String(why)),
+        written => strictly(written),
+    }
+}
+
+fn toml_document(args: &[Value]) -> Result<&Value, Str> {
+    if args[0].is_nil() {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
+    Ok(&args[0])
+}
+
+fn from_toml(args: &[Value], profile: Profile) -> Value {
+    toml::parse(bytes(args), profile).unwrap_or_else(error).into()
+}
+
 fn bytes(args: &[Value]) -> &[u8] {
     args[0].string_bytes().unwrap_or_default()
 }
@@ -71,7 +101,11 @@ fn map_of(read: Result<Data, Str>, at: &str) -> Value {
         Ok(other) => misfit(&other, at, "map[string]interface {}"),
         Err(why) => why,
     };
-    Map::from_entries([("Error".into(), Value::String(why))]).into()
+    error(why).into()
+}
+
+fn error(why: Str) -> Map {
+    Map::from_entries([("Error".into(), Value::String(why))])
 }
 
 fn list_of(read: Result<Data, Str>, at: &str) -> Value {

@@ -53,6 +53,7 @@ pub fn table(profile: Profile) -> Functions {
         functions.extend(rows);
     }
     if profile == Profile::Helm3 {
+        functions.extend(formats::HELM3);
         NOT_IN_HELM3.iter().for_each(|name| functions.remove(name));
     }
     functions

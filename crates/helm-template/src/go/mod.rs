@@ -9,8 +9,8 @@ mod number;
 mod print;
 mod printf;
 mod quote;
-mod text;
 pub mod regexp;
+mod text;
 
 pub use base32::{base32, base32_decode, base32_error};
 pub use base64::{base64, base64_decode, base64_error};

@@ -139,6 +139,11 @@ impl List {
         }
     }
 
+    /// Where its elements are: two lists at one place with one length are the same.
+    pub(super) fn address(&self) -> usize {
+        self.items.as_ptr().addr()
+    }
+
     /// The same list, not only an equal one.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.items, &other.items)

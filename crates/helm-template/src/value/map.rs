@@ -145,6 +145,11 @@ impl Map {
         self.entries.borrow().clone()
     }
 
+    /// Where its entries are: two maps at one place are the same.
+    pub(super) fn address(&self) -> usize {
+        Rc::as_ptr(&self.entries).addr()
+    }
+
     /// The same map, not only an equal one.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.entries, &other.entries)
