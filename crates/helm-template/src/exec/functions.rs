@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::Machine;
+use super::{Error, Machine};
 use crate::parse::Names;
+use crate::profile::Profile;
 use crate::value::{Str, Type, Value};
 
 #[derive(Clone, Copy)]
@@ -22,8 +23,10 @@ pub type Row = (&'static str, &'static [Type], bool, Run);
 #[derive(Clone, Copy)]
 pub enum Run {
     Plain(fn(&[Value]) -> Result<Value, Str>),
-    /// One that needs the machine: it may run templates.
+    /// One that needs the machine.
     Machine(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Str>),
+    /// One that runs templates, whose errors have causes.
+    Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Error>),
     /// These evaluate their arguments themselves, and not all of them.
     And,
     Or,
@@ -31,6 +34,8 @@ pub enum Run {
 
 #[derive(Default)]
 pub struct Functions {
+    /// Whose functions they are, where they do not do quite the same.
+    pub profile: Profile,
     table: Vec<Function>,
     index: HashMap<&'static str, u32>,
 }

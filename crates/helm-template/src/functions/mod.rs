@@ -3,14 +3,18 @@
 //! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
 //! together over Go's own. What a function refuses and in which words is as in Helm.
 
+mod arguments;
 mod crypto;
 mod dates;
+mod decimal;
 mod defaults;
 mod dicts;
 mod encoding;
 mod formats;
 mod lists;
 mod math;
+mod merge;
+mod numbers;
 mod paths;
 mod random;
 mod regexes;
@@ -18,6 +22,9 @@ mod strings;
 mod templates;
 mod types;
 mod versions;
+mod words;
+
+pub use defaults::SAID_BY_CHART;
 
 use crate::exec::Functions;
 use crate::profile::Profile;
@@ -25,6 +32,7 @@ use crate::profile::Profile;
 /// Every function that a chart can call under this Helm.
 pub fn table(profile: Profile) -> Functions {
     let mut functions = Functions::builtin();
+    functions.profile = profile;
     for rows in [
         strings::FUNCTIONS,
         lists::FUNCTIONS,
@@ -45,6 +53,7 @@ pub fn table(profile: Profile) -> Functions {
         functions.extend(rows);
     }
     if profile == Profile::Helm3 {
+        functions.extend(formats::HELM3);
         NOT_IN_HELM3.iter().for_each(|name| functions.remove(name));
     }
     functions

@@ -1,7 +1,123 @@
 //! Regular expressions.
 
-use crate::exec::Row;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::exec::{Machine, Row, Run};
+use crate::go::regexp::{Expression, Subject, quote_meta};
+use crate::go::{can_backquote, quote};
+use crate::profile::Profile;
+use crate::value::{List, Str, Type, Value};
+
+type Done = Result<Value, Str>;
+
+const ONE: &[Type] = &[Type::String];
+const TWO: &[Type] = &[Type::String, Type::String];
+const THREE: &[Type] = &[Type::String, Type::String, Type::String];
+const LIMITED: &[Type] = &[Type::String, Type::String, Type::Int];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("regexMatch",                 TWO,     false, Run::Machine(is_match)),
+    ("mustRegexMatch",             TWO,     false, Run::Machine(must_match)),
+    ("regexFind",                  TWO,     false, Run::Machine(|m, args| find(&compile(m, args)?, args))),
+    ("mustRegexFind",              TWO,     false, Run::Machine(|m, args| find(&must(m, args)?, args))),
+    ("regexFindAll",               LIMITED, false, Run::Machine(|m, args| find_all(&compile(m, args)?, args))),
+    ("mustRegexFindAll",           LIMITED, false, Run::Machine(|m, args| find_all(&must(m, args)?, args))),
+    ("regexSplit",                 LIMITED, false, Run::Machine(|m, args| split(&compile(m, args)?, args))),
+    ("mustRegexSplit",             LIMITED, false, Run::Machine(|m, args| split(&must(m, args)?, args))),
+    ("regexReplaceAll",            THREE,   false, Run::Machine(|m, args| replace(&compile(m, args)?, args))),
+    ("mustRegexReplaceAll",        THREE,   false, Run::Machine(|m, args| replace(&must(m, args)?, args))),
+    ("regexReplaceAllLiteral",     THREE,   false, Run::Machine(|m, args| replace_literally(&compile(m, args)?, args))),
+    ("mustRegexReplaceAllLiteral", THREE,   false, Run::Machine(|m, args| replace_literally(&must(m, args)?, args))),
+    ("regexQuoteMeta",             ONE,     false, Run::Plain(|args| Ok(Value::string_of(quote_meta(bytes(&args[0])))))),
 ];
+
+/// Charts come back to the same few expressions, often in loops.
+const KEPT: usize = 256;
+
+type Kept = HashMap<(Box<str>, bool), Rc<Expression>>;
+
+thread_local! {
+    static COMPILED: RefCell<Kept> = RefCell::new(Kept::new());
+}
+
+/// The expression that the first argument is.
+fn must(machine: &Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
+    let profile = machine.functions.profile;
+    let pattern = match &args[0] {
+        Value::Raw(bytes) => {
+            let valid = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
+            let rest = String::from_utf8_lossy(&bytes[valid..]);
+            return Err(format!("error parsing regexp: invalid UTF-8: `{rest}`").into());
+        }
+        pattern => pattern.as_str().unwrap_or_default(),
+    };
+    let key = (Box::from(pattern), profile == Profile::Helm3);
+    COMPILED.with_borrow_mut(|kept| {
+        if let Some(expression) = kept.get(&key) {
+            return Ok(expression.clone());
+        }
+        let expression = Rc::new(Expression::compile(pattern, profile)?);
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(key, expression.clone());
+        Ok(expression)
+    })
+}
+
+/// As [`must`], for the functions that panic where it is none.
+fn compile(machine: &Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
+    must(machine, args).map_err(|why| {
+        let pattern = args[0].text().unwrap_or_default();
+        let shown = if can_backquote(&pattern) { format!("`{pattern}`") } else { quote(&pattern) };
+        format!("regexp: Compile({shown}): {why}").into()
+    })
+}
+
+fn bytes(value: &Value) -> &[u8] {
+    value.string_bytes().unwrap_or_default()
+}
+
+fn subject(args: &[Value]) -> Subject<'_> {
+    Subject::new(bytes(&args[1]))
+}
+
+fn limit(args: &[Value]) -> i64 {
+    if let Value::Int(limit) = args[2] { limit } else { -1 }
+}
+
+fn strings(found: &[&[u8]]) -> Value {
+    List::strings_of(found.iter().map(|bytes| bytes.to_vec())).into()
+}
+
+/// The one function that overlooks a bad expression.
+fn is_match(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    Ok(must(machine, args).is_ok_and(|expression| expression.is_match(&subject(args))).into())
+}
+
+fn must_match(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    Ok(must(machine, args)?.is_match(&subject(args)).into())
+}
+
+fn find(expression: &Rc<Expression>, args: &[Value]) -> Done {
+    Ok(Value::string_of(expression.find(&subject(args)).to_vec()))
+}
+
+fn find_all(expression: &Rc<Expression>, args: &[Value]) -> Done {
+    Ok(strings(&expression.find_all(&subject(args), limit(args))))
+}
+
+fn split(expression: &Rc<Expression>, args: &[Value]) -> Done {
+    Ok(strings(&expression.split(&subject(args), limit(args))))
+}
+
+fn replace(expression: &Rc<Expression>, args: &[Value]) -> Done {
+    Ok(Value::string_of(expression.replace_all(&subject(args), bytes(&args[2]))))
+}
+
+fn replace_literally(expression: &Rc<Expression>, args: &[Value]) -> Done {
+    Ok(Value::string_of(expression.replace_literally(&subject(args), bytes(&args[2]))))
+}

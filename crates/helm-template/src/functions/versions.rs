@@ -1,7 +1,135 @@
-//! Semantic versions and their constraints.
+//! Versions: `semver` and `semverCompare`.
 
-use crate::exec::Row;
+use std::any::Any;
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use crate::data::Data;
+use crate::exec::{Row, Run};
+use crate::profile::Profile;
+use crate::semver::{Constraints, Version};
+use crate::value::{Kind, Method, Object, Str, Type, Value};
+
+type Done = Result<Value, Str>;
+
+const TEXT: &[Type] = &[Type::String];
+const TEXTS: &[Type] = &[Type::String, Type::String];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("semver",        TEXT,  false, Run::Machine(|machine, args| semver(args, machine.functions.profile))),
+    ("semverCompare", TEXTS, false, Run::Machine(|machine, args| compare(args, machine.functions.profile))),
 ];
+
+fn semver(args: &[Value], profile: Profile) -> Done {
+    let version = Version::parse(&args[0].text().unwrap_or_default(), profile)?;
+    Ok(Value::Object(Rc::new(SemVer { version, profile, pointer: true })))
+}
+
+fn compare(args: &[Value], profile: Profile) -> Done {
+    let constraints = Constraints::parse(&args[0].text().unwrap_or_default(), profile)?;
+    let version = Version::parse(&args[1].text().unwrap_or_default(), profile)?;
+    Ok(constraints.check(&version).into())
+}
+
+/// A version as templates hold it: what `semver` gives is a pointer, what its methods give is not.
+struct SemVer {
+    version: Version,
+    profile: Profile,
+    pointer: bool,
+}
+
+impl Object for SemVer {
+    fn type_name(&self) -> &str {
+        if self.pointer { "*semver.Version" } else { "semver.Version" }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.pointer { Kind::Ptr } else { Kind::Struct }
+    }
+
+    fn print(&self) -> String {
+        self.version.to_string()
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        let rows = if self.pointer { [METHODS, POINTER_METHODS].as_slice() } else { &[METHODS] };
+        let row = rows.iter().copied().flatten().find(|row| row.0 == name)?;
+        Some(Method { params: row.1, variadic: false, run: row.2 })
+    }
+
+    fn data(&self) -> Result<Data, Str> {
+        Ok(Data::string(self.version.to_string()))
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other = other.as_any().downcast_ref::<Self>();
+        other.is_some_and(|other| (self.pointer, &self.version) == (other.pointer, &other.version))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+type MethodRow = (&'static str, &'static [Type], fn(&dyn Object, &[Value]) -> Done);
+
+const VERSION: &[Type] = &[Type::Object("*semver.Version")];
+
+#[rustfmt::skip]
+const METHODS: &[MethodRow] = &[
+    ("Major",            &[],     |it, _| Ok(Value::Uint64(version(it)?.major))),
+    ("Minor",            &[],     |it, _| Ok(Value::Uint64(version(it)?.minor))),
+    ("Patch",            &[],     |it, _| Ok(Value::Uint64(version(it)?.patch))),
+    ("Prerelease",       &[],     |it, _| Ok(version(it)?.pre.as_str().into())),
+    ("Metadata",         &[],     |it, _| Ok(version(it)?.metadata.as_str().into())),
+    ("String",           &[],     |it, _| Ok(version(it)?.to_string().into())),
+    ("Value",            &[],     |it, _| Ok(version(it)?.to_string().into())),
+    ("MarshalJSON",      &[],     |it, _| Ok(Value::Bytes(format!("\"{}\"", version(it)?).into_bytes().into()))),
+    ("MarshalText",      &[],     |it, _| Ok(Value::Bytes(version(it)?.to_string().into_bytes().into()))),
+    ("IncPatch",         &[],     |it, _| follow(it, version(it)?.next_patch()?)),
+    ("IncMinor",         &[],     |it, _| follow(it, version(it)?.next_minor()?)),
+    ("IncMajor",         &[],     |it, _| follow(it, version(it)?.next_major()?)),
+    ("SetPrerelease",    TEXT,    |it, args| follow(it, version(it)?.with_pre(&text(args), profile(it)?)?)),
+    ("SetMetadata",      TEXT,    |it, args| follow(it, version(it)?.with_metadata(&text(args), profile(it)?)?)),
+];
+
+#[rustfmt::skip]
+const POINTER_METHODS: &[MethodRow] = &[
+    ("Original",         &[],     |it, _| Ok(version(it)?.original().into())),
+    ("Compare",          VERSION, |it, args| Ok(Value::Int(order(it, args)? as i64))),
+    ("LessThan",         VERSION, |it, args| Ok(order(it, args)?.is_lt().into())),
+    ("LessThanEqual",    VERSION, |it, args| Ok(order(it, args)?.is_le().into())),
+    ("GreaterThan",      VERSION, |it, args| Ok(order(it, args)?.is_gt().into())),
+    ("GreaterThanEqual", VERSION, |it, args| Ok(order(it, args)?.is_ge().into())),
+    ("Equal",            VERSION, |it, args| Ok((args[0].is_some() && order(it, args)?.is_eq()).into())),
+];
+
+const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
+
+fn semver_of(object: &dyn Object) -> Result<&SemVer, Str> {
+    object.as_any().downcast_ref().ok_or_else(|| NIL.into())
+}
+
+fn version(object: &dyn Object) -> Result<&Version, Str> {
+    Ok(&semver_of(object)?.version)
+}
+
+fn profile(object: &dyn Object) -> Result<Profile, Str> {
+    Ok(semver_of(object)?.profile)
+}
+
+fn text(args: &[Value]) -> String {
+    args[0].text().unwrap_or_default().into_owned()
+}
+
+fn order(object: &dyn Object, args: &[Value]) -> Result<Ordering, Str> {
+    match &args[0] {
+        Value::Object(other) => Ok(version(object)?.compare(version(other.as_ref())?)),
+        _ => Err(NIL.into()),
+    }
+}
+
+fn follow(object: &dyn Object, version: Version) -> Done {
+    Ok(Value::Object(Rc::new(SemVer { version, profile: profile(object)?, pointer: false })))
+}

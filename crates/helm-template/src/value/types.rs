@@ -79,7 +79,11 @@ impl Type {
 
     /// A nil will do for it.
     pub fn takes_nil(self) -> bool {
-        matches!(self, Self::Any | Self::Reflect | Self::List | Self::Map | Self::NamedMap(_))
+        match self {
+            Self::Any | Self::Reflect | Self::List | Self::Map | Self::NamedMap(_) => true,
+            Self::Object(name) => name.starts_with('*'),
+            _ => false,
+        }
     }
 
     /// Whether Go would assign the value to it. Of two map types one of which has no name, either takes the other.

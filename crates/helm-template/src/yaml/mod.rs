@@ -10,9 +10,11 @@
 mod alias;
 mod decode;
 mod documents;
+mod emit;
 pub mod events;
 mod go_syntax;
 mod head;
+mod pretty;
 mod problem;
 mod resolve;
 mod scan;
@@ -22,16 +24,19 @@ mod shape;
 mod source;
 mod tape;
 mod timestamp;
+mod write;
 
 use crate::data::{Data, Members};
 use crate::value::Str;
 
 pub use documents::{Documents, documents};
 pub use head::{Head, head};
+pub use pretty::write_pretty;
 pub use problem::Problem;
 pub use shape::Shape;
 pub use source::Source;
 pub use tape::MAX_DEPTH;
+pub use write::{write, write_value};
 
 /// The first document of a text, in JSON's types: all numbers are floats, keys are strings. An empty text is null.
 /// Errors are worded as `sigs.k8s.io/yaml` words them: `error converting YAML to JSON: yaml: line 3: ...`.
@@ -92,14 +97,4 @@ fn json_kind(data: &Data) -> &'static str {
         Data::List(_) => "array",
         Data::Map(_) => "object",
     }
-}
-
-/// As `toYaml` writes it, with the newline at its end.
-pub fn write(data: &Data) -> String {
-    todo!("{data:?}")
-}
-
-/// As `toYamlPretty` writes it, with the newline at its end.
-pub fn write_pretty(data: &Data) -> String {
-    todo!("{data:?}")
 }

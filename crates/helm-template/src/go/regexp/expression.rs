@@ -1,0 +1,206 @@
+//! Expressions at work: finding, splitting, replacing.
+
+use regex::{CaptureLocations, Regex, RegexBuilder};
+
+use super::subject::Subject;
+use super::translate::{Flaw, translate};
+use crate::profile::Profile;
+
+/// What a compiled expression may take up. Go refuses above as much, if it counts in other units.
+const LARGEST: usize = 32 << 20;
+
+pub struct Expression {
+    regex: Regex,
+    /// Of each group, the first of which is the whole match; empty where it has none.
+    names: Vec<Box<str>>,
+    /// It is the empty expression.
+    blank: bool,
+}
+
+impl Expression {
+    /// An error is worded as Go's.
+    pub fn compile(pattern: &str, profile: Profile) -> Result<Self, String> {
+        let translated = translate(pattern, profile)?;
+        let regex = RegexBuilder::new(&translated.pattern).size_limit(LARGEST).nest_limit(1_000).build();
+        let regex = regex.map_err(|_| Flaw::TooLarge.words(pattern))?;
+        Ok(Self { regex, names: translated.names, blank: pattern.is_empty() })
+    }
+
+    pub fn is_match(&self, subject: &Subject<'_>) -> bool {
+        self.regex.is_match(subject.text())
+    }
+
+    /// The first match; empty where there is none.
+    pub fn find<'s>(&self, subject: &Subject<'s>) -> &'s [u8] {
+        match self.regex.find(subject.text()) {
+            Some(found) => subject.bytes(found.start(), found.end()),
+            None => &[],
+        }
+    }
+
+    /// Up to `limit` matches, all if it is negative.
+    pub fn find_all<'s>(&self, subject: &Subject<'s>, limit: i64) -> Vec<&'s [u8]> {
+        self.places(subject, limit).into_iter().map(|(from, to)| subject.bytes(from, to)).collect()
+    }
+
+    fn places(&self, subject: &Subject<'_>, limit: i64) -> Vec<(usize, usize)> {
+        let text = subject.text();
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut places = Vec::new();
+        let (mut at, mut end_of_last) = (0, None);
+        while places.len() < limit && at <= text.len() {
+            let Some(found) = self.regex.find_at(text, at) else { break };
+            // An empty match directly behind another one does not count.
+            let empty = found.end() == at;
+            if !empty || Some(found.start()) != end_of_last {
+                places.push((found.start(), found.end()));
+            }
+            at = if empty { at + width(text, at) } else { found.end() };
+            end_of_last = Some(found.end());
+        }
+        places
+    }
+
+    /// The text between matches, in at most `limit` pieces unless that is negative.
+    pub fn split<'s>(&self, subject: &Subject<'s>, limit: i64) -> Vec<&'s [u8]> {
+        let text = subject.text();
+        if limit == 0 {
+            return Vec::new();
+        }
+        if !self.blank && text.is_empty() {
+            return vec![&[]];
+        }
+        let most = usize::try_from(limit - 1).unwrap_or(usize::MAX);
+        let mut pieces = Vec::new();
+        let (mut from, mut to) = (0, 0);
+        for (start, end) in self.places(subject, limit) {
+            if pieces.len() >= most {
+                break;
+            }
+            to = start;
+            if end != 0 {
+                pieces.push(subject.bytes(from, to));
+            }
+            from = end;
+        }
+        if to != text.len() {
+            pieces.push(subject.bytes(from, text.len()));
+        }
+        pieces
+    }
+
+    /// Every match replaced by the same bytes.
+    pub fn replace_literally(&self, subject: &Subject<'_>, by: &[u8]) -> Vec<u8> {
+        self.replace(subject, |out, _| out.extend_from_slice(by))
+    }
+
+    /// Every match replaced by a template, in which `$1` and `${name}` are what the groups matched.
+    pub fn replace_all(&self, subject: &Subject<'_>, template: &[u8]) -> Vec<u8> {
+        let parts = self.parts(template);
+        self.replace(subject, |out, groups| {
+            for part in &parts {
+                match part {
+                    Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                    Part::Groups(numbers) => {
+                        if let Some((from, to)) = numbers.iter().find_map(|number| groups.get(*number)) {
+                            out.extend_from_slice(subject.bytes(from, to));
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn replace(&self, subject: &Subject<'_>, mut by: impl FnMut(&mut Vec<u8>, &CaptureLocations)) -> Vec<u8> {
+        let text = subject.text();
+        let mut out = Vec::with_capacity(text.len());
+        let mut groups = self.regex.capture_locations();
+        let (mut at, mut end_of_last) = (0, 0);
+        while at <= text.len() {
+            let Some(found) = self.regex.captures_read_at(&mut groups, text, at) else { break };
+            out.extend_from_slice(subject.bytes(end_of_last, found.start()));
+            // An empty match directly behind another one is not replaced.
+            if found.end() > end_of_last || found.start() == 0 {
+                by(&mut out, &groups);
+            }
+            end_of_last = found.end();
+            at = end_of_last.max(at + width(text, at));
+        }
+        out.extend_from_slice(subject.bytes(end_of_last, text.len()));
+        out
+    }
+
+    fn parts<'t>(&self, template: &'t [u8]) -> Vec<Part<'t>> {
+        let mut parts = Vec::new();
+        let mut rest = template;
+        while let Some(at) = memchr::memchr(b'$', rest) {
+            parts.push(Part::Bytes(&rest[..at]));
+            let after = &rest[at + 1..];
+            if let Some(b'$') = after.first() {
+                parts.push(Part::Bytes(b"$"));
+                rest = &after[1..];
+            } else if let Some((name, next)) = name(after) {
+                parts.push(Part::Groups(self.groups(&name)));
+                rest = next;
+            } else {
+                parts.push(Part::Bytes(b"$"));
+                rest = after;
+            }
+        }
+        parts.push(Part::Bytes(rest));
+        parts
+    }
+
+    /// The groups that a name in a template can mean: a number, or all of that name, of which the first that took
+    /// part counts.
+    fn groups(&self, name: &str) -> Vec<usize> {
+        let is_number =
+            name.bytes().all(|byte| byte.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+        if is_number && name.len() <= 9 {
+            return name.parse().ok().filter(|number| *number < self.names.len()).into_iter().collect();
+        }
+        (0..self.names.len()).filter(|number| &*self.names[*number] == name).collect()
+    }
+}
+
+/// A piece of a replacement.
+enum Part<'t> {
+    Bytes(&'t [u8]),
+    Groups(Vec<usize>),
+}
+
+/// The name at the beginning, braces around it or not, and what follows. As long as letters, digits and underscores
+/// go: `$1x` is the group `1x`.
+fn name(template: &[u8]) -> Option<(String, &[u8])> {
+    let (braced, inner) = match template.strip_prefix(b"{") {
+        Some(inner) => (true, inner),
+        None => (false, template),
+    };
+    let text = inner.utf8_chunks().next()?.valid();
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, mut rest) = (&text[..end], &inner[end..]);
+    if name.is_empty() {
+        return None;
+    }
+    if braced {
+        rest = rest.strip_prefix(b"}")?;
+    }
+    Some((name.to_owned(), rest))
+}
+
+/// How far to go when nothing was matched: a character, or beyond the end.
+fn width(text: &str, at: usize) -> usize {
+    text[at..].chars().next().map_or(1, char::len_utf8)
+}
+
+/// The text with everything escaped that means something in an expression.
+pub fn quote_meta(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        if b"\\.+*?()|[]{}^$".contains(byte) {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out
+}

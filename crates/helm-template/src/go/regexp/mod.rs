@@ -1,0 +1,17 @@
+//! Go's regular expressions, carried out by the `regex` crate.
+//!
+//! Both descend from RE2: linear time, leftmost-first. They differ in what they write (`translate` rewrites an
+//! expression and words its errors as Go does), in what an empty match is worth and how a replacement names groups
+//! ([`Expression`]), and in bytes that are no character, which to Go are U+FFFD each ([`Subject`]).
+
+mod class;
+mod expression;
+mod names;
+mod subject;
+mod translate;
+
+#[cfg(test)]
+mod tests;
+
+pub use expression::{Expression, quote_meta};
+pub use subject::Subject;

@@ -1,0 +1,44 @@
+//! The text that an expression is held against.
+
+use std::borrow::Cow;
+
+/// Bytes, read as characters in the way of Go: each byte that belongs to none is U+FFFD by itself.
+pub struct Subject<'s> {
+    bytes: &'s [u8],
+    text: Cow<'s, str>,
+    /// Where in the text stand characters that are single bytes of the subject.
+    stray: Vec<usize>,
+}
+
+/// How much longer U+FFFD is than the byte that it stands for.
+const GROWTH: usize = char::REPLACEMENT_CHARACTER.len_utf8() - 1;
+
+impl<'s> Subject<'s> {
+    pub fn new(bytes: &'s [u8]) -> Self {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return Self { bytes, text: text.into(), stray: Vec::new() };
+        }
+        let (mut text, mut stray) = (String::with_capacity(bytes.len()), Vec::new());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            for _ in chunk.invalid() {
+                stray.push(text.len());
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        Self { bytes, text: text.into(), stray }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The bytes between two places in the text.
+    pub fn bytes(&self, from: usize, to: usize) -> &'s [u8] {
+        self.bytes.get(self.place(from)..self.place(to)).unwrap_or_default()
+    }
+
+    fn place(&self, at: usize) -> usize {
+        at - GROWTH * self.stray.partition_point(|stray| *stray < at)
+    }
+}

@@ -1,0 +1,447 @@
+//! From Go's way of writing an expression to the crate's.
+//!
+//! Go's parser is followed step by step, because it decides what is an error, what it is called and which part of
+//! the expression is blamed. What is written out carries no flags that reach further than one character or set, so
+//! that nothing depends on where the crate lets a flag end.
+
+use super::class::perl;
+use crate::profile::Profile;
+
+/// Groups inside groups. Go stops at a depth of 1,000; the crate works by recursion, and nobody needs this many.
+const DEEPEST: usize = 200;
+
+/// No repetition, and no product of nested ones, goes beyond this.
+const MOST: i64 = 1_000;
+
+/// What is wrong with an expression, and where.
+pub(super) enum Flaw<'p> {
+    Range(&'p str),
+    Escape(&'p str),
+    NamedCapture(&'p str),
+    PerlOperator(&'p str),
+    NestedRepeat(&'p str),
+    RepeatSize(&'p str),
+    MissingBracket(&'p str),
+    MissingRepeatArgument(&'p str),
+    TrailingBackslash,
+    /// These blame the whole.
+    MissingParen,
+    UnexpectedParen,
+    TooDeep,
+    TooLarge,
+}
+
+impl Flaw<'_> {
+    pub fn words(self, whole: &str) -> String {
+        let (says, part) = match self {
+            Self::Range(part) => ("invalid character class range", part),
+            Self::Escape(part) => ("invalid escape sequence", part),
+            Self::NamedCapture(part) => ("invalid named capture", part),
+            Self::PerlOperator(part) => ("invalid or unsupported Perl syntax", part),
+            Self::NestedRepeat(part) => ("invalid nested repetition operator", part),
+            Self::RepeatSize(part) => ("invalid repeat count", part),
+            Self::MissingBracket(part) => ("missing closing ]", part),
+            Self::MissingRepeatArgument(part) => ("missing argument to repetition operator", part),
+            Self::TrailingBackslash => ("trailing backslash at end of expression", ""),
+            Self::MissingParen => ("missing closing )", whole),
+            Self::UnexpectedParen => ("unexpected )", whole),
+            Self::TooDeep => ("expression nests too deeply", whole),
+            Self::TooLarge => ("expression too large", whole),
+        };
+        format!("error parsing regexp: {says}: `{part}`")
+    }
+}
+
+pub(super) struct Translated {
+    pub pattern: String,
+    pub names: Vec<Box<str>>,
+}
+
+pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, String> {
+    let translation = Translation {
+        whole: pattern,
+        profile,
+        out: String::with_capacity(pattern.len() * 2),
+        flags: Flags::default(),
+        groups: vec![Group::default()],
+        names: vec!["".into()],
+    };
+    translation.run().map_err(|flaw| flaw.words(pattern))
+}
+
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    fold: bool,
+    many_lines: bool,
+    dot_is_all: bool,
+    lazy: bool,
+}
+
+/// What was read since a parenthesis.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    /// Where it begins in what is written out.
+    opened: usize,
+    /// The flags before it, which hold again after it.
+    flags: Flags,
+    /// How often the last thing repeats what is in it; `None` where there is nothing to repeat.
+    last: Option<i64>,
+    /// The same of everything before.
+    most: i64,
+    /// Where the last thing begins in what is written out.
+    start: usize,
+    /// How many repetitions it has had. Two cannot follow each other, but flags may stand between them.
+    repeated: usize,
+}
+
+impl Group {
+    fn push(&mut self, start: usize, repeats: i64) {
+        *self = Self {
+            flags: self.flags,
+            most: self.repeats(),
+            last: Some(repeats),
+            start,
+            repeated: 0,
+            opened: self.opened,
+        };
+    }
+
+    fn repeats(&self) -> i64 {
+        self.most.max(self.last.unwrap_or(1)).max(1)
+    }
+}
+
+pub(super) struct Translation<'p> {
+    whole: &'p str,
+    pub profile: Profile,
+    out: String,
+    flags: Flags,
+    groups: Vec<Group>,
+    names: Vec<Box<str>>,
+}
+
+/// A repetition: `*`, `{2,}`.
+struct Repeat {
+    written: String,
+    /// The largest number in it, or the smallest where there is no largest; `None` for the simple ones.
+    count: Option<(i64, i64)>,
+}
+
+impl<'p> Translation<'p> {
+    fn run(mut self) -> Result<Translated, Flaw<'p>> {
+        let mut rest = self.whole;
+        let mut last_repeat = "";
+        while let Some(c) = rest.chars().next() {
+            let mut repeat = "";
+            let after = &rest[c.len_utf8()..];
+            rest = match c {
+                '(' if after.starts_with('?') => self.flags_or_group(rest)?,
+                '(' => {
+                    self.names.push("".into());
+                    self.open("(")?;
+                    after
+                }
+                '|' => {
+                    let group = self.group();
+                    (group.most, group.last) = (group.repeats(), None);
+                    self.out.push('|');
+                    after
+                }
+                ')' => {
+                    self.close()?;
+                    after
+                }
+                '^' => self.then(if self.flags.many_lines { "(?m:^)" } else { r"\A" }, after),
+                '$' => self.then(if self.flags.many_lines { "(?m:$)" } else { r"\z" }, after),
+                '.' => self.then(if self.flags.dot_is_all { "(?s:.)" } else { r"[^\n]" }, after),
+                '[' => self.class(rest)?,
+                '*' | '+' | '?' => {
+                    repeat = rest;
+                    self.repeat(&Repeat { written: c.to_string(), count: None }, rest, after, last_repeat)?
+                }
+                '{' => match counted(rest) {
+                    Some((min, max, after)) => {
+                        let written = &rest[..rest.len() - after.len()];
+                        if !(0..=MOST).contains(&min) || max > MOST || (max >= 0 && min > max) {
+                            return Err(Flaw::RepeatSize(written));
+                        }
+                        repeat = rest;
+                        let count = Some((min, max));
+                        self.repeat(&Repeat { written: written.to_owned(), count }, rest, after, last_repeat)?
+                    }
+                    None => {
+                        self.literal('{');
+                        after
+                    }
+                },
+                '\\' => self.backslash(rest)?,
+                c => {
+                    self.literal(c);
+                    after
+                }
+            };
+            last_repeat = repeat;
+        }
+        if self.groups.len() > 1 {
+            return Err(Flaw::MissingParen);
+        }
+        Ok(Translated { pattern: self.out, names: self.names })
+    }
+
+    fn group(&mut self) -> &mut Group {
+        if self.groups.is_empty() {
+            self.groups.push(Group::default());
+        }
+        let last = self.groups.len() - 1;
+        &mut self.groups[last]
+    }
+
+    fn open(&mut self, written: &str) -> Result<(), Flaw<'p>> {
+        if self.groups.len() > DEEPEST {
+            return Err(Flaw::TooDeep);
+        }
+        self.groups.push(Group { opened: self.out.len(), flags: self.flags, ..Group::default() });
+        self.out.push_str(written);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Flaw<'p>> {
+        if self.groups.len() < 2 {
+            return Err(Flaw::UnexpectedParen);
+        }
+        let Some(group) = self.groups.pop() else { return Err(Flaw::UnexpectedParen) };
+        self.flags = group.flags;
+        self.group().push(group.opened, group.repeats());
+        self.out.push(')');
+        Ok(())
+    }
+
+    /// A thing by itself, in the crate's writing.
+    fn then<'t>(&mut self, written: &str, rest: &'t str) -> &'t str {
+        let start = self.out.len();
+        self.group().push(start, 1);
+        self.out.push_str(written);
+        rest
+    }
+
+    /// A thing that has a case: a character or a set of them.
+    pub(super) fn atom(&mut self, written: &str) {
+        let (before, after) = if self.flags.fold { ("(?i:", ")") } else { ("", "") };
+        self.then(before, "");
+        self.out.push_str(written);
+        self.out.push_str(after);
+    }
+
+    fn literal(&mut self, c: char) {
+        self.code(u32::from(c));
+    }
+
+    fn code(&mut self, code: u32) {
+        match char::from_u32(code) {
+            Some(c) if c.is_ascii_alphanumeric() || !c.is_ascii() => self.atom(c.encode_utf8(&mut [0; 4])),
+            Some(_) => self.atom(&format!(r"\x{{{code:X}}}")),
+            // A surrogate, which no text contains.
+            None => self.atom(r"[^\x{0}-\x{10FFFF}]"),
+        }
+    }
+
+    fn repeat(
+        &mut self,
+        repeat: &Repeat,
+        from: &'p str,
+        after: &'p str,
+        last_repeat: &'p str,
+    ) -> Result<&'p str, Flaw<'p>> {
+        let (lazy, rest) = match after.strip_prefix('?') {
+            Some(rest) => (!self.flags.lazy, rest),
+            None => (self.flags.lazy, after),
+        };
+        if !last_repeat.is_empty() {
+            return Err(Flaw::NestedRepeat(&last_repeat[..last_repeat.len() - rest.len()]));
+        }
+        let written = &from[..from.len() - rest.len()];
+        let group = self.group();
+        let Some(inside) = group.last else { return Err(Flaw::MissingRepeatArgument(written)) };
+        if let Some((min, max)) = repeat.count {
+            let times = match max {
+                // Nothing is repeated at all.
+                0 => 0,
+                max if max < 0 => min.max(1) * inside,
+                max => max * inside,
+            };
+            if (min >= 2 || max >= 2) && times > MOST {
+                return Err(Flaw::RepeatSize(written));
+            }
+            group.last = Some(times.max(1));
+        }
+        group.repeated += 1;
+        if group.repeated > DEEPEST {
+            return Err(Flaw::TooDeep);
+        }
+        if group.repeated > 1 {
+            let start = group.start;
+            self.out.insert_str(start, "(?:");
+            self.out.push(')');
+        }
+        self.out.push_str(&repeat.written);
+        if lazy {
+            self.out.push('?');
+        }
+        Ok(rest)
+    }
+
+    /// `(?i)`, `(?i:`, `(?P<name>`.
+    fn flags_or_group(&mut self, text: &'p str) -> Result<&'p str, Flaw<'p>> {
+        let named = [("(?P<", 4), ("(?<", 3)]
+            .into_iter()
+            .find(|(start, at)| text.starts_with(start) && text.len() > *at);
+        if let Some((_, at)) = named {
+            let end = text.find('>').ok_or(Flaw::NamedCapture(text))?;
+            let name = text.get(at..end).unwrap_or_default();
+            let fine = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
+            if name.is_empty() || !name.bytes().all(fine) {
+                return Err(Flaw::NamedCapture(&text[..=end]));
+            }
+            // Go lets names begin with a digit and occur twice, so they are kept here and not in the expression.
+            self.names.push(name.into());
+            self.open("(")?;
+            return Ok(&text[end + 1..]);
+        }
+        let mut flags = self.flags;
+        let (mut on, mut any) = (true, false);
+        let mut end = text.len();
+        for (at, c) in text.char_indices().skip(2) {
+            end = at + c.len_utf8();
+            match c {
+                'i' => flags.fold = on,
+                'm' => flags.many_lines = on,
+                's' => flags.dot_is_all = on,
+                'U' => flags.lazy = on,
+                '-' if on => on = false,
+                ':' | ')' if on || any => {
+                    if c == ':' {
+                        self.open("(?:")?;
+                    }
+                    self.flags = flags;
+                    return Ok(&text[end..]);
+                }
+                _ => break,
+            }
+            any = c != '-';
+        }
+        Err(Flaw::PerlOperator(&text[..end]))
+    }
+
+    fn backslash(&mut self, text: &'p str) -> Result<&'p str, Flaw<'p>> {
+        match text.as_bytes() {
+            [_, b'A', ..] => return Ok(self.then(r"\A", &text[2..])),
+            [_, b'b', ..] => return Ok(self.then(r"(?-u:\b)", &text[2..])),
+            [_, b'B', ..] => return Ok(self.then(r"(?-u:\B)", &text[2..])),
+            [_, b'z', ..] => return Ok(self.then(r"\z", &text[2..])),
+            [_, b'C', ..] => return Err(Flaw::Escape(&text[..2])),
+            [_, b'Q', ..] => {
+                let (quoted, rest) = text[2..].split_once(r"\E").unwrap_or((&text[2..], ""));
+                quoted.chars().for_each(|c| self.literal(c));
+                return Ok(rest);
+            }
+            _ => {}
+        }
+        if let Some((set, rest)) = self.unicode(text)? {
+            self.atom(&set);
+            return Ok(rest);
+        }
+        if let Some((set, rest)) = perl(text) {
+            self.atom(&format!("[{set}]"));
+            return Ok(rest);
+        }
+        let (code, rest) = escape(text)?;
+        self.code(code);
+        Ok(rest)
+    }
+}
+
+/// A character behind a backslash, and what follows it.
+pub(super) fn escape(text: &str) -> Result<(u32, &str), Flaw<'_>> {
+    let after = &text[1..];
+    let Some(c) = after.chars().next() else { return Err(Flaw::TrailingBackslash) };
+    let rest = &after[c.len_utf8()..];
+    let code = match c {
+        '0'..='7' => {
+            let more = rest.bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+            if c != '0' && more == 0 {
+                return Err(Flaw::Escape(&text[..2]));
+            }
+            let digits = &after[..=more];
+            return Ok((u32::from_str_radix(digits, 8).unwrap_or_default(), &rest[more..]));
+        }
+        'x' => return hexadecimal(text, rest),
+        'a' => 7,
+        'f' => 12,
+        'n' => 10,
+        'r' => 13,
+        't' => 9,
+        'v' => 11,
+        c if c.is_ascii() && !c.is_ascii_alphanumeric() => u32::from(c),
+        _ => return Err(Flaw::Escape(&text[..text.len() - rest.len()])),
+    };
+    Ok((code, rest))
+}
+
+/// `\x7F` or `\x{10FFFF}`; `digits` is what follows the `x`.
+fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), Flaw<'t>> {
+    // The blame ends with the character that was looked at last.
+    let blame = |end: usize| Flaw::Escape(&text[..end]);
+    let mut at = 2;
+    let (mut code, mut count) = (0_u32, 0);
+    let braced = digits.starts_with('{');
+    for c in digits.chars() {
+        at += c.len_utf8();
+        match c {
+            '{' if braced && at == 3 => continue,
+            '}' if braced && count > 0 => return Ok((code, &text[at..])),
+            _ => {}
+        }
+        match c.to_digit(16) {
+            Some(digit) => code = code * 16 + digit,
+            // Of two digits both are read before either is looked at.
+            None if !braced && count == 0 => code = u32::MAX >> 8,
+            None => return Err(blame(at)),
+        }
+        count += 1;
+        if braced && code > 0x10_FFFF {
+            return Err(blame(at));
+        }
+        if !braced && count == 2 {
+            return if code <= 0xFF { Ok((code, &text[at..])) } else { Err(blame(at)) };
+        }
+    }
+    Err(blame(text.len()))
+}
+
+/// `{2}`, `{2,}`, `{2,3}`: the numbers, of which the second may be missing (-1), and what follows. `None` where the
+/// brace is just a character.
+fn counted(text: &str) -> Option<(i64, i64, &str)> {
+    let (mut min, rest) = number(&text[1..])?;
+    let (max, rest) = match rest.strip_prefix(',') {
+        None => (min, rest),
+        Some(rest) if rest.starts_with('}') => (-1, rest),
+        Some(rest) => {
+            let (max, rest) = number(rest)?;
+            if max < 0 {
+                min = -1;
+            }
+            (max, rest)
+        }
+    };
+    Some((min, max, rest.strip_prefix('}')?))
+}
+
+/// A number without zeros in front; -1 where it is out of all proportion.
+fn number(text: &str) -> Option<(i64, &str)> {
+    let count = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = text.split_at(count);
+    if digits.is_empty() || (count > 1 && digits.starts_with('0')) {
+        return None;
+    }
+    Some((if count > 8 { -1 } else { digits.parse().unwrap_or(-1) }, rest))
+}

@@ -1,1 +1,0 @@
-//! Semantic versions and constraints as Masterminds' library reads them.

@@ -1,0 +1,192 @@
+//! Whether a version satisfies one comparison, and what speaks against it.
+
+use std::cmp::Ordering;
+
+use super::Version;
+use super::constraints::Constraint;
+use super::version::compare_pre;
+use crate::go::quote;
+use crate::profile::Profile;
+use crate::value::Str;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+    GreaterEqual,
+    LessEqual,
+    Tilde,
+    Caret,
+}
+
+impl Operator {
+    pub fn of(sign: &str) -> Option<Self> {
+        Some(match sign {
+            "" | "=" => Self::Equal,
+            "!=" => Self::NotEqual,
+            ">" => Self::Greater,
+            "<" => Self::Less,
+            ">=" | "=>" => Self::GreaterEqual,
+            "<=" | "=<" => Self::LessEqual,
+            "~" | "~>" => Self::Tilde,
+            "^" => Self::Caret,
+            _ => return None,
+        })
+    }
+}
+
+/// What speaks against a version.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reason {
+    Prerelease,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    OtherMajor,
+    OtherMinor,
+    OtherMajorOrMinor,
+    OtherMinorOfZero,
+    OtherPatchOfZero,
+}
+
+impl Reason {
+    pub fn words(self, version: &Version, constraint: &Constraint, profile: Profile) -> Str {
+        let (says, then) = match self {
+            Self::Prerelease => {
+                let version = shown(&version.to_string(), profile);
+                let why = "is a prerelease version and the constraint is only looking for release versions";
+                return format!("{version} {why}").into();
+            }
+            Self::Equal => ("is equal to", ""),
+            Self::NotEqual => ("is not equal to", ""),
+            Self::Less => ("is less than", ""),
+            Self::LessOrEqual => ("is less than or equal to", ""),
+            Self::Greater => ("is greater than", ""),
+            Self::GreaterOrEqual => ("is greater than or equal to", ""),
+            Self::OtherMajor => ("does not have same major version as", ""),
+            Self::OtherMinor => ("does not have same minor version as", ""),
+            Self::OtherMajorOrMinor => ("does not have same major and minor version as", ""),
+            Self::OtherMinorOfZero => (
+                "does not have same minor version as",
+                ". Expected minor versions to match when constraint major version is 0",
+            ),
+            Self::OtherPatchOfZero => (
+                "does not equal",
+                ". Expect version and constraint to equal when major and minor versions are 0",
+            ),
+        };
+        let (version, wanted) = (shown(&version.to_string(), profile), shown(&constraint.written, profile));
+        format!("{version} {says} {wanted}{then}").into()
+    }
+}
+
+fn shown(text: &str, profile: Profile) -> String {
+    if profile == Profile::Helm3 { text.to_owned() } else { quote(text) }
+}
+
+fn unless(broken: bool, reason: Reason) -> Result<(), Reason> {
+    if broken { Err(reason) } else { Ok(()) }
+}
+
+impl Constraint {
+    /// Whether pre-releases are looked at at all has been asked before.
+    pub fn check(&self, version: &Version) -> Result<(), Reason> {
+        let order = version.compare(&self.version);
+        match self.operator {
+            Operator::Equal if self.open => self.tilde(version),
+            Operator::Equal => unless(order.is_ne(), Reason::NotEqual),
+            Operator::NotEqual => self.not_equal(version),
+            Operator::Greater => self.greater(version),
+            Operator::Less => unless(order.is_ge(), Reason::GreaterOrEqual),
+            Operator::GreaterEqual => unless(order.is_lt(), Reason::Less),
+            Operator::LessEqual if !self.open => unless(order.is_gt(), Reason::Greater),
+            Operator::LessEqual => {
+                let above = match version.major.cmp(&self.version.major) {
+                    Ordering::Greater => true,
+                    Ordering::Equal => version.minor > self.version.minor && !self.open_minor,
+                    Ordering::Less => false,
+                };
+                unless(above, Reason::Greater)
+            }
+            Operator::Tilde => self.tilde(version),
+            Operator::Caret => self.caret(version),
+        }
+    }
+
+    fn not_equal(&self, version: &Version) -> Result<(), Reason> {
+        let it = &self.version;
+        if self.open {
+            if it.major != version.major || (it.minor != version.minor && !self.open_minor) {
+                return Ok(());
+            }
+            if self.open_minor {
+                return Err(Reason::Equal);
+            }
+            if it.patch != version.patch && !self.open_patch {
+                return Ok(());
+            }
+            if self.open_patch {
+                let names_pre = version.is_prerelease() || it.is_prerelease();
+                let differs = names_pre && compare_pre(&version.pre, &it.pre).is_ne();
+                return unless(!differs, Reason::Equal);
+            }
+        }
+        unless(version.compare(it).is_eq(), Reason::Equal)
+    }
+
+    /// Of an open version everything in it must be passed: `> 11` begins at 12.
+    fn greater(&self, version: &Version) -> Result<(), Reason> {
+        let it = &self.version;
+        let above = if self.open && version.major != it.major {
+            version.major > it.major
+        } else if self.open_minor {
+            false
+        } else if self.open_patch {
+            version.minor > it.minor
+        } else {
+            version.compare(it).is_gt()
+        };
+        unless(!above, Reason::LessOrEqual)
+    }
+
+    /// `~1.2.3` goes up to 1.3, `~1` up to 2; `~0.0.0` and `~*` to the end.
+    fn tilde(&self, version: &Version) -> Result<(), Reason> {
+        let it = &self.version;
+        if version.compare(it).is_lt() {
+            return Err(Reason::Less);
+        }
+        if (it.major, it.minor, it.patch) == (0, 0, 0) && !self.open_minor && !self.open_patch {
+            return Ok(());
+        }
+        if version.major != it.major {
+            return Err(Reason::OtherMajor);
+        }
+        unless(version.minor != it.minor && !self.open_minor, Reason::OtherMajorOrMinor)
+    }
+
+    /// `^` lets everything to the right of the first number that is not zero grow.
+    fn caret(&self, version: &Version) -> Result<(), Reason> {
+        let it = &self.version;
+        if version.compare(it).is_lt() {
+            return Err(Reason::Less);
+        }
+        if it.major > 0 || self.open_minor {
+            return unless(version.major != it.major, Reason::OtherMajor);
+        }
+        if version.major > 0 {
+            return Err(Reason::OtherMajor);
+        }
+        if it.minor > 0 || self.open_patch {
+            return unless(version.minor != it.minor, Reason::OtherMinorOfZero);
+        }
+        if version.minor > 0 {
+            return Err(Reason::OtherMinor);
+        }
+        unless(version.patch != it.patch, Reason::OtherPatchOfZero)
+    }
+}

@@ -1,0 +1,232 @@
+//! Constraints: groups between `||` of which one must hold, each of parts that all must hold.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::Version;
+use super::check::{Operator, Reason};
+use crate::go::quote;
+use crate::profile::Profile;
+use crate::value::Str;
+
+/// What Helm 4 does not look at: longer texts, more groups.
+const LONGEST: usize = 512;
+const MOST_GROUPS: usize = 32;
+
+#[derive(Clone, Debug)]
+pub struct Constraints {
+    groups: Vec<Group>,
+    profile: Profile,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    parts: Vec<Constraint>,
+    /// One of the parts names a pre-release.
+    names_pre: bool,
+}
+
+/// One comparison: `>= 1.2.x`.
+#[derive(Clone, Debug)]
+pub(super) struct Constraint {
+    pub operator: Operator,
+    pub version: Version,
+    /// The version as written.
+    pub written: Box<str>,
+    /// Some number is missing or a wildcard: any, or from the minor, or from the patch number on.
+    pub open: bool,
+    pub open_minor: bool,
+    pub open_patch: bool,
+}
+
+impl Constraints {
+    pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
+        if profile == Profile::Helm4 && text.len() > LONGEST {
+            return Err(format!("constraint string is too long (max {LONGEST} bytes)").into());
+        }
+        let text = rewrite_ranges(text);
+        if profile == Profile::Helm4 && text.split("||").count() > MOST_GROUPS {
+            return Err(format!("too many constraint groups (max {MOST_GROUPS})").into());
+        }
+        let mut groups = Vec::new();
+        for group in text.split("||") {
+            let improper = || match profile {
+                Profile::Helm3 => Str::from(format!("improper constraint: {group}")),
+                Profile::Helm4 => Str::from(format!("improper constraint: {}", quote(group))),
+            };
+            let words = words(group).ok_or_else(improper)?;
+            let parts: Option<Vec<_>> = words.into_iter().map(|word| word.read(profile)).collect();
+            let parts = parts.ok_or(match profile {
+                Profile::Helm3 => "constraint Parser Error",
+                Profile::Helm4 => "constraint parser error",
+            })?;
+            let names_pre = parts.iter().any(|part| part.version.is_prerelease());
+            groups.push(Group { parts, names_pre });
+        }
+        Ok(Self { groups, profile })
+    }
+
+    /// Whether the version satisfies them.
+    pub fn check(&self, version: &Version) -> bool {
+        self.groups
+            .iter()
+            .any(|group| group.parts.iter().all(|part| self.holds(group, part, version).is_ok()))
+    }
+
+    /// As [`Constraints::check`], with everything that speaks against it.
+    pub fn validate(&self, version: &Version) -> Result<(), Vec<Str>> {
+        let mut reasons = Vec::new();
+        let mut said = false;
+        for group in &self.groups {
+            let mut fine = true;
+            for part in &group.parts {
+                // A pre-release that nobody asked for is told once.
+                let reason = if version.is_prerelease() && !self.looks_at_pre(group, part) {
+                    let first = !std::mem::replace(&mut said, true);
+                    fine = false;
+                    first.then_some(Reason::Prerelease)
+                } else {
+                    self.holds(group, part, version).err()
+                };
+                if let Some(reason) = reason {
+                    reasons.push(reason.words(version, part, self.profile));
+                    fine = false;
+                }
+            }
+            if fine {
+                return Ok(());
+            }
+        }
+        Err(reasons)
+    }
+
+    fn holds(&self, group: &Group, part: &Constraint, version: &Version) -> Result<(), Reason> {
+        // The older library forgets to ask where a whole version is excluded.
+        let asks = self.profile == Profile::Helm4 || part.operator != Operator::NotEqual || part.open;
+        if asks && version.is_prerelease() && !self.looks_at_pre(group, part) {
+            return Err(Reason::Prerelease);
+        }
+        part.check(version)
+    }
+
+    /// Pre-releases are looked at where they are named: by the part itself, since 3.4 by any part of its group.
+    fn looks_at_pre(&self, group: &Group, part: &Constraint) -> bool {
+        match self.profile {
+            Profile::Helm3 => part.version.is_prerelease(),
+            Profile::Helm4 => group.names_pre,
+        }
+    }
+}
+
+/// A comparison as written.
+struct Word<'a> {
+    operator: Operator,
+    version: &'a str,
+}
+
+impl Word<'_> {
+    /// `None` where the version has the shape of one, and yet is none: `1|2`, `1.2.3-01`.
+    fn read(self, profile: Profile) -> Option<Constraint> {
+        let written = self.version;
+        let rest = written.split_once('+').map_or(written, |(rest, _)| rest);
+        let (core, pre) = match rest.find('-') {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        let mut numbers = core.strip_prefix('v').unwrap_or(core).split('.');
+        let mut number = || numbers.next().filter(|number| !matches!(*number, "x" | "X" | "*"));
+        let (open, open_minor, open_patch, plain) = match (number(), number(), number()) {
+            (None, ..) => (true, false, false, format!("0.0.0{pre}")),
+            (Some(major), None, _) => (true, true, false, format!("{major}.0.0{pre}")),
+            (Some(major), Some(minor), None) => (true, false, true, format!("{major}.{minor}.0{pre}")),
+            (Some(_), Some(_), Some(_)) => (false, false, false, written.to_owned()),
+        };
+        let version = Version::parse(&plain, profile).ok()?;
+        Some(Constraint {
+            operator: self.operator,
+            version,
+            written: written.into(),
+            open,
+            open_minor,
+            open_patch,
+        })
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c')
+}
+
+fn skip_space(text: &str) -> &str {
+    text.trim_start_matches(|c| u8::try_from(c).is_ok_and(is_space))
+}
+
+/// The comparisons of a group, between which stand white space or commas. `None` if it is not made of such.
+fn words(group: &str) -> Option<Vec<Word<'_>>> {
+    let mut words = Vec::new();
+    let mut rest = skip_space(group);
+    loop {
+        let signs = rest.bytes().take_while(|byte| b"=!<>~^".contains(byte)).count();
+        let (sign, after) = rest.split_at(signs);
+        let operator = Operator::of(sign)?;
+        let after = skip_space(after);
+        let end = after.bytes().take_while(|byte| *byte != b',' && !is_space(*byte)).count();
+        let (version, after) = after.split_at(end);
+        if !has_shape(version) {
+            return None;
+        }
+        words.push(Word { operator, version });
+        rest = skip_space(after);
+        if rest.is_empty() {
+            return Some(words);
+        }
+        if let Some(next) = rest.strip_prefix(',') {
+            rest = skip_space(next);
+        }
+    }
+}
+
+/// One to three numbers or wildcards, a pre-release, metadata. A number may contain `|`, which is an old slip of the
+/// library's and makes no version in the end.
+fn has_shape(version: &str) -> bool {
+    let identifiers = |text: &str| {
+        text.split('.').all(|part| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
+    };
+    let (rest, metadata) =
+        version.split_once('+').map_or((version, None), |(rest, metadata)| (rest, Some(metadata)));
+    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
+    let core = core.strip_prefix('v').unwrap_or(core);
+    let number = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || b"|xX*".contains(&byte))
+    };
+    core.split('.').count() <= 3
+        && core.split('.').all(number)
+        && [pre, metadata].into_iter().flatten().all(identifiers)
+}
+
+/// `1.2 - 3` becomes `>= 1.2, <= 3 `. Rare, and the one place where a text is searched for something in the midst of
+/// it, so that an expression is the plainest way to find the same.
+fn rewrite_ranges(text: &str) -> std::borrow::Cow<'_, str> {
+    const VERSION: &str = r"v?[0-9|xX*]+(?:\.[0-9|xX*]+)?(?:\.[0-9|xX*]+)?(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?";
+    static RANGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let space = r"[\t\n\x0c\r ]";
+        Regex::new(&format!("{space}*({VERSION}){space}+-{space}+({VERSION}){space}*")).ok()
+    });
+    let alone = |at: usize| {
+        let bytes = text.as_bytes();
+        at > 0 && is_space(bytes[at - 1]) && bytes.get(at + 1).copied().is_some_and(is_space)
+    };
+    if !memchr::memchr_iter(b'-', text.as_bytes()).any(alone) {
+        return text.into();
+    }
+    let Some(range) = RANGE.as_ref() else { return text.into() };
+    let mut rewritten = text.to_owned();
+    for found in range.captures_iter(text) {
+        let (all, [from, to]) = found.extract();
+        rewritten = rewritten.replacen(all, &format!(">= {from}, <= {to} "), 1);
+    }
+    rewritten.into()
+}

@@ -1,0 +1,309 @@
+//! A version: what it is read from, how two compare, what follows it.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::profile::Profile;
+use crate::value::Str;
+
+/// Beyond this many bytes Helm 4 does not look at a version.
+const LONGEST: usize = 256;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub major: u64,
+    pub minor: u64,
+    pub patch: u64,
+    /// What stands behind `-`; empty in a release.
+    pub pre: String,
+    /// What stands behind `+`.
+    pub metadata: String,
+    original: String,
+}
+
+/// Why a text is no version.
+#[derive(Clone, Copy)]
+enum Flaw<'a> {
+    Invalid,
+    Empty,
+    Characters,
+    LeadingZero,
+    Metadata,
+    Prerelease,
+    TooLong,
+    Segment(&'a str),
+}
+
+impl Flaw<'_> {
+    fn words(self, profile: Profile) -> Str {
+        let (helm3, helm4) = match self {
+            Self::Invalid => ("Invalid Semantic Version", "invalid semantic version"),
+            Self::Empty => ("Version string empty", "version string empty"),
+            Self::Characters => ("Invalid characters in version", "invalid characters in version"),
+            Self::LeadingZero => ("Version segment starts with 0", "version segment starts with 0"),
+            Self::Metadata => ("Invalid Metadata string", "invalid metadata string"),
+            Self::Prerelease => ("Invalid Prerelease string", "invalid prerelease string"),
+            Self::TooLong => ("", "version string is too long (max 256 bytes)"),
+            Self::Segment(digits) => {
+                let error = if profile == Profile::Helm3 { "Error" } else { "error" };
+                return format!("{error} parsing version segment: {}", out_of_range(digits)).into();
+            }
+        };
+        if profile == Profile::Helm3 { helm3.into() } else { helm4.into() }
+    }
+}
+
+fn out_of_range(digits: &str) -> String {
+    format!("strconv.ParseUint: parsing \"{digits}\": value out of range")
+}
+
+impl Version {
+    /// Leniently: a `v` in front and missing parts are fine, and so are zeros in front of a number.
+    pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
+        Self::read(text, profile).map_err(|flaw| flaw.words(profile))
+    }
+
+    fn read(text: &str, profile: Profile) -> Result<Self, Flaw<'_>> {
+        if profile == Profile::Helm4 && text.len() > LONGEST {
+            return Err(Flaw::TooLong);
+        }
+        let (core, pre, metadata) = parts(text);
+        let core = core.strip_prefix('v').unwrap_or(core);
+        // The shape comes first: a text that has none is not blamed for its numbers.
+        let digits = |segment: &str| !segment.is_empty() && only_digits(segment);
+        let shaped = core.split('.').count() <= 3
+            && core.split('.').all(digits)
+            && [pre, metadata].into_iter().flatten().all(identifiers);
+        if !shaped {
+            return Err(Flaw::Invalid);
+        }
+        let mut numbers = [0_u64; 3];
+        for (number, digits) in numbers.iter_mut().zip(core.split('.')) {
+            *number = digits.parse().map_err(|_| Flaw::Segment(digits))?;
+        }
+        let (pre, metadata) = (pre.unwrap_or_default(), metadata.unwrap_or_default());
+        check_pre(pre)?;
+        let [major, minor, patch] = numbers;
+        let (pre, metadata, original) = (pre.to_owned(), metadata.to_owned(), text.to_owned());
+        Ok(Self { major, minor, patch, pre, metadata, original })
+    }
+
+    /// Strictly: three numbers, no `v`, no zeros in front.
+    pub fn parse_strict(text: &str, profile: Profile) -> Result<Self, Str> {
+        Self::read_strict(text, profile).map_err(|flaw| match flaw {
+            // Here the library hands the error of Go's number parser on as it is.
+            Flaw::Segment("") => "strconv.ParseUint: parsing \"\": invalid syntax".into(),
+            Flaw::Segment(digits) => out_of_range(digits).into(),
+            flaw => flaw.words(profile),
+        })
+    }
+
+    fn read_strict(text: &str, profile: Profile) -> Result<Self, Flaw<'_>> {
+        if text.is_empty() {
+            return Err(Flaw::Empty);
+        }
+        if profile == Profile::Helm4 && text.len() > LONGEST {
+            return Err(Flaw::TooLong);
+        }
+        let mut segments = text.splitn(3, '.');
+        let (Some(major), Some(minor), Some(rest)) = (segments.next(), segments.next(), segments.next())
+        else {
+            return Err(Flaw::Invalid);
+        };
+        let (rest, metadata) = cut(rest, '+');
+        if let Some(metadata) = metadata {
+            check_metadata(metadata, profile)?;
+        }
+        let (patch, pre) = cut(rest, '-');
+        if let Some(pre) = pre {
+            if pre.split('.').any(str::is_empty) && profile == Profile::Helm4 {
+                return Err(Flaw::Prerelease);
+            }
+            check_pre(pre)?;
+        }
+        let segments = [major, minor, patch];
+        for digits in segments {
+            if !only_digits(digits) {
+                return Err(Flaw::Characters);
+            }
+            if digits.len() > 1 && digits.starts_with('0') {
+                return Err(Flaw::LeadingZero);
+            }
+        }
+        let mut numbers = [0_u64; 3];
+        for (number, digits) in numbers.iter_mut().zip(segments) {
+            *number = digits.parse().map_err(|_| Flaw::Segment(digits))?;
+        }
+        let [major, minor, patch] = numbers;
+        let (pre, metadata) = (pre.unwrap_or_default().to_owned(), metadata.unwrap_or_default().to_owned());
+        Ok(Self { major, minor, patch, pre, metadata, original: text.to_owned() })
+    }
+
+    /// What it was read from.
+    pub fn original(&self) -> &str {
+        &self.original
+    }
+
+    pub fn is_prerelease(&self) -> bool {
+        !self.pre.is_empty()
+    }
+
+    /// Which comes first. Metadata do not count, so that two can be level and yet not the same.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let numbers = |version: &Self| (version.major, version.minor, version.patch);
+        numbers(self).cmp(&numbers(other)).then_with(|| match (self.is_prerelease(), other.is_prerelease()) {
+            (true, true) => compare_pre(&self.pre, &other.pre),
+            // A release comes after its pre-releases.
+            (one, two) => two.cmp(&one),
+        })
+    }
+
+    /// The next patch; of a pre-release, its release.
+    pub fn next_patch(&self) -> Result<Self, Str> {
+        let patch = if self.is_prerelease() { self.patch } else { up(self.patch, "patch")? };
+        Ok(self.followed_by(self.major, self.minor, patch))
+    }
+
+    pub fn next_minor(&self) -> Result<Self, Str> {
+        Ok(self.followed_by(self.major, up(self.minor, "minor")?, 0))
+    }
+
+    pub fn next_major(&self) -> Result<Self, Str> {
+        Ok(self.followed_by(up(self.major, "major")?, 0, 0))
+    }
+
+    fn followed_by(&self, major: u64, minor: u64, patch: u64) -> Self {
+        let bare = Self {
+            major,
+            minor,
+            patch,
+            pre: String::new(),
+            metadata: String::new(),
+            original: self.original.clone(),
+        };
+        bare.renamed()
+    }
+
+    pub fn with_pre(&self, pre: &str, profile: Profile) -> Result<Self, Str> {
+        if !pre.is_empty() {
+            if profile == Profile::Helm4 && pre.split('.').any(str::is_empty) {
+                return Err(Flaw::Prerelease.words(profile));
+            }
+            check_pre(pre).map_err(|flaw| flaw.words(profile))?;
+        }
+        Ok(Self { pre: pre.to_owned(), ..self.clone() }.renamed())
+    }
+
+    pub fn with_metadata(&self, metadata: &str, profile: Profile) -> Result<Self, Str> {
+        if !metadata.is_empty() {
+            check_metadata(metadata, profile).map_err(|flaw| flaw.words(profile))?;
+        }
+        Ok(Self { metadata: metadata.to_owned(), ..self.clone() }.renamed())
+    }
+
+    /// The same, as if read from what it prints; a `v` in front stays.
+    fn renamed(mut self) -> Self {
+        let v = if self.original.starts_with('v') { "v" } else { "" };
+        self.original = format!("{v}{self}");
+        self
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        if !self.pre.is_empty() {
+            write!(f, "-{}", self.pre)?;
+        }
+        if !self.metadata.is_empty() {
+            write!(f, "+{}", self.metadata)?;
+        }
+        Ok(())
+    }
+}
+
+/// Helm 3's library wraps round to zero there, which nobody can have meant.
+fn up(number: u64, part: &str) -> Result<u64, Str> {
+    number.checked_add(1).ok_or_else(|| format!("{part} version increment would overflow uint64").into())
+}
+
+/// Numbers, pre-release and metadata. The pre-release begins at the first `-`, the metadata at the first `+`.
+fn parts(text: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (rest, metadata) = cut(text, '+');
+    let (core, pre) = cut(rest, '-');
+    (core, pre, metadata)
+}
+
+fn cut(text: &str, at: char) -> (&str, Option<&str>) {
+    match text.split_once(at) {
+        Some((before, after)) => (before, Some(after)),
+        None => (text, None),
+    }
+}
+
+fn only_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn only_allowed(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// `a.b-c.1`: something between all dots.
+fn identifiers(text: &str) -> bool {
+    text.split('.').all(|part| !part.is_empty() && only_allowed(part))
+}
+
+fn check_pre(pre: &str) -> Result<(), Flaw<'static>> {
+    for part in pre.split('.') {
+        if only_digits(part) {
+            if part.len() > 1 && part.starts_with('0') {
+                return Err(Flaw::LeadingZero);
+            }
+        } else if !only_allowed(part) {
+            return Err(Flaw::Prerelease);
+        }
+    }
+    Ok(())
+}
+
+/// Helm 3's library lets empty parts pass.
+fn check_metadata(metadata: &str, profile: Profile) -> Result<(), Flaw<'static>> {
+    let fine = |part: &str| only_allowed(part) && !(part.is_empty() && profile == Profile::Helm4);
+    if metadata.split('.').all(fine) { Ok(()) } else { Err(Flaw::Metadata) }
+}
+
+pub(super) fn compare_pre(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a.split('.'), b.split('.'));
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return Ordering::Equal,
+            (a, b) => match compare_part(a.unwrap_or_default(), b.unwrap_or_default()) {
+                Ordering::Equal => {}
+                unequal => return unequal,
+            },
+        }
+    }
+}
+
+/// Nothing comes before numbers, numbers before words.
+fn compare_part(a: &str, b: &str) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    match (a.is_empty(), b.is_empty()) {
+        (true, _) => return Ordering::Less,
+        (_, true) => return Ordering::Greater,
+        _ => {}
+    }
+    // A number beyond 64 bits counts as a word.
+    let number = |part: &str| only_digits(part).then(|| part.parse::<u64>().ok()).flatten();
+    match (number(a), number(b)) {
+        (None, None) => a.cmp(b),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        // Two ways to write one number: neither is equal to the other, and the library says less.
+        (Some(a), Some(b)) if a > b => Ordering::Greater,
+        _ => Ordering::Less,
+    }
+}
