@@ -98,3 +98,6 @@ fn json_kind(data: &Data) -> &'static str {
         Data::Map(_) => "object",
     }
 }
+
+#[cfg(test)]
+mod tests;
