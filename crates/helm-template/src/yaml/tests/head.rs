@@ -3,9 +3,11 @@
 use crate::profile::Profile;
 use crate::yaml::head;
 
+type Read<'a> = Result<&'a str, &'a str>;
+
 /// Version, kind, name and annotations, or the error.
 #[rustfmt::skip]
-const HEADS: &[(&str, Result<&str, &str>)] = &[
+const HEADS: &[(&str, Read<'_>)] = &[
     ("", Ok("|||")),
     ("~", Ok("|||")),
     ("kind: A", Ok("|A||")),
@@ -48,7 +50,7 @@ const HEADS: &[(&str, Result<&str, &str>)] = &[
 
 /// What Helm 3 and Helm 4 say differently.
 #[rustfmt::skip]
-const APART: &[(&str, Result<&str, &str>, Result<&str, &str>)] = &[
+const APART: &[(&str, Read<'_>, Read<'_>)] = &[
     ("x", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type util.SimpleHead")),
     ("1", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal number into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal number into Go value of type util.SimpleHead")),
     ("[a]", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type util.SimpleHead")),
@@ -60,7 +62,7 @@ fn read(text: &str, profile: Profile) -> Result<String, String> {
     Ok([&*head.api_version, &*head.kind, &*head.name, &annotations.join(" ")].join("|"))
 }
 
-fn owned(expected: Result<&str, &str>) -> Result<String, String> {
+fn owned(expected: Read<'_>) -> Result<String, String> {
     expected.map(str::to_owned).map_err(str::to_owned)
 }
 

@@ -1,5 +1,7 @@
 //! Sizes, depths and pieces.
 
+use std::fmt::Write;
+
 use super::{json, problem};
 use crate::data::Data;
 use crate::yaml::{self, MAX_DEPTH, documents, parse};
@@ -47,7 +49,7 @@ fn what_is_too_deep_is_refused_without_going_there() {
 fn aliases_do_not_lead_deeper_than_brackets() {
     let mut text = "a0: &a0 [x]\n".to_owned();
     for level in 1..3000 {
-        text.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
+        writeln!(text, "a{level}: &a{level} [*a{}]", level - 1).unwrap();
     }
     assert!(
         refused(&text).ends_with("exceeded max depth of 500")
@@ -56,7 +58,7 @@ fn aliases_do_not_lead_deeper_than_brackets() {
     // Merged in reverse, the last is asked for first.
     let mut text = "<<: [{x: &a0 [x]}".to_owned();
     for level in 1..20_000 {
-        text.push_str(&format!(", {{x: &a{level} [*a{}]}}", level - 1));
+        write!(text, ", {{x: &a{level} [*a{}]}}", level - 1).unwrap();
     }
     text.push(']');
     assert!(json(&text).is_err());
@@ -68,7 +70,7 @@ fn a_bomb_of_aliases_is_refused() {
     for letter in b'b'..=b'z' {
         let before = format!("*{}", char::from(letter - 1));
         let aliases = [&*before; 9].join(",");
-        text.push_str(&format!("{0}: &{0} [{aliases}]\n", char::from(letter)));
+        writeln!(text, "{0}: &{0} [{aliases}]", char::from(letter)).unwrap();
     }
     assert_eq!(refused(&text), problem("yaml: document contains excessive aliasing"));
     let items = |of: &str, count: usize| vec![of; count].join(",");
