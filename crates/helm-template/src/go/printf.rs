@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::float::{self, Form};
-use super::print::{complex, list, write_plain};
+use super::print::{ENDLESS, complex, list, write_checked, write_plain};
 use super::quote::{escape, quote};
 use crate::value::Value;
 
@@ -83,7 +83,7 @@ pub fn printf(format: &str, arguments: &[Value]) -> String {
                 value => {
                     out.push_str(value.type_name());
                     out.push('=');
-                    write_plain(&mut out, value);
+                    write_checked(&mut out, value);
                 }
             }
         }
@@ -147,7 +147,11 @@ fn directive<'f>(out: &mut String, format: &'f str, args: &mut Arguments<'_>) ->
         // A String takes whatever is written to it.
         let _ = write!(out, "%!{verb}(BADINDEX)");
     } else if let Some(value) = args.take() {
-        argument(out, spec, verb, value);
+        if verb != 'T' && value.is_endless() {
+            out.push_str(ENDLESS);
+        } else {
+            argument(out, spec, verb, value);
+        }
     } else {
         let _ = write!(out, "%!{verb}(MISSING)");
     }
