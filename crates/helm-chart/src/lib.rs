@@ -2,8 +2,19 @@
 //!
 //! Nothing here touches a file system or a network: charts come and go as bytes.
 
+pub mod archive;
 pub mod chart;
+pub mod dependencies;
+pub mod ignore;
+pub mod load;
 pub mod metadata;
+mod moment;
+mod path;
+pub mod schema;
+pub mod set;
+mod typed;
+pub mod values;
 
 pub use chart::{Chart, File};
+pub use load::{LoadError, Loader};
 pub use metadata::{Dependency, Lock, Maintainer, Metadata};

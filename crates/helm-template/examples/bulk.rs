@@ -67,10 +67,27 @@ fn render(case: &Case, functions: &Functions, profile: Profile) -> Result<BTreeM
     let top = Map::from_entries([("Values".into(), values.named(named).into())]);
     let mut out = BTreeMap::new();
     for name in case.templates.keys().filter(|name| !name.starts_with('_')) {
-        let text = machine.run(&full(name), top.named(named).into()).map_err(|why| why.to_string())?;
-        out.insert(full(name), String::from_utf8_lossy(&text).replace("<no value>", ""));
+        let text =
+            machine.run(&full(name), top.named(named).into()).map_err(|why| shown(&why.to_string()))?;
+        out.insert(full(name), characters(&text).replace("<no value>", ""));
     }
     Ok(out)
+}
+
+/// As Go's JSON has it: each byte that is no character becomes U+FFFD.
+fn characters(text: &[u8]) -> String {
+    let chunks = text.utf8_chunks();
+    chunks.map(|chunk| chunk.valid().to_owned() + &"\u{FFFD}".repeat(chunk.invalid().len())).collect()
+}
+
+/// Of an error in the chart's own words Helm shows only these, and where.
+fn shown(why: &str) -> String {
+    let (start, end) = functions::SAID_BY_CHART;
+    let said = why.split_once(start).and_then(|(_, rest)| rest.rsplit_once(end));
+    match (why.splitn(3, ": ").nth(1), said) {
+        (Some(place), Some((message, _))) => format!("execution error at ({place}): {message}"),
+        _ => why.to_owned(),
+    }
 }
 
 fn full(name: &str) -> String {

@@ -104,6 +104,7 @@ impl TryFrom<&Value> for Data {
             Value::String(text) => Self::String(text.clone()),
             Value::Raw(bytes) => Self::string(String::from_utf8_lossy(bytes)),
             Value::Bytes(bytes) => Self::string(crate::go::base64(bytes)),
+            Value::List(items) if items.is_nil() => Self::Null,
             Value::List(items) => Self::List(items.iter().map(Self::try_from).collect::<Result<_, _>>()?),
             Value::Map(map) => {
                 let mut members = Members::new();

@@ -13,6 +13,7 @@ pub mod exec;
 pub mod functions;
 pub mod go;
 pub mod json;
+mod nesting;
 pub mod outside;
 pub mod parse;
 pub mod profile;
@@ -20,3 +21,5 @@ pub mod semver;
 pub mod toml;
 pub mod value;
 pub mod yaml;
+
+pub use nesting::Unwritable;

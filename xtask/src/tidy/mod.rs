@@ -2,12 +2,13 @@
 //!
 //! A check takes what it judges as data and answers complaints, one line each, so that its tests feed it small
 //! made-up inputs. Modules: the sources ([`sources`], which reads them through [`code`]), how crates lean
-//! ([`layers`]), what we take in from others ([`licences`], [`banned`]), and the generated files.
+//! ([`layers`]), what must not reach out ([`pure`]), what we take in from others ([`licences`], [`banned`]), and the generated files.
 
 mod banned;
 mod code;
 mod layers;
 mod licences;
+mod pure;
 mod sources;
 
 use std::fs;
@@ -27,6 +28,8 @@ pub fn tidy(project: &Project) -> Result<()> {
     let files = sources::read(&project.root)?;
 
     let mut complaints: Vec<String> = files.iter().flat_map(sources::check).collect();
+    complaints.extend(files.iter().flat_map(pure::check_source));
+    complaints.extend(pure::check_dependencies(&metadata));
     complaints.extend(layers::check(&metadata));
     complaints.extend(licences::check(&metadata));
     complaints.extend(banned::check(&built));

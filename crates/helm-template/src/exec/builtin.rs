@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::compare::{equal, less};
 use super::functions::{Row, Run};
 use crate::go::{is_printable, print, print_all, printf};
-use crate::value::{Str, Type, Value};
+use crate::value::{Kind, Str, Type, Value};
 
 type Done = Result<Value, Str>;
 
@@ -174,12 +174,12 @@ fn index(args: &[Value]) -> Done {
                     return Err(format!("value has type {}; should be string", other.type_name()).into());
                 }
             },
-            Value::Object(object) => match index {
-                Value::String(key) => match object.field(key) {
-                    Some(value) => value,
-                    None => return Err(format!("can't index item of type {}", object.type_name()).into()),
-                },
-                _ => return Err(format!("can't index item of type {}", object.type_name()).into()),
+            Value::Object(object) if object.kind() == Kind::Map => match index {
+                Value::String(key) => object.field(key).unwrap_or_default(),
+                Value::Nil | Value::Null => return Err("value is nil; should be of type string".into()),
+                other => {
+                    return Err(format!("value has type {}; should be string", other.type_name()).into());
+                }
             },
             other => return Err(format!("can't index item of type {}", other.type_name()).into()),
         };

@@ -3,7 +3,7 @@
 use super::walk::{Frame, Slot, Spot};
 use super::{Error, Run};
 use crate::parse::Expr;
-use crate::value::{Method, Object, Str, Type, Value};
+use crate::value::{Str, Type, Value};
 
 impl<'t> Frame<'_, '_, 't> {
     /// `whole` is what an error inside the function is blamed on.
@@ -26,13 +26,14 @@ impl<'t> Frame<'_, '_, 't> {
         };
         let values = self.arguments(dot, function.params, function.variadic, arguments, last)?;
         let done = match run {
-            Run::Plain(run) => run(&values),
-            Run::Machine(run) => run(self.machine, &values),
+            Run::Plain(run) => run(&values).map_err(Error::new),
+            Run::Machine(run) => run(self.machine, &values).map_err(Error::new),
+            Run::Template(run) => run(self.machine, &values),
             Run::And | Run::Or => Ok(Value::Nil),
         };
         done.map_err(|why| {
             self.spot = whole;
-            self.error(format!("error calling {}: {why}", function.name))
+            self.error_within(&format!("error calling {}: ", function.name), why)
         })
     }
 
@@ -40,19 +41,19 @@ impl<'t> Frame<'_, '_, 't> {
     pub fn call_method(
         &mut self,
         dot: &Slot,
-        object: &dyn Object,
         name: &Str,
-        method: &Method,
+        (params, variadic): (&'static [Type], bool),
         expr: &'t Expr,
         arguments: &'t [Expr],
         last: Option<Value>,
-    ) -> Result<Value, Error> {
+        run: impl FnOnce(&[Value]) -> Result<Value, Str>,
+    ) -> Result<Slot, Error> {
         self.step()?;
-        self.count(name, method.params, method.variadic, arguments.len(), last.is_some())?;
-        let values = self.arguments(dot, method.params, method.variadic, arguments, last)?;
-        (method.run)(object, &values).map_err(|why| {
+        self.count(name, params, variadic, arguments.len(), last.is_some())?;
+        let values = self.arguments(dot, params, variadic, arguments, last)?;
+        run(&values).map(Slot::from).map_err(|why| {
             self.spot = Spot::Expr(expr);
-            self.error(format!("error calling {name}: {why}"))
+            self.error_within(&format!("error calling {name}: "), Error::new(why))
         })
     }
 

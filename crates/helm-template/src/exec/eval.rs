@@ -140,10 +140,10 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Object(object) => {
                 if let Some(method) = object.method(name) {
-                    let object = object.clone();
-                    return self
-                        .call_method(dot, object.as_ref(), name, &method, expr, arguments, last)
-                        .map(Slot::from);
+                    let signature = (method.params, method.variadic);
+                    return self.call_method(dot, name, signature, expr, arguments, last, |values| {
+                        (method.run)(object.as_ref(), values)
+                    });
                 }
                 match object.field(name) {
                     Some(_) if has_arguments => {
@@ -153,6 +153,15 @@ impl<'t> Frame<'_, '_, 't> {
                     None => Err(self.no_field(receiver, name)),
                 }
             }
+            Value::List(list) => match list.method(name) {
+                Some(method) => {
+                    let signature = (method.params, false);
+                    self.call_method(dot, name, signature, expr, arguments, last, |values| {
+                        (method.run)(list, values)
+                    })
+                }
+                None => Err(self.no_field(receiver, name)),
+            },
             _ => Err(self.no_field(receiver, name)),
         }
     }

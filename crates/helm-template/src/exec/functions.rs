@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Machine;
+use super::{Error, Machine};
 use crate::parse::Names;
 use crate::profile::Profile;
 use crate::value::{Str, Type, Value};
@@ -23,8 +23,10 @@ pub type Row = (&'static str, &'static [Type], bool, Run);
 #[derive(Clone, Copy)]
 pub enum Run {
     Plain(fn(&[Value]) -> Result<Value, Str>),
-    /// One that needs the machine: it may run templates.
+    /// One that needs the machine.
     Machine(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Str>),
+    /// One that runs templates, whose errors have causes.
+    Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Error>),
     /// These evaluate their arguments themselves, and not all of them.
     And,
     Or,

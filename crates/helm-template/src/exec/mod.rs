@@ -6,31 +6,25 @@
 mod builtin;
 mod call;
 mod compare;
+mod error;
 mod eval;
 mod functions;
+mod include;
 mod templates;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use crate::outside::Outside;
 use crate::value::{Str, Value};
 
+pub use error::Error;
 pub use functions::{Function, Functions, Row, Run};
+pub use include::without_no_value;
 pub use templates::Templates;
-
-/// Why nothing came out: the whole text, as Go words it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub Str);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// What a template may use up.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 200_000_000, output: 512 << 20, depth: 1_000 }
+        Self { steps: 200_000_000, output: 512 << 20, depth: 10_000 }
     }
 }
 
@@ -66,6 +60,11 @@ pub struct Machine<'m> {
     pub missing: Missing,
     /// `range` may go over an integer (Go 1.22 and later, as Helm 4 has it).
     pub ranges_over_integers: bool,
+    /// A chart is only looked over: `fail` does not fail, and nothing is `required`.
+    pub lint: bool,
+    /// What was included and has not come back yet: how often, by name.
+    included: HashMap<Str, usize>,
+    texts: include::Texts,
     limits: Limits,
     steps: u64,
     written: usize,
@@ -80,6 +79,9 @@ impl<'m> Machine<'m> {
             outside,
             missing: Missing::default(),
             ranges_over_integers: true,
+            lint: false,
+            included: HashMap::new(),
+            texts: include::Texts::default(),
             limits,
             steps: 0,
             written: 0,
@@ -90,13 +92,9 @@ impl<'m> Machine<'m> {
     /// Runs the template of this name. What comes out is text unless what went in was not.
     pub fn run(&mut self, name: &str, data: Value) -> Result<Vec<u8>, Error> {
         let Some(template) = self.templates.get(name) else {
-            return Err(Error(
-                format!(
-                    "template: no template {} associated with template \"gotpl\"",
-                    crate::go::quote(name)
-                )
-                .into(),
-            ));
+            let name = crate::go::quote(name);
+            let why = format!("template: no template {name} associated with template \"gotpl\"");
+            return Err(Error::new(why));
         };
         let mut out = Vec::new();
         walk::run(self, &template, data, &mut out)?;
@@ -104,15 +102,21 @@ impl<'m> Machine<'m> {
     }
 
     fn step(&mut self) -> Result<(), Str> {
-        self.steps += 1;
+        self.charge(1)
+    }
+
+    /// Counts work that takes as long as so many steps.
+    pub(crate) fn charge(&mut self, steps: u64) -> Result<(), Str> {
+        self.steps = self.steps.saturating_add(steps);
         if self.steps > self.limits.steps {
             return Err(format!("too much work: stopped after {} steps", self.limits.steps).into());
         }
         Ok(())
     }
 
-    fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
-        self.written += bytes;
+    /// Counts what was printed, and what a function is about to make out of a few words: `repeat`, `until`.
+    pub(crate) fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
+        self.written = self.written.saturating_add(bytes);
         if self.written > self.limits.output {
             return Err(format!("too much output: stopped after {} bytes", self.limits.output).into());
         }

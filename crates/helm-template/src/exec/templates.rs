@@ -8,12 +8,31 @@ use std::sync::Arc;
 use crate::parse::Template;
 use crate::value::Str;
 
+/// A look-up goes through the layers one by one: where there are more, all but the lowest become one.
+const HIGHEST: usize = 8;
+
 #[derive(Clone, Default)]
 pub struct Templates(Option<Rc<Layer>>);
 
 struct Layer {
-    templates: HashMap<Str, Arc<Template>>,
+    templates: Named,
     below: Templates,
+    height: usize,
+}
+
+enum Named {
+    /// The usual text of `tpl`: it defines nothing but itself.
+    One(Arc<Template>),
+    Many(HashMap<Str, Arc<Template>>),
+}
+
+impl Named {
+    fn get(&self, name: &str) -> Option<&Arc<Template>> {
+        match self {
+            Self::One(only) => (&*only.name == name).then_some(only),
+            Self::Many(templates) => templates.get(name),
+        }
+    }
 }
 
 impl Templates {
@@ -28,7 +47,45 @@ impl Templates {
                 layer.insert(template.name.clone(), template);
             }
         }
-        Self(Some(Rc::new(Layer { templates: layer, below: self.clone() })))
+        self.under(Named::Many(layer))
+    }
+
+    /// This set with one more template over it.
+    #[must_use]
+    pub fn with_one(&self, template: Arc<Template>) -> Self {
+        if template.is_blank() && self.get(&template.name).is_some() {
+            return self.clone();
+        }
+        self.under(Named::One(template))
+    }
+
+    fn under(&self, templates: Named) -> Self {
+        let below = if self.height() < HIGHEST { self.clone() } else { self.flattened() };
+        Self(Some(Rc::new(Layer { templates, height: below.height() + 1, below })))
+    }
+
+    fn height(&self) -> usize {
+        self.0.as_ref().map_or(0, |layer| layer.height)
+    }
+
+    /// The same set in two layers.
+    fn flattened(&self) -> Self {
+        let mut upper: HashMap<Str, Arc<Template>> = HashMap::new();
+        let mut set = self;
+        while let Self(Some(layer)) = set {
+            if layer.height == 1 {
+                break;
+            }
+            let mut add = |template: &Arc<Template>| {
+                upper.entry(template.name.clone()).or_insert_with(|| template.clone());
+            };
+            match &layer.templates {
+                Named::One(only) => add(only),
+                Named::Many(many) => many.values().for_each(add),
+            }
+            set = &layer.below;
+        }
+        Self(Some(Rc::new(Layer { templates: Named::Many(upper), below: set.clone(), height: 2 })))
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<Template>> {

@@ -7,6 +7,11 @@ use crate::go::{print, quote};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::value::{Str, Value};
 
+/// A template of the deepest nesting that the parser allows fits into this.
+const RED_ZONE: usize = 1 << 20;
+
+const MORE_STACK: usize = 8 << 20;
+
 /// What a variable or the dot holds.
 #[derive(Clone, Default)]
 pub(super) struct Slot {
@@ -53,34 +58,57 @@ impl From<Error> for Stop {
     }
 }
 
+/// Runs a template, on more stack where little is left: how deep templates stand in each other is for
+/// [`Limits::depth`](super::Limits) to say, and not for the thread that renders.
 pub(super) fn run(
     machine: &mut Machine<'_>,
     template: &Arc<Template>,
     data: Value,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let mut variables = vec![Slot::default(); template.variables];
-    variables[0] = data.clone().into();
-    let mut frame = Frame { machine, template, variables, spot: Spot::Start, out };
-    match frame.list(&data.into(), &template.body) {
-        Err(Stop::Failed(error)) => Err(error),
-        // The parser lets neither `break` nor `continue` stand outside of a range.
-        Ok(()) | Err(Stop::Break | Stop::Continue) => Ok(()),
+    if machine.depth >= machine.limits.depth {
+        let why = format!(
+            "template: {}: exceeded maximum template depth ({})",
+            template.name, machine.limits.depth
+        );
+        return Err(Error::new(why));
     }
+    machine.depth += 1;
+    let done = stacker::maybe_grow(RED_ZONE, MORE_STACK, || {
+        let mut variables = vec![Slot::default(); template.variables];
+        variables[0] = data.clone().into();
+        let mut frame = Frame { machine, template, variables, spot: Spot::Start, out };
+        match frame.list(&data.into(), &template.body) {
+            Err(Stop::Failed(error)) => Err(error),
+            // The parser lets neither `break` nor `continue` stand outside of a range.
+            Ok(()) | Err(Stop::Break | Stop::Continue) => Ok(()),
+        }
+    });
+    machine.depth -= 1;
+    done
 }
 
 impl<'t> Frame<'_, '_, 't> {
     /// An error here, in Go's words.
     pub fn error(&self, why: impl std::fmt::Display) -> Error {
+        Error::new(format!("{}{why}", self.here()))
+    }
+
+    /// An error here that was caused by another.
+    pub fn error_within(&self, context: &str, cause: Error) -> Error {
+        cause.within(format!("{}{context}", self.here()))
+    }
+
+    fn here(&self) -> String {
         let (at, shown) = match self.spot {
-            Spot::Start => return Error(format!("template: {}: {why}", self.template.name).into()),
+            Spot::Start => return format!("template: {}: ", self.template.name),
             Spot::Pipe(pipe) => (pipe.at, pipe.to_string()),
             Spot::Command(command) => (command.at, command.to_string()),
             Spot::Expr(expr) => (expr.at, expr.to_string()),
             Spot::Invocation(at, name, argument) => (at, invocation(name, argument)),
         };
         let (place, name) = (self.template.source.place(at), quote(&self.template.name));
-        Error(format!("template: {place}: executing {name} at <{shown}>: {why}").into())
+        format!("template: {place}: executing {name} at <{shown}>: ")
     }
 
     pub fn step(&mut self) -> Result<(), Error> {
@@ -126,6 +154,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil | Value::Null => self.write("<no value>"),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
+            Value::Object(object) => self.write(object.show()),
             value => self.write(print(value)),
         }
     }
@@ -183,7 +212,7 @@ impl<'t> Frame<'_, '_, 't> {
                 Some(entries) => {
                     self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
                 }
-                None => return Err(self.error(format!("range can't iterate over {}", print(&value))).into()),
+                None => return Err(self.error(format!("range can't iterate over {}", object.show())).into()),
             },
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };
@@ -223,18 +252,14 @@ impl<'t> Frame<'_, '_, 't> {
             return Err(self.error(format!("template {} not defined", quote(name))));
         };
         if self.machine.depth >= self.machine.limits.depth {
-            return Err(
-                self.error(format!("exceeded maximum template depth ({})", self.machine.limits.depth))
-            );
+            let why = format!("exceeded maximum template depth ({})", self.machine.limits.depth);
+            return Err(self.error(why));
         }
         let data = match argument {
             Some(pipe) => self.pipeline(dot, pipe)?,
             None => Value::Nil,
         };
-        self.machine.depth += 1;
-        let done = run(self.machine, &template, data, self.out);
-        self.machine.depth -= 1;
-        done
+        run(self.machine, &template, data, self.out)
     }
 
     /// Declares or assigns to a variable.

@@ -1,7 +1,63 @@
 //! What stands in for a missing value, and refusals: `default`, `coalesce`, `ternary`, `fail`, `required`.
 
-use crate::exec::Row;
+use super::arguments::{Done, text};
+use crate::exec::{Machine, Row, Run};
+use crate::value::{Type, Value};
+
+const ANY: &[Type] = &[Type::Any];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("default",  &[Type::Any, Type::Any], true, Run::Plain(default)),
+    ("empty",    ANY, false, Run::Plain(|args| Ok(is_empty(&args[0]).into()))),
+    ("coalesce", ANY, true,  Run::Plain(coalesce)),
+    ("all",      ANY, true,  Run::Plain(|args| Ok((!args.iter().any(is_empty)).into()))),
+    ("any",      ANY, true,  Run::Plain(|args| Ok((!args.iter().all(is_empty)).into()))),
+    ("ternary",  &[Type::Any, Type::Any, Type::Bool], false, Run::Plain(ternary)),
+    ("fail",     &[Type::String], false, Run::Machine(fail)),
+    ("required", &[Type::String, Type::Any], false, Run::Machine(required)),
 ];
+
+/// Around the words of a chart's author in an error: what a user is shown of it is what stands between.
+pub const SAID_BY_CHART: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
+
+/// Nothing, zero, false, or without elements.
+pub(super) fn is_empty(value: &Value) -> bool {
+    !value.is_true()
+}
+
+fn default(args: &[Value]) -> Done {
+    Ok(match args.get(1) {
+        Some(given) if !is_empty(given) => given.clone(),
+        _ => args[0].clone(),
+    })
+}
+
+fn coalesce(args: &[Value]) -> Done {
+    Ok(args.iter().find(|arg| !is_empty(arg)).cloned().unwrap_or_default())
+}
+
+fn ternary(args: &[Value]) -> Done {
+    Ok(args[usize::from(!args[2].is_true())].clone())
+}
+
+fn fail(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    refuse(machine, &args[0])
+}
+
+/// Empty is as bad as missing for a text; a zero is a value.
+fn required(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    match &args[1] {
+        Value::Nil | Value::Null => refuse(machine, &args[0]),
+        Value::String(given) if given.is_empty() => refuse(machine, &args[0]),
+        given => Ok(given.clone()),
+    }
+}
+
+fn refuse(machine: &Machine<'_>, message: &Value) -> Done {
+    if machine.lint {
+        return Ok("".into());
+    }
+    let (start, end) = SAID_BY_CHART;
+    Err(format!("{start}{}{end}", text(message)).into())
+}

@@ -1,7 +1,131 @@
 //! YAML, JSON and TOML, written and read.
+//!
+//! Helm's own functions do not fail: what cannot be written is an empty text, and what cannot be read is a map with the
+//! reason under `Error`, or a list of the reason alone. Those that begin with `must`, and `toRawJson`, do.
 
-use crate::exec::Row;
+use crate::data::Data;
+use crate::exec::{Row, Run};
+use crate::json::{self, Style};
+use crate::nesting::Unwritable;
+use crate::profile::Profile;
+use crate::value::{List, Map, Str, Type, Value};
+use crate::{toml, yaml};
+
+type Done = Result<Value, Str>;
+
+const ANY: &[Type] = &[Type::Any];
+const STRING: &[Type] = &[Type::String];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("toYaml",           ANY,    false, Run::Plain(|args| leniently(to_yaml(args)))),
+    ("mustToYaml",       ANY,    false, Run::Plain(|args| strictly(to_yaml(args)))),
+    ("toYamlPretty",     ANY,    false, Run::Plain(|args| strictly(yaml::write_pretty(&args[0]).map(without_newline)))),
+    ("fromYaml",         STRING, false, Run::Plain(|args| Ok(map_of(yaml::parse(bytes(args)), AT_YAML)))),
+    ("fromYamlArray",    STRING, false, Run::Plain(|args| Ok(list_of(yaml::parse(bytes(args)), AT_YAML)))),
+    ("toJson",           ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Plain)))),
+    ("mustToJson",       ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Plain)))),
+    ("toPrettyJson",     ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Pretty)))),
+    ("mustToPrettyJson", ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Pretty)))),
+    ("toRawJson",        ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
+    ("mustToRawJson",    ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
+    ("fromJson",         STRING, false, Run::Plain(|args| Ok(map_of(json::parse(bytes(args)), "")))),
+    ("mustFromJson",     STRING, false, Run::Plain(|args| Ok(Value::from(&json::parse(bytes(args))?).unboxed()))),
+    ("fromJsonArray",    STRING, false, Run::Plain(|args| Ok(list_of(json::parse(bytes(args)), "")))),
+    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm4))),
+    ("mustToToml",       ANY,    false, Run::Plain(|args| strictly(toml::write(toml_document(args)?, Profile::Helm4)))),
+    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm4)))),
 ];
+
+/// What Helm 3 does in its own way.
+#[rustfmt::skip]
+pub(super) const HELM3: &[Row] = &[
+    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm3))),
+    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm3)))),
+];
+
+fn to_yaml(args: &[Value]) -> Result<String, Unwritable> {
+    yaml::write_value(&args[0]).map(without_newline)
+}
+
+fn without_newline(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}
+
+/// Nothing for what Helm would not have written either.
+fn leniently(written: Result<String, Unwritable>) -> Done {
+    match written {
+        Err(Unwritable::Refused(_)) => Ok("".into()),
+        written => strictly(written),
+    }
+}
+
+fn strictly(written: Result<String, Unwritable>) -> Done {
+    Ok(written?.into())
+}
+
+/// What cannot be written is told in its place.
+fn to_toml(args: &[Value], profile: Profile) -> Done {
+    match toml::write(toml_document(args)?, profile) {
+        Err(Unwritable::Refused(why)) => Ok(Value::String(why)),
+        written => strictly(written),
+    }
+}
+
+fn toml_document(args: &[Value]) -> Result<&Value, Str> {
+    if args[0].is_nil() {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
+    Ok(&args[0])
+}
+
+fn from_toml(args: &[Value], profile: Profile) -> Value {
+    toml::parse(bytes(args), profile).unwrap_or_else(error).into()
+}
+
+fn bytes(args: &[Value]) -> &[u8] {
+    args[0].string_bytes().unwrap_or_default()
+}
+
+/// What comes before the reason why YAML's data are not what they should be.
+const AT_YAML: &str = "error unmarshaling JSON: while decoding JSON: ";
+
+/// A text that says null leaves the map as empty as it was.
+fn map_of(read: Result<Data, Str>, at: &str) -> Value {
+    let why = match read {
+        Ok(data @ Data::Map(_)) => return Value::from(&data),
+        Ok(Data::Null) => return Map::new().into(),
+        Ok(other) => misfit(&other, at, "map[string]interface {}"),
+        Err(why) => why,
+    };
+    error(why).into()
+}
+
+fn error(why: Str) -> Map {
+    Map::from_entries([("Error".into(), Value::String(why))])
+}
+
+fn list_of(read: Result<Data, Str>, at: &str) -> Value {
+    let why = match read {
+        Ok(data @ Data::List(_)) => return Value::from(&data),
+        Ok(Data::Null) => return List::any([]).into(),
+        Ok(other) => misfit(&other, at, "[]interface {}"),
+        Err(why) => why,
+    };
+    List::any([Value::String(why)]).into()
+}
+
+fn misfit(data: &Data, at: &str, wanted: &str) -> Str {
+    let found = match data {
+        Data::Null => "null",
+        Data::Bool(_) => "bool",
+        Data::Int(_) | Data::Float(_) => "number",
+        Data::String(_) => "string",
+        Data::List(_) => "array",
+        Data::Map(_) => "object",
+    };
+    format!("{at}json: cannot unmarshal {found} into Go value of type {wanted}").into()
+}

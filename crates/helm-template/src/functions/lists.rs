@@ -1,7 +1,185 @@
 //! Lists: made, taken apart, searched.
+//!
+//! None of them changes a list in place. Each `must` function says what its plain twin says: in Go the one returns the
+//! error and the other panics with it, which a template cannot tell apart.
 
-use crate::exec::Row;
+use std::borrow::Cow;
+
+use super::arguments::{Done, NIL_POINTER, int};
+use super::defaults::is_empty;
+use super::numbers::to_int;
+use crate::exec::{Row, Run};
+use crate::value::{Kind, List, Str, Type, Value, deep_equal};
+
+const ANY: &[Type] = &[Type::Any];
+const TWO: &[Type] = &[Type::Any, Type::Any];
+const SIZED: &[Type] = &[Type::Int, Type::Any];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("list",        ANY,   true,  Run::Plain(list)),
+    ("tuple",       ANY,   true,  Run::Plain(list)),
+    ("append",      TWO,   false, Run::Plain(push)),
+    ("push",        TWO,   false, Run::Plain(push)),
+    ("mustAppend",  TWO,   false, Run::Plain(push)),
+    ("mustPush",    TWO,   false, Run::Plain(push)),
+    ("prepend",     TWO,   false, Run::Plain(prepend)),
+    ("mustPrepend", TWO,   false, Run::Plain(prepend)),
+    ("first",       ANY,   false, Run::Plain(first)),
+    ("mustFirst",   ANY,   false, Run::Plain(first)),
+    ("rest",        ANY,   false, Run::Plain(rest)),
+    ("mustRest",    ANY,   false, Run::Plain(rest)),
+    ("last",        ANY,   false, Run::Plain(last)),
+    ("mustLast",    ANY,   false, Run::Plain(last)),
+    ("initial",     ANY,   false, Run::Plain(initial)),
+    ("mustInitial", ANY,   false, Run::Plain(initial)),
+    ("reverse",     ANY,   false, Run::Plain(reverse)),
+    ("mustReverse", ANY,   false, Run::Plain(reverse)),
+    ("uniq",        ANY,   false, Run::Plain(uniq)),
+    ("mustUniq",    ANY,   false, Run::Plain(uniq)),
+    ("without",     TWO,   true,  Run::Plain(without)),
+    ("mustWithout", TWO,   true,  Run::Plain(without)),
+    ("has",         TWO,   false, Run::Plain(has)),
+    ("mustHas",     TWO,   false, Run::Plain(has)),
+    ("compact",     ANY,   false, Run::Plain(compact)),
+    ("mustCompact", ANY,   false, Run::Plain(compact)),
+    ("slice",       TWO,   true,  Run::Plain(slice)),
+    ("mustSlice",   TWO,   true,  Run::Plain(slice)),
+    ("concat",      ANY,   true,  Run::Plain(concat)),
+    ("chunk",       SIZED, false, Run::Plain(chunk)),
+    ("mustChunk",   SIZED, false, Run::Plain(chunk)),
 ];
+
+/// The elements of whatever Go takes for a list; of anything else, what cannot be done with it.
+fn items<'v>(value: &'v Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'v, [Value]>, Str> {
+    match value {
+        Value::List(list) => Ok(Cow::Borrowed(list)),
+        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| Value::Uint64(u64::from(*byte))).collect()),
+        Value::Object(object) if object.kind() == Kind::Slice => {
+            Ok(object.entries().unwrap_or_default().into_iter().map(|(_, item)| item).collect())
+        }
+        Value::Nil | Value::Null => Err(NIL_POINTER.into()),
+        other => Err(cannot(other.kind().name()).into()),
+    }
+}
+
+/// The same where the refusal ends with the kind of value.
+fn items_to<'v>(value: &'v Value, refusal: &str) -> Result<Cow<'v, [Value]>, Str> {
+    items(value, |kind| format!("{refusal} type {kind}"))
+}
+
+fn any(items: impl IntoIterator<Item = Value>) -> Done {
+    Ok(List::any(items).into())
+}
+
+fn list(args: &[Value]) -> Done {
+    any(args.iter().cloned())
+}
+
+fn push(args: &[Value]) -> Done {
+    let items = items_to(&args[0], "Cannot push on")?;
+    any(items.iter().chain([&args[1]]).cloned())
+}
+
+fn prepend(args: &[Value]) -> Done {
+    let items = items_to(&args[0], "Cannot prepend on")?;
+    any([&args[1]].into_iter().chain(items.iter()).cloned())
+}
+
+fn first(args: &[Value]) -> Done {
+    Ok(items_to(&args[0], "Cannot find first on")?.first().cloned().unwrap_or_default())
+}
+
+fn last(args: &[Value]) -> Done {
+    Ok(items_to(&args[0], "Cannot find last on")?.last().cloned().unwrap_or_default())
+}
+
+/// Of an empty list there is no rest, not even an empty one.
+fn rest(args: &[Value]) -> Done {
+    match items_to(&args[0], "Cannot find rest on")?.split_first() {
+        Some((_, rest)) => any(rest.iter().cloned()),
+        None => Ok(List::nil().into()),
+    }
+}
+
+fn initial(args: &[Value]) -> Done {
+    match items_to(&args[0], "Cannot find initial on")?.split_last() {
+        Some((_, rest)) => any(rest.iter().cloned()),
+        None => Ok(List::nil().into()),
+    }
+}
+
+fn reverse(args: &[Value]) -> Done {
+    any(items_to(&args[0], "Cannot find reverse on")?.iter().rev().cloned())
+}
+
+fn uniq(args: &[Value]) -> Done {
+    let mut unique: Vec<Value> = Vec::new();
+    for item in items_to(&args[0], "Cannot find uniq on")?.iter() {
+        if !unique.iter().any(|known| deep_equal(item, known)) {
+            unique.push(item.clone());
+        }
+    }
+    any(unique)
+}
+
+fn without(args: &[Value]) -> Done {
+    let (given, omitted) = (items_to(&args[0], "Cannot find without on")?, &args[1..]);
+    any(given.iter().filter(|item| !omitted.iter().any(|omit| deep_equal(item, omit))).cloned())
+}
+
+fn has(args: &[Value]) -> Done {
+    if args[1].is_nil() {
+        return Ok(false.into());
+    }
+    let items = items_to(&args[1], "Cannot find has on")?;
+    Ok(items.iter().any(|item| deep_equal(&args[0], item)).into())
+}
+
+fn compact(args: &[Value]) -> Done {
+    any(items_to(&args[0], "Cannot compact on")?.iter().filter(|item| !is_empty(item)).cloned())
+}
+
+/// sprig's, which takes the place of Go's own: of texts there is none.
+fn slice(args: &[Value]) -> Done {
+    let items = items(&args[0], |kind| format!("list should be type of slice or array but {kind}"))?;
+    if items.is_empty() {
+        return Ok(Value::Nil);
+    }
+    let bound = |at: usize, otherwise: usize| {
+        args.get(at).map_or(Some(otherwise), |given| usize::try_from(to_int(given)).ok())
+    };
+    match (bound(1, 0), bound(2, items.len())) {
+        (Some(from), Some(to)) if from <= to && to <= items.len() => Ok(match &args[0] {
+            Value::List(list) => Value::List(list.slice(from, to)),
+            Value::Bytes(bytes) => Value::Bytes(bytes[from..to].into()),
+            _ => List::any(items[from..to].iter().cloned()).into(),
+        }),
+        _ => Err("reflect.Value.Slice: slice index out of bounds".into()),
+    }
+}
+
+/// Of nothing but empty lists it makes none.
+fn concat(args: &[Value]) -> Done {
+    let mut all = Vec::new();
+    for list in args {
+        all.extend_from_slice(&items(list, |kind| format!("Cannot concat type {kind} as list"))?);
+    }
+    if all.is_empty() { Ok(List::nil().into()) } else { any(all) }
+}
+
+/// Lists of this many elements.
+fn chunk(args: &[Value]) -> Done {
+    let items = items_to(&args[1], "Cannot chunk")?;
+    let size = int(&args[0]);
+    let size = match usize::try_from(size) {
+        Ok(size) if size > 0 => size,
+        // Go reckons with what is no size, and comes to no chunk, to one, or to fewer than none.
+        Err(_) if items.len() > 1 && size.unsigned_abs() >= items.len() as u64 - 1 => {
+            return Ok(List::lists([]).into());
+        }
+        Err(_) if items.len() == 1 && size < -1 => 1,
+        _ => return Err("runtime error: makeslice: len out of range".into()),
+    };
+    Ok(List::lists(items.chunks(size).map(|chunk| List::any(chunk.iter().cloned()))).into())
+}

@@ -1,7 +1,162 @@
-//! Numbers.
+//! Numbers: whole ones, which wrap around as Go's do, decimal ones, and runs of them.
 
-use crate::exec::Row;
+use super::arguments::{Done, int};
+use super::decimal::Decimal;
+use super::numbers::{to_float, to_int};
+use crate::exec::{Machine, Row, Run};
+use crate::value::{List, Str, Type, Value};
+
+const ANY: &[Type] = &[Type::Any];
+const TWO: &[Type] = &[Type::Any, Type::Any];
+const STEPS: &[Type] = &[Type::Int, Type::Int, Type::Int];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("add",       ANY, true,  Run::Plain(|args| whole(0, args, i64::wrapping_add))),
+    ("add1",      ANY, false, Run::Plain(|args| whole(1, args, i64::wrapping_add))),
+    ("sub",       TWO, false, Run::Plain(|args| from_first(args, i64::wrapping_sub))),
+    ("mul",       TWO, true,  Run::Plain(|args| from_first(args, i64::wrapping_mul))),
+    ("div",       TWO, false, Run::Plain(|args| divided(args, i64::wrapping_div))),
+    ("mod",       TWO, false, Run::Plain(|args| divided(args, i64::wrapping_rem))),
+    ("max",       TWO, true,  Run::Plain(|args| from_first(args, i64::max))),
+    ("biggest",   TWO, true,  Run::Plain(|args| from_first(args, i64::max))),
+    ("min",       TWO, true,  Run::Plain(|args| from_first(args, i64::min))),
+    ("addf",      ANY, true,  Run::Plain(|args| decimal(Decimal::new(0.0)?, args, |a, b| Ok(a.add(b))))),
+    ("add1f",     ANY, false, Run::Plain(|args| decimal(Decimal::new(1.0)?, args, |a, b| Ok(a.add(b))))),
+    ("subf",      TWO, true,  Run::Plain(|args| decimal_from_first(args, |a, b| Ok(a.subtract(b))))),
+    ("mulf",      TWO, true,  Run::Plain(|args| decimal_from_first(args, |a, b| Ok(a.multiply(b))))),
+    ("divf",      TWO, true,  Run::Plain(|args| decimal_from_first(args, Decimal::divide))),
+    ("maxf",      TWO, true,  Run::Plain(|args| Ok(extreme(args, larger)))),
+    ("minf",      TWO, true,  Run::Plain(|args| Ok(extreme(args, smaller)))),
+    ("ceil",      ANY, false, Run::Plain(|args| Ok(Value::Float(to_float(&args[0]).ceil())))),
+    ("floor",     ANY, false, Run::Plain(|args| Ok(Value::Float(to_float(&args[0]).floor())))),
+    ("round",     &[Type::Any, Type::Int, Type::Float64], true, Run::Plain(round)),
+    ("seq",       &[Type::Int], true,  Run::Machine(seq)),
+    ("until",     &[Type::Int], false, Run::Machine(until)),
+    ("untilStep", STEPS,        false, Run::Machine(until_step)),
 ];
+
+fn whole(start: i64, args: &[Value], op: fn(i64, i64) -> i64) -> Done {
+    Ok(Value::Int64(args.iter().map(to_int).fold(start, op)))
+}
+
+fn from_first(args: &[Value], op: fn(i64, i64) -> i64) -> Done {
+    whole(to_int(&args[0]), &args[1..], op)
+}
+
+fn divided(args: &[Value], op: fn(i64, i64) -> i64) -> Done {
+    if to_int(&args[1]) == 0 {
+        return Err("runtime error: integer divide by zero".into());
+    }
+    from_first(args, op)
+}
+
+type Op = fn(&Decimal, &Decimal) -> Result<Decimal, Str>;
+
+fn decimal(start: Decimal, args: &[Value], op: Op) -> Done {
+    let result = args.iter().try_fold(start, |sum, arg| op(&sum, &Decimal::new(to_float(arg))?))?;
+    Ok(Value::Float(result.to_float()))
+}
+
+fn decimal_from_first(args: &[Value], op: Op) -> Done {
+    decimal(Decimal::new(to_float(&args[0]))?, &args[1..], op)
+}
+
+fn extreme(args: &[Value], of: fn(f64, f64) -> f64) -> Value {
+    Value::Float(args[1..].iter().map(to_float).fold(to_float(&args[0]), of))
+}
+
+/// What is no number wins over numbers, but not over the infinite.
+fn larger(a: f64, b: f64) -> f64 {
+    if a == f64::INFINITY || b == f64::INFINITY {
+        f64::INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a == 0.0 && b == 0.0 {
+        if a.is_sign_negative() { b } else { a }
+    } else {
+        a.max(b)
+    }
+}
+
+fn smaller(a: f64, b: f64) -> f64 {
+    -larger(-a, -b)
+}
+
+/// To so many digits behind the point; up from a half on, or from what is given.
+fn round(args: &[Value]) -> Done {
+    let from = args.get(2).map_or(0.5, to_float);
+    let power = ten_to(int(&args[1]));
+    let shifted = power * to_float(&args[0]);
+    let rounded = if shifted.fract() >= from { shifted.ceil() } else { shifted.floor() };
+    Ok(Value::Float(rounded / power))
+}
+
+/// `math.Pow(10, n)`, to its last bit: the fraction of ten and its power of two, squared for each bit of `n`.
+fn ten_to(n: i64) -> f64 {
+    let (mut fraction, mut exponent) = (0.625, 4_i32);
+    let (mut product, mut shift) = (1.0, 0_i32);
+    let mut bits = n.unsigned_abs();
+    while bits != 0 {
+        if exponent > 1 << 12 {
+            shift += exponent;
+            break;
+        }
+        if bits & 1 == 1 {
+            product *= fraction;
+            shift += exponent;
+        }
+        fraction *= fraction;
+        exponent <<= 1;
+        if fraction < 0.5 {
+            fraction += fraction;
+            exponent -= 1;
+        }
+        bits >>= 1;
+    }
+    if n < 0 {
+        (product, shift) = (1.0 / product, -shift);
+    }
+    // In two steps: neither power of two alone is beyond a float.
+    let half = shift / 2;
+    product * 2.0_f64.powi(half) * 2.0_f64.powi(shift - half)
+}
+
+fn until(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let stop = int(&args[0]);
+    Ok(List::ints(steps(machine, 0, stop, if stop < 0 { -1 } else { 1 })?).into())
+}
+
+fn until_step(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    Ok(List::ints(steps(machine, int(&args[0]), int(&args[1]), int(&args[2]))?).into())
+}
+
+/// From `start` up or down to `stop`, without it.
+fn steps(
+    machine: &mut Machine<'_>,
+    start: i64,
+    stop: i64,
+    step: i64,
+) -> Result<impl Iterator<Item = i64>, Str> {
+    let down = stop < start;
+    let none = if down { step >= 0 } else { step <= 0 };
+    let count = if none { 0 } else { start.abs_diff(stop).div_ceil(step.unsigned_abs()) };
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    machine.wrote(count.saturating_mul(size_of::<Value>()))?;
+    Ok((0..).map(move |n: i64| start.wrapping_add(n.wrapping_mul(step))).take(count))
+}
+
+/// The same as a text, with the last of them; like the program of that name.
+fn seq(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let end_of = |start: i64, end: i64| if end < start { end.wrapping_sub(1) } else { end.wrapping_add(1) };
+    let direction = |start: i64, end: i64| if end < start { -1 } else { 1 };
+    let params: Vec<_> = args.iter().map(int).collect();
+    let (start, stop, step) = match *params.as_slice() {
+        [end] => (1, end_of(1, end), direction(1, end)),
+        [start, end] => (start, end_of(start, end), direction(start, end)),
+        [start, step, end] => (start, end_of(start, end), step),
+        _ => return Ok("".into()),
+    };
+    let words: Vec<_> = steps(machine, start, stop, step)?.map(|n| n.to_string()).collect();
+    Ok(words.join(" ").into())
+}

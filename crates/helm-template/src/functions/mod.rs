@@ -3,15 +3,19 @@
 //! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
 //! together over Go's own. What a function refuses and in which words is as in Helm.
 
+mod arguments;
 mod crypto;
 mod dates;
+mod decimal;
 mod defaults;
 mod dicts;
 mod encoding;
 mod formats;
 mod lists;
 mod math;
+mod merge;
 mod moments;
+mod numbers;
 mod paths;
 mod random;
 mod regexes;
@@ -19,6 +23,9 @@ mod strings;
 mod templates;
 mod types;
 mod versions;
+mod words;
+
+pub use defaults::SAID_BY_CHART;
 
 use crate::exec::Functions;
 use crate::profile::Profile;
@@ -47,6 +54,7 @@ pub fn table(profile: Profile) -> Functions {
         functions.extend(rows);
     }
     if profile == Profile::Helm3 {
+        functions.extend(formats::HELM3);
         NOT_IN_HELM3.iter().for_each(|name| functions.remove(name));
     }
     functions

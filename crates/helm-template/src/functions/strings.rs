@@ -1,7 +1,362 @@
 //! Texts: cut, padded, joined, compared.
+//!
+//! Go's strings are bytes, and so are ours here: a cut may fall into a character. Where nothing changes, the text
+//! itself comes back and is not copied.
 
-use crate::exec::Row;
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::memmem;
+
+use super::arguments::{Done, bytes, int, printed, string_of, text};
+use super::words;
+use crate::exec::{Machine, Row, Run};
+use crate::go::{letters, print, quote as go_quote, quote_bytes};
+use crate::value::{List, Map, Str, Type, Value};
+
+const ANY: &[Type] = &[Type::Any];
+const TEXT: &[Type] = &[Type::String];
+const TWO: &[Type] = &[Type::String, Type::String];
+const WIDTH: &[Type] = &[Type::Int, Type::String];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("abbrev",     WIDTH, false, Run::Plain(words::abbrev)),
+    ("abbrevboth", &[Type::Int, Type::Int, Type::String], false, Run::Plain(words::abbrev_both)),
+    ("camelcase",  TEXT,  false, Run::Plain(|args| Ok(words::camel(&text(&args[0])).into()))),
+    ("cat",        ANY,   true,  Run::Plain(cat)),
+    ("contains",   TWO,   false, Run::Plain(|args| Ok(contains(bytes(&args[1]), bytes(&args[0])).into()))),
+    ("hasPrefix",  TWO,   false, Run::Plain(|args| Ok(bytes(&args[1]).starts_with(bytes(&args[0])).into()))),
+    ("hasSuffix",  TWO,   false, Run::Plain(|args| Ok(bytes(&args[1]).ends_with(bytes(&args[0])).into()))),
+    ("hello",      &[],   false, Run::Plain(|_| Ok("Hello!".into()))),
+    ("indent",     WIDTH, false, Run::Machine(|machine, args| indent(machine, args, ""))),
+    ("initials",   TEXT,  false, Run::Plain(|args| Ok(words::initials(bytes(&args[0])).into()))),
+    ("join",       &[Type::String, Type::Any], false, Run::Machine(join)),
+    ("kebabcase",  TEXT,  false, Run::Plain(|args| Ok(words::separated(&text(&args[0]), '-').into()))),
+    ("lower",      TEXT,  false, Run::Plain(|args| Ok(cased(&args[0], letters::to_lower)))),
+    ("nindent",    WIDTH, false, Run::Machine(|machine, args| indent(machine, args, "\n"))),
+    ("nospace",    TEXT,  false, Run::Plain(|args| Ok(words::without_space(&args[0])))),
+    ("plural",     &[Type::String, Type::String, Type::Int], false, Run::Plain(plural)),
+    ("quote",      ANY,   true,  Run::Plain(quote)),
+    ("repeat",     WIDTH, false, Run::Machine(repeat)),
+    ("replace",    &[Type::String, Type::String, Type::String], false, Run::Machine(replace)),
+    ("shuffle",    TEXT,  false, Run::Machine(shuffle)),
+    ("snakecase",  TEXT,  false, Run::Plain(|args| Ok(words::separated(&text(&args[0]), '_').into()))),
+    ("sortAlpha",  ANY,   false, Run::Plain(sort_alpha)),
+    ("split",      TWO,   false, Run::Plain(|args| Ok(numbered(split(bytes(&args[1]), bytes(&args[0]), None))))),
+    ("splitList",  TWO,   false, Run::Plain(split_list)),
+    ("splitn",     &[Type::String, Type::Int, Type::String], false, Run::Plain(split_n)),
+    ("squote",     ANY,   true,  Run::Plain(single_quote)),
+    ("substr",     &[Type::Int, Type::Int, Type::String], false, Run::Plain(substr)),
+    ("swapcase",   TEXT,  false, Run::Plain(|args| Ok(words::swap_case(&text(&args[0])).into()))),
+    ("title",      TEXT,  false, Run::Plain(|args| Ok(words::title(&text(&args[0])).into()))),
+    ("toString",   ANY,   false, Run::Plain(|args| Ok(string_of(&args[0])))),
+    ("toStrings",  ANY,   false, Run::Plain(|args| Ok(strings_of(&args[0]).into()))),
+    ("trim",       TEXT,  false, Run::Plain(trim)),
+    ("trimAll",    TWO,   false, Run::Plain(trim_all)),
+    ("trimPrefix", TWO,   false, Run::Plain(trim_prefix)),
+    ("trimSuffix", TWO,   false, Run::Plain(trim_suffix)),
+    ("trimall",    TWO,   false, Run::Plain(trim_all)),
+    ("trunc",      WIDTH, false, Run::Plain(trunc)),
+    ("untitle",    TEXT,  false, Run::Plain(|args| Ok(words::untitle(&text(&args[0])).into()))),
+    ("upper",      TEXT,  false, Run::Plain(|args| Ok(cased(&args[0], letters::to_upper)))),
+    ("wrap",       WIDTH, false, Run::Machine(words::wrap)),
+    ("wrapWith",   &[Type::Int, Type::String, Type::String], false, Run::Machine(words::wrap_with)),
 ];
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    memmem::find(text, part).is_some()
+}
+
+/// A part of a string; the string itself where that is all of it.
+pub(super) fn part(of: &Value, range: Range<usize>) -> Value {
+    match of {
+        whole if range.len() == bytes(whole).len() => whole.clone(),
+        Value::String(text) if text.is_char_boundary(range.start) && text.is_char_boundary(range.end) => {
+            text.get(range).unwrap_or_default().into()
+        }
+        cut => Value::string_of(bytes(cut).get(range).unwrap_or_default().to_vec()),
+    }
+}
+
+fn trim(args: &[Value]) -> Done {
+    let Value::String(whole) = &args[0] else {
+        return Ok(text(&args[0]).trim().into());
+    };
+    let start = whole.len() - whole.trim_start().len();
+    Ok(part(&args[0], start..start + whole.trim().len()))
+}
+
+fn trim_all(args: &[Value]) -> Done {
+    let (of, whole) = (text(&args[0]), text(&args[1]));
+    let among = |c: char| of.contains(c);
+    let start = whole.len() - whole.trim_start_matches(among).len();
+    let trimmed = whole.trim_matches(among);
+    match &whole {
+        Cow::Borrowed(_) => Ok(part(&args[1], start..start + trimmed.len())),
+        Cow::Owned(_) => Ok(trimmed.into()),
+    }
+}
+
+fn trim_prefix(args: &[Value]) -> Done {
+    let (prefix, whole) = (bytes(&args[0]), bytes(&args[1]));
+    let from = if whole.starts_with(prefix) { prefix.len() } else { 0 };
+    Ok(part(&args[1], from..whole.len()))
+}
+
+fn trim_suffix(args: &[Value]) -> Done {
+    let (suffix, whole) = (bytes(&args[0]), bytes(&args[1]));
+    let to = if whole.ends_with(suffix) { whole.len() - suffix.len() } else { whole.len() };
+    Ok(part(&args[1], 0..to))
+}
+
+/// The first bytes of a text, or with a negative number the last.
+fn trunc(args: &[Value]) -> Done {
+    let (wanted, length) = (int(&args[0]), bytes(&args[1]).len());
+    let size = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
+    Ok(match wanted {
+        ..0 if size < length => part(&args[1], length - size..length),
+        0.. if size < length => part(&args[1], 0..size),
+        _ => args[1].clone(),
+    })
+}
+
+fn substr(args: &[Value]) -> Done {
+    let (start, end) = (int(&args[0]), int(&args[1]));
+    let length = i64::try_from(bytes(&args[2]).len()).unwrap_or(i64::MAX);
+    let beyond = |what: String| Err(Str::from(format!("runtime error: slice bounds out of range {what}")));
+    let (start, end) = match (start, end) {
+        (..0, ..0) => return beyond(format!("[:{end}]")),
+        (..0, end) if end > length => return beyond(format!("[:{end}] with length {length}")),
+        (..0, end) => (0, end),
+        (start, end) if end < 0 || end > length => (start, length),
+        both => both,
+    };
+    if start > end {
+        return beyond(format!("[{start}:{end}]"));
+    }
+    let place = |n: i64| usize::try_from(n).unwrap_or_default();
+    Ok(part(&args[2], place(start)..place(end)))
+}
+
+fn repeat(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let times = times(&args[0])?;
+    machine.wrote(bytes(&args[1]).len().saturating_mul(times))?;
+    Ok(match &args[1] {
+        Value::String(text) => text.repeat(times).into(),
+        other => Value::string_of(bytes(other).repeat(times)),
+    })
+}
+
+fn times(count: &Value) -> Result<usize, Str> {
+    usize::try_from(int(count)).map_err(|_| "strings: negative Repeat count".into())
+}
+
+fn indent(machine: &mut Machine<'_>, args: &[Value], before: &str) -> Done {
+    let width = times(&args[0])?;
+    let whole = bytes(&args[1]);
+    let lines = memchr::memchr_iter(b'\n', whole).count() + 1;
+    let size = width.saturating_mul(lines).saturating_add(whole.len() + before.len());
+    machine.wrote(size)?;
+    let Value::String(text) = &args[1] else {
+        let mut out = Vec::with_capacity(size);
+        out.extend_from_slice(before.as_bytes());
+        for (at, line) in whole.split(|byte| *byte == b'\n').enumerate() {
+            out.extend_from_slice(if at > 0 { b"\n" } else { b"" });
+            out.resize(out.len() + width, b' ');
+            out.extend_from_slice(line);
+        }
+        return Ok(Value::string_of(out));
+    };
+    let pad = spaces(width);
+    let mut out = String::with_capacity(size);
+    out.push_str(before);
+    out.push_str(&pad);
+    let mut from = 0;
+    for at in memchr::memchr_iter(b'\n', whole) {
+        out.push_str(&text[from..=at]);
+        out.push_str(&pad);
+        from = at + 1;
+    }
+    out.push_str(&text[from..]);
+    Ok(out.into())
+}
+
+fn spaces(width: usize) -> Cow<'static, str> {
+    const PAD: &str = "                                                                ";
+    PAD.get(..width).map_or_else(|| Cow::Owned(" ".repeat(width)), Cow::Borrowed)
+}
+
+fn replace(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let (old, new, source) = (bytes(&args[0]), bytes(&args[1]), bytes(&args[2]));
+    let places = if old.is_empty() { source.len() + 1 } else { memmem::find_iter(source, old).count() };
+    if places == 0 || old == new {
+        return Ok(args[2].clone());
+    }
+    machine.wrote(source.len().saturating_add(new.len().saturating_mul(places)))?;
+    if let (Value::String(old), Value::String(new), Value::String(source)) = (&args[0], &args[1], &args[2]) {
+        return Ok(source.replace(old.as_ref(), new).into());
+    }
+    let mut out = Vec::new();
+    for (at, piece) in split(source, old, None).into_iter().enumerate() {
+        out.extend_from_slice(if at > 0 || old.is_empty() { new } else { b"" });
+        out.extend_from_slice(piece);
+    }
+    if old.is_empty() {
+        out.extend_from_slice(new);
+    }
+    Ok(Value::string_of(out))
+}
+
+/// A text in another case; itself where it is in that case already.
+fn cased(value: &Value, case: fn(char) -> char) -> Value {
+    let whole = text(value);
+    if whole.chars().all(|c| case(c) == c) {
+        return value.clone();
+    }
+    whole.chars().map(case).collect::<String>().into()
+}
+
+fn quote(args: &[Value]) -> Done {
+    let quoted = |value: &Value| match value {
+        Value::Raw(bytes) | Value::Bytes(bytes) => quote_bytes(bytes),
+        value => go_quote(&printed(value)),
+    };
+    Ok(spaced(args, quoted).into())
+}
+
+fn single_quote(args: &[Value]) -> Done {
+    // Unlike `quote` it prints bytes as a list of numbers.
+    let quoted = |value: &Value| match value {
+        Value::String(text) => format!("'{text}'"),
+        value => format!("'{}'", print(value)),
+    };
+    Ok(spaced(args, quoted).into())
+}
+
+fn cat(args: &[Value]) -> Done {
+    Ok(spaced(args, print).into())
+}
+
+/// What is not nil, with spaces between.
+fn spaced(args: &[Value], form: impl Fn(&Value) -> String) -> String {
+    let mut words = args.iter().filter(|arg| arg.is_some()).map(form);
+    let mut out = words.next().unwrap_or_default();
+    for word in words {
+        out.push(' ');
+        out.push_str(&word);
+    }
+    out
+}
+
+fn plural(args: &[Value]) -> Done {
+    Ok(args[usize::from(int(&args[2]) != 1)].clone())
+}
+
+/// `strings.SplitN`: at each separator, or before each character where that is empty, but into no more than `most`.
+fn split<'t>(text: &'t [u8], separator: &[u8], most: Option<usize>) -> Vec<&'t [u8]> {
+    let most = most.unwrap_or(usize::MAX);
+    let mut parts = Vec::new();
+    if most == 0 {
+        return parts;
+    }
+    let mut from = 0;
+    if separator.is_empty() {
+        while from < text.len() && parts.len() + 1 < most {
+            let to = from + character(&text[from..]);
+            parts.push(&text[from..to]);
+            from = to;
+        }
+        if from < text.len() {
+            parts.push(&text[from..]);
+        }
+        return parts;
+    }
+    for at in memmem::find_iter(text, separator) {
+        if parts.len() + 1 == most {
+            break;
+        }
+        parts.push(&text[from..at]);
+        from = at + separator.len();
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// How many bytes the first character has; what is none counts as one.
+fn character(text: &[u8]) -> usize {
+    let end = text.len().min(4);
+    match std::str::from_utf8(&text[..end]) {
+        Ok(valid) => valid.chars().next().map_or(1, char::len_utf8),
+        Err(error) => {
+            let valid = std::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or_default();
+            valid.chars().next().map_or(1, char::len_utf8)
+        }
+    }
+}
+
+fn split_list(args: &[Value]) -> Done {
+    let parts = split(bytes(&args[1]), bytes(&args[0]), None);
+    Ok(List::texts(parts.into_iter().map(|part| Value::string_of(part.to_vec()))).into())
+}
+
+fn split_n(args: &[Value]) -> Done {
+    let most = usize::try_from(int(&args[1])).ok();
+    Ok(numbered(split(bytes(&args[2]), bytes(&args[0]), most)))
+}
+
+/// The parts under `_0`, `_1` and so on.
+fn numbered(parts: Vec<&[u8]>) -> Value {
+    let map = Map::strings();
+    for (at, part) in parts.into_iter().enumerate() {
+        map.insert(format!("_{at}"), Value::string_of(part.to_vec()));
+    }
+    map.into()
+}
+
+/// sprig's `strslice`: the elements of a list as texts, without nils; of anything else, itself.
+fn strings_of(value: &Value) -> List {
+    match value {
+        Value::List(list) if list.is_strings() => list.clone(),
+        Value::List(list) => List::texts(list.iter().filter(|item| item.is_some()).map(string_of)),
+        Value::Bytes(bytes) => List::strings(bytes.iter().map(u8::to_string)),
+        Value::Nil | Value::Null => List::strings::<Str>([]),
+        value => List::texts([string_of(value)]),
+    }
+}
+
+fn join(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let separator = bytes(&args[0]);
+    let items = strings_of(&args[1]);
+    let between = separator.len().saturating_mul(items.len().saturating_sub(1));
+    let size = items.iter().fold(between, |size, item| size.saturating_add(bytes(item).len()));
+    machine.wrote(size)?;
+    let mut out = Vec::with_capacity(size);
+    for (at, item) in items.iter().enumerate() {
+        out.extend_from_slice(if at > 0 { separator } else { b"" });
+        out.extend_from_slice(bytes(item));
+    }
+    Ok(Value::string_of(out))
+}
+
+fn sort_alpha(args: &[Value]) -> Done {
+    if !matches!(args[0], Value::List(_) | Value::Bytes(_)) {
+        return Ok(List::texts([string_of(&args[0])]).into());
+    }
+    let mut items = strings_of(&args[0]).to_vec();
+    items.sort_by(|a, b| bytes(a).cmp(bytes(b)));
+    Ok(List::texts(items).into())
+}
+
+/// Any order of the characters, by chance.
+fn shuffle(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let mut characters: Vec<char> = text(&args[0]).chars().collect();
+    for at in (1..characters.len()).rev() {
+        let mut chance = [0; 8];
+        machine.outside.random.fill(&mut chance);
+        // The remainder is as good as even: a text is short beside 2^64.
+        let other = u64::from_le_bytes(chance) % (at as u64 + 1);
+        characters.swap(at, usize::try_from(other).unwrap_or(at));
+    }
+    Ok(characters.into_iter().collect::<String>().into())
+}

@@ -1,7 +1,36 @@
 //! Conversion of numbers and texts, and questions about Go types.
 
-use crate::exec::Row;
+use super::arguments::{Done, text};
+use super::numbers::{decimal, to_float, to_int};
+use crate::exec::{Row, Run};
+use crate::go::print;
+use crate::value::{Type, Value, deep_equal};
+
+const ANY: &[Type] = &[Type::Any];
+const NAMED: &[Type] = &[Type::String, Type::Any];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("atoi",       &[Type::String], false, Run::Plain(|args| Ok(Value::Int(decimal(&text(&args[0])))))),
+    ("int",        ANY,   false, Run::Plain(|args| Ok(Value::Int(to_int(&args[0]))))),
+    ("int64",      ANY,   false, Run::Plain(|args| Ok(Value::Int64(to_int(&args[0]))))),
+    ("float64",    ANY,   false, Run::Plain(|args| Ok(Value::Float(to_float(&args[0]))))),
+    ("toDecimal",  ANY,   false, Run::Plain(|args| Ok(Value::Int64(octal(&args[0]))))),
+    ("typeOf",     ANY,   false, Run::Plain(|args| Ok(args[0].type_name().into()))),
+    ("typeIs",     NAMED, false, Run::Plain(|args| Ok((text(&args[0]) == args[1].type_name()).into()))),
+    ("typeIsLike", NAMED, false, Run::Plain(type_is_like)),
+    ("kindOf",     ANY,   false, Run::Plain(|args| Ok(args[0].kind().name().into()))),
+    ("kindIs",     NAMED, false, Run::Plain(|args| Ok((text(&args[0]) == args[1].kind().name()).into()))),
+    ("deepEqual",  &[Type::Any, Type::Any], false, Run::Plain(|args| Ok(deep_equal(&args[0], &args[1]).into()))),
 ];
+
+/// A file mode as it is written, `0755`, as the number that it is.
+fn octal(value: &Value) -> i64 {
+    i64::from_str_radix(&print(value), 8).unwrap_or_default()
+}
+
+/// A pointer to the type will do as well.
+fn type_is_like(args: &[Value]) -> Done {
+    let (wanted, is) = (text(&args[0]), args[1].type_name());
+    Ok((wanted == is || Some(wanted.as_ref()) == is.strip_prefix('*')).into())
+}

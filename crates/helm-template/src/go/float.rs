@@ -24,7 +24,7 @@ pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
     match form {
         Form::Fixed => match precision {
             Some(digits) => format!("{value:.digits$}"),
-            None => format!("{value}"),
+            None => fixed(value),
         },
         Form::Exponent => exponent(value, precision),
         Form::General => general(value, precision),
@@ -34,7 +34,7 @@ pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
 fn exponent(value: f64, precision: Option<usize>) -> String {
     let text = match precision {
         Some(digits) => format!("{value:.digits$e}"),
-        None => format!("{value:e}"),
+        None => shortest(value),
     };
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (sign, digits) = match exponent.strip_prefix('-') {
@@ -44,42 +44,75 @@ fn exponent(value: f64, precision: Option<usize>) -> String {
     format!("{mantissa}e{sign}{digits:0>2}")
 }
 
-fn general(value: f64, precision: Option<usize>) -> String {
-    let significant = precision.map(|p| p.max(1));
-    let text = match significant {
-        Some(digits) => format!("{value:.*e}", digits - 1),
-        None => format!("{value:e}"),
-    };
-    let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
-    let power: i32 = power.parse().unwrap_or(0);
+/// Mantissa and exponent with the fewest digits that read back as the same number. Of two that are equally near Go
+/// takes the even one.
+fn shortest(value: f64) -> String {
+    /// A number that stands half way between two has more digits than this.
+    const MANY: usize = 14;
+    let text = format!("{value:e}");
+    let digits = text.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
+    if digits > MANY {
+        let even = format!("{value:.*e}", digits - 1);
+        #[expect(clippy::float_cmp, reason = "it must read back as exactly this number")]
+        if even.parse().is_ok_and(|read: f64| read == value) {
+            return even;
+        }
+    }
+    text
+}
+
+/// A number's sign, its digits without zeros at the end, and the power of ten of the first.
+fn parts(text: &str) -> (&str, String, i32) {
+    let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
     let mut digits: String = mantissa.chars().filter(|c| *c != '.').collect();
     let kept = digits.trim_end_matches('0').len().max(1);
     digits.truncate(kept);
+    (sign, digits, power.parse().unwrap_or(0))
+}
+
+fn fixed(value: f64) -> String {
+    let text = shortest(value);
+    let (sign, digits, power) = parts(&text);
+    without_exponent(sign, &digits, power)
+}
+
+fn general(value: f64, precision: Option<usize>) -> String {
+    let significant = precision.map(|p| p.max(1));
+    let text = match significant {
+        Some(digits) => format!("{value:.*e}", digits - 1),
+        None => shortest(value),
+    };
+    let (sign, digits, power) = parts(&text);
     // The shortest form has no precision to decide by, and takes six.
     let threshold = significant.map_or(6, |limit| i32::try_from(limit).unwrap_or(i32::MAX));
-    let mut out = String::from(sign);
-    if power < -4 || power >= threshold {
-        let (first, rest) = digits.split_at(1);
-        out.push_str(first);
-        if !rest.is_empty() {
-            out.push('.');
-            out.push_str(rest);
-        }
-        let sign = if power < 0 { '-' } else { '+' };
-        // A String takes whatever is written to it.
-        let _ = write!(out, "e{sign}{:02}", power.unsigned_abs());
-        return out;
+    if power >= -4 && power < threshold {
+        return without_exponent(sign, &digits, power);
     }
+    let mut out = String::from(sign);
+    let (first, rest) = digits.split_at(1);
+    out.push_str(first);
+    if !rest.is_empty() {
+        out.push('.');
+        out.push_str(rest);
+    }
+    let sign = if power < 0 { '-' } else { '+' };
+    // A String takes whatever is written to it.
+    let _ = write!(out, "e{sign}{:02}", power.unsigned_abs());
+    out
+}
+
+fn without_exponent(sign: &str, digits: &str, power: i32) -> String {
+    let mut out = String::from(sign);
     if power < 0 {
         out.push_str("0.");
         (1..-power).for_each(|_| out.push('0'));
-        out.push_str(&digits);
+        out.push_str(digits);
         return out;
     }
     let whole = usize::try_from(power).unwrap_or(0) + 1;
     if digits.len() <= whole {
-        out.push_str(&digits);
+        out.push_str(digits);
         (digits.len()..whole).for_each(|_| out.push('0'));
     } else {
         out.push_str(&digits[..whole]);
@@ -105,6 +138,8 @@ mod tests {
             (123_456_789.5, "1.234567895e+08", "1.23e+08"),
             (0.0, "0", "0"),
             (1e21, "1e+21", "1e+21"),
+            // Half way between ...2 and ...3.
+            (-777_707_444_638_603.25, "-7.777074446386032e+14", "-7.78e+14"),
         ];
         for (value, shortest, three) in table {
             assert_eq!(format(value, Form::General, None), shortest);
@@ -112,6 +147,9 @@ mod tests {
         }
         assert_eq!(format(12_345.678, Form::Exponent, Some(2)), "1.23e+04");
         assert_eq!(format(2.5, Form::Fixed, Some(0)), "2");
+        assert_eq!(format(-777_707_444_638_603.25, Form::Fixed, None), "-777707444638603.2");
+        assert_eq!(format(9_223_372_036_854_775_808.0, Form::Fixed, None), "9223372036854776000");
+        assert_eq!(format(-0.000_25, Form::Fixed, None), "-0.00025");
         assert_eq!(format(f64::NEG_INFINITY, Form::General, None), "-Inf");
     }
 }

@@ -1,20 +1,25 @@
 //! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
-//! (`float`, `print`, `printf`).
+//! (`float`, `print`, `printf`); which characters are letters, and their cases (`letters`).
 
+mod base32;
 mod base64;
 mod float;
+pub mod letters;
 mod number;
 pub mod path;
 mod print;
 mod printf;
 mod quote;
 pub mod regexp;
+mod text;
 pub mod time;
 pub mod url;
 
-pub use base64::base64;
+pub use base32::{base32, base32_decode, base32_error};
+pub use base64::{base64, base64_decode, base64_error};
 pub use float::{Form, format as format_float};
-pub use number::{Number, Unreadable};
+pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
 pub use print::{print, print_all};
 pub use printf::printf;
-pub use quote::{Quoted, can_backquote, is_printable, quote, unquote};
+pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};
+pub use text::text_of;

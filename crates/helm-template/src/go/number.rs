@@ -112,7 +112,8 @@ fn digits(text: &str) -> Option<(bool, u32, String)> {
     Some((negative, radix, digits.replace('_', "")))
 }
 
-fn int(text: &str) -> Option<i64> {
+/// `strconv.ParseInt` with the radix that the text says: `010` is octal.
+pub fn int(text: &str) -> Option<i64> {
     let (negative, radix, digits) = digits(text)?;
     let sign = if negative { "-" } else { "" };
     if digits.starts_with(['+', '-']) {
@@ -130,6 +131,21 @@ fn uint(text: &str) -> Option<u64> {
         return None;
     }
     u64::from_str_radix(&digits, radix).ok()
+}
+
+/// `strconv.ParseFloat`, which knows words besides numbers.
+pub fn any_float(text: &str) -> Option<f64> {
+    let (negative, rest) = match text.strip_prefix(['+', '-']) {
+        Some(rest) => (text.starts_with('-'), rest),
+        None => (false, text),
+    };
+    if rest.eq_ignore_ascii_case("inf") || rest.eq_ignore_ascii_case("infinity") {
+        return Some(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
+    }
+    if text.eq_ignore_ascii_case("nan") {
+        return Some(f64::NAN);
+    }
+    float(text)
 }
 
 /// Decimal or hexadecimal, the latter with a binary exponent.

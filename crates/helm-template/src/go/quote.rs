@@ -99,6 +99,21 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// The same of bytes: what is no character among them is escaped byte by byte.
+pub fn quote_bytes(text: &[u8]) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for chunk in text.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| escape(&mut out, c, '"'));
+        for byte in chunk.invalid() {
+            // A String takes whatever is written to it.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// One character as it stands between quotes of this kind.
 pub(super) fn escape(out: &mut String, c: char, quote: char) {
     let short = match c {
@@ -164,6 +179,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_printed_is_escaped() {
+        assert_eq!(quote_bytes(b"a\xc3\x00\xc3\xa9\xff"), "\"a\\xc3\\x00\u{e9}\\xff\"");
         assert_eq!(
             quote("a\"\\\n\u{1}\u{7f}\u{e9}\u{301}\u{ad}\u{200b}\u{1F600}"),
             "\"a\\\"\\\\\\n\\x01\\x7f\u{e9}\u{301}\\u00ad\\u200b\u{1F600}\""

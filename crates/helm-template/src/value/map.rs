@@ -58,6 +58,12 @@ impl Map {
         Self { flavour, entries: Rc::new(RefCell::new(entries)) }
     }
 
+    /// Other entries, in order already, in a map of the same type.
+    #[must_use]
+    pub(crate) fn like(&self, entries: Vec<(Str, Value)>) -> Self {
+        Self::of(self.flavour, entries)
+    }
+
     /// The same map, shared, under a type of this name.
     #[must_use]
     pub fn named(&self, name: &'static str) -> Self {
@@ -137,6 +143,11 @@ impl Map {
     /// A copy of the entries, safe against changes meanwhile.
     pub fn snapshot(&self) -> Vec<(Str, Value)> {
         self.entries.borrow().clone()
+    }
+
+    /// Where its entries are: two maps at one place are the same.
+    pub(super) fn address(&self) -> usize {
+        Rc::as_ptr(&self.entries).addr()
     }
 
     /// The same map, not only an equal one.

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use compare::deep_equal;
-pub use list::List;
+pub use list::{List, ListMethod, NamedList};
 pub use map::Map;
 pub use object::{Method, Object};
 pub use types::{Kind, Type};

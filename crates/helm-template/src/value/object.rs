@@ -22,6 +22,11 @@ pub trait Object: Any {
     /// As `fmt` prints it.
     fn print(&self) -> String;
 
+    /// As an action prints it, where that differs: a pointer shows what it points to.
+    fn show(&self) -> String {
+        self.print()
+    }
+
     fn is_true(&self) -> bool {
         true
     }

@@ -1,0 +1,162 @@
+//! Unpacking gzip, as far as it is asked for.
+//!
+//! What is unpacked is kept in one buffer, whose size is bounded from the start: who reads it asks for the next bytes
+//! and decides by them whether it wants more. So a small archive that unpacks to gigabytes is given up at the first
+//! header that says so, and never later than at the limit.
+
+use flate2::{Crc, Decompress, FlushDecompress, Status};
+
+/// How much is unpacked at once, at the least.
+const STEP: usize = 256 << 10;
+/// Deflate cannot do better than 1032 to 1: a length that promises more is a lie.
+const BEST_RATIO: usize = 1032;
+
+pub(super) struct Unzip<'a> {
+    packed: &'a [u8],
+    inflate: Decompress,
+    state: State,
+    checksum: Crc,
+    /// Where in `unpacked` the present member begins.
+    member: usize,
+    limit: usize,
+    pub unpacked: Vec<u8>,
+}
+
+enum State {
+    Within,
+    /// All that there is has been unpacked.
+    Ended,
+    Failed(Failure),
+}
+
+/// Why no more can be had. Worded as by Go's `compress/gzip`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("gzip: invalid header")]
+    Header,
+    #[error("gzip: invalid checksum")]
+    Checksum,
+    #[error("unexpected EOF")]
+    Truncated,
+    #[error("flate: corrupt input before offset {0}")]
+    Corrupt(u64),
+    #[error("the limit is reached")]
+    Limit,
+}
+
+impl<'a> Unzip<'a> {
+    pub fn new(packed: &'a [u8], limit: usize) -> Result<Self, Failure> {
+        let body = header(packed)?;
+        // The last four bytes are the length before packing, if the archive has one member and is less than 4 GiB.
+        let promised = packed.last_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        let plausible = promised <= limit && promised / BEST_RATIO <= packed.len();
+        Ok(Self {
+            packed: body,
+            inflate: Decompress::new(false),
+            state: State::Within,
+            checksum: Crc::new(),
+            member: 0,
+            limit,
+            // One byte more, so that the end is seen without growing.
+            unpacked: Vec::with_capacity(if plausible { promised + 1 } else { STEP.min(limit) }),
+        })
+    }
+
+    /// Tries to have `length` bytes unpacked. Fewer are there only if there are no more to be had.
+    pub fn reach(&mut self, length: usize) -> Result<(), Failure> {
+        while self.unpacked.len() < length {
+            match self.state {
+                State::Ended => return Ok(()),
+                State::Failed(failure) => return Err(failure),
+                State::Within => {
+                    if let Err(failure) = self.step() {
+                        self.state = State::Failed(failure);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        if self.unpacked.len() >= self.limit {
+            return Err(Failure::Limit);
+        }
+        if self.unpacked.len() == self.unpacked.capacity() {
+            let grown = self.unpacked.len().max(STEP).min(self.limit - self.unpacked.len());
+            self.unpacked.reserve_exact(grown);
+        }
+        let start = self.unpacked.len();
+        let (consumed, status) = {
+            let before = self.inflate.total_in();
+            let status = self.inflate.decompress_vec(self.packed, &mut self.unpacked, FlushDecompress::None);
+            (self.inflate.total_in() - before, status)
+        };
+        let consumed = usize::try_from(consumed).unwrap_or(usize::MAX).min(self.packed.len());
+        self.packed = &self.packed[consumed..];
+        self.checksum.update(&self.unpacked[start..]);
+        match status {
+            Ok(Status::StreamEnd) => self.end_of_member(),
+            Ok(_) if consumed == 0 && self.unpacked.len() == start => Err(Failure::Truncated),
+            Ok(_) => Ok(()),
+            Err(_) => Err(Failure::Corrupt(self.inflate.total_in())),
+        }
+    }
+
+    /// Checks what a member says of itself at its end; another may follow.
+    fn end_of_member(&mut self) -> Result<(), Failure> {
+        let Some((trailer, rest)) = self.packed.split_first_chunk::<8>() else {
+            return Err(Failure::Truncated);
+        };
+        let [a, b, c, d, e, f, g, h] = *trailer;
+        let checksum = std::mem::take(&mut self.checksum).sum();
+        let length = self.unpacked.len() - self.member;
+        #[expect(clippy::cast_possible_truncation, reason = "the trailer has the length modulo 2^32")]
+        if u32::from_le_bytes([a, b, c, d]) != checksum || u32::from_le_bytes([e, f, g, h]) != length as u32 {
+            return Err(Failure::Checksum);
+        }
+        if rest.is_empty() {
+            self.state = State::Ended;
+            return Ok(());
+        }
+        self.packed = header(rest)?;
+        self.member = self.unpacked.len();
+        self.inflate.reset(false);
+        Ok(())
+    }
+}
+
+/// What follows the header of a member.
+fn header(packed: &[u8]) -> Result<&[u8], Failure> {
+    const CHECKED: u8 = 2;
+    const EXTRA: u8 = 4;
+    const NAME: u8 = 8;
+    const COMMENT: u8 = 16;
+    let (fixed, mut rest) = packed.split_first_chunk::<10>().ok_or(Failure::Truncated)?;
+    if fixed[..3] != [0x1f, 0x8b, 8] {
+        return Err(Failure::Header);
+    }
+    let flags = fixed[3];
+    if flags & EXTRA != 0 {
+        let (length, extra) = rest.split_first_chunk().ok_or(Failure::Truncated)?;
+        rest = extra.get(usize::from(u16::from_le_bytes(*length))..).ok_or(Failure::Truncated)?;
+    }
+    for text in [NAME, COMMENT] {
+        if flags & text != 0 {
+            // Go reads these texts into a buffer of 512 bytes.
+            let end = rest.iter().take(512).position(|b| *b == 0).ok_or(Failure::Header)?;
+            rest = &rest[end + 1..];
+        }
+    }
+    if flags & CHECKED != 0 {
+        let length = packed.len() - rest.len();
+        let (checksum, body) = rest.split_first_chunk().ok_or(Failure::Truncated)?;
+        let mut sum = Crc::new();
+        sum.update(&packed[..length]);
+        if sum.sum() & 0xffff != u32::from(u16::from_le_bytes(*checksum)) {
+            return Err(Failure::Header);
+        }
+        rest = body;
+    }
+    Ok(rest)
+}

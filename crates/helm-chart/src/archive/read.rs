@@ -1,0 +1,323 @@
+//! From the bytes of an archive to the files of a chart.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use bytes::Bytes;
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+
+use super::gzip::{Failure, Unzip};
+use super::tar::{BLOCK, BadHeader, Extended, Header};
+use crate::chart::File;
+use crate::path;
+
+/// How large a chart may be. The defaults are Helm's where it has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All archives of a chart together, before they are unpacked.
+    pub packed: usize,
+    /// All files of a chart and of the archives in it, unpacked.
+    pub unpacked: usize,
+    /// One file; Helm 4 knows no such limit.
+    pub file: usize,
+    pub entries: usize,
+    /// How deep charts lie in charts.
+    pub depth: usize,
+}
+
+impl Limits {
+    pub const fn of(profile: Profile) -> Self {
+        Self {
+            packed: 100 << 20,
+            unpacked: 100 << 20,
+            file: match profile {
+                Profile::Helm3 => 5 << 20,
+                Profile::Helm4 => usize::MAX,
+            },
+            entries: 100_000,
+            depth: 32,
+        }
+    }
+}
+
+/// Why an archive is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArchiveError {
+    #[error("gzip: invalid header")]
+    NotGzip,
+    #[error("{0}")]
+    Damaged(String),
+    #[error("chart illegally contains absolute paths")]
+    Absolute,
+    #[error("chart illegally contains content outside the base directory: {}", quote(.0))]
+    OutsideBase(Str),
+    #[error("chart illegally references parent directory")]
+    Parent,
+    #[error("chart contains illegally named files")]
+    Drive,
+    #[error("chart yaml not in base directory")]
+    NoBase,
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("no files in chart archive")]
+    Empty,
+    #[error("chart archive has more than {0} entries")]
+    TooManyEntries(usize),
+    #[error("chart illegally contains two files named {}", quote(.0))]
+    Duplicate(Str),
+    #[error("chart file {} is a link to {}, which is outside of the chart", quote(.name), quote(.to))]
+    LinkOutside { name: Str, to: Str },
+    #[error("chart file {} is {what}", quote(.name))]
+    Special { name: Str, what: &'static str },
+}
+
+/// The files of an archive, in its order and without the name of its base folder. What is left of the limits is kept
+/// in them.
+pub fn files(archive: &[u8], profile: Profile, limits: &mut Limits) -> Result<Vec<File>, ArchiveError> {
+    limits.packed = limits.packed.checked_sub(archive.len()).ok_or_else(|| {
+        ArchiveError::TooLarge("chart archives are larger than the maximum size of archives".to_owned())
+    })?;
+    let largest = Limits::of(profile).unpacked.max(limits.unpacked);
+    // Headers and padding come on top of what the files hold.
+    let stream = limits.unpacked.saturating_add(limits.unpacked / 4).saturating_add(1 << 20);
+    let zip = Unzip::new(archive, stream).map_err(|failure| match failure {
+        Failure::Header => ArchiveError::NotGzip,
+        other => ArchiveError::Damaged(other.to_string()),
+    })?;
+    let mut reader = Reader { zip, at: 0, profile, limits, largest, names: HashSet::new() };
+    let mut found = Vec::new();
+    while let Some(entry) = reader.next()? {
+        if let Some(file) = reader.accept(entry)? {
+            found.push(file);
+        }
+    }
+    if found.is_empty() {
+        return Err(ArchiveError::Empty);
+    }
+    let unpacked = Bytes::from(reader.zip.unpacked);
+    Ok(found.into_iter().map(|(name, range)| File { name, data: unpacked.slice(range) }).collect())
+}
+
+struct Reader<'a, 'l> {
+    zip: Unzip<'a>,
+    /// Where the next header is.
+    at: usize,
+    profile: Profile,
+    limits: &'l mut Limits,
+    /// What the limit was at first, to name it.
+    largest: usize,
+    names: HashSet<Str>,
+}
+
+struct Entry {
+    name: String,
+    link: String,
+    size: u64,
+    kind: u8,
+    folder: bool,
+    /// Where its content begins.
+    at: usize,
+    sparse: bool,
+}
+
+impl Reader<'_, '_> {
+    /// The next entry, with what extended headers before it say of it.
+    fn next(&mut self) -> Result<Option<Entry>, ArchiveError> {
+        let mut extended = Extended::default();
+        loop {
+            let Some(block) = self.header()? else { return Ok(None) };
+            self.limits.entries = self
+                .limits
+                .entries
+                .checked_sub(1)
+                .ok_or(ArchiveError::TooManyEntries(Limits::of(self.profile).entries))?;
+            let header = Header::parse(&block)?;
+            self.at += BLOCK;
+            match header.kind {
+                b'x' => {
+                    let content = self.content(header.size)?;
+                    extended.pax(&self.zip.unpacked[content])?;
+                }
+                b'L' | b'K' => {
+                    let content = self.content(header.size)?;
+                    let long = Extended::long(&self.zip.unpacked[content]);
+                    *(if header.kind == b'L' { &mut extended.name } else { &mut extended.link }) = long;
+                }
+                _ => {
+                    let name = extended.name.unwrap_or_else(|| header.name.to_vec());
+                    let link = extended.link.unwrap_or_else(|| header.link.to_vec());
+                    return Ok(Some(Entry {
+                        folder: header.is_folder(&name),
+                        size: if header.has_no_content() { 0 } else { extended.size.unwrap_or(header.size) },
+                        kind: header.kind,
+                        name: lossy(name),
+                        link: lossy(link),
+                        at: self.at,
+                        sparse: extended.sparse || header.kind == b'S',
+                    }));
+                }
+            }
+        }
+    }
+
+    /// The next block that is not the end of the archive. Two empty blocks are the end, and so is one with nothing after it.
+    fn header(&mut self) -> Result<Option<[u8; BLOCK]>, ArchiveError> {
+        for blank in [false, true] {
+            self.reach(self.at.saturating_add(BLOCK))?;
+            let rest = self.zip.unpacked.get(self.at..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            let Some(block) = rest.first_chunk::<BLOCK>() else { return Err(truncated()) };
+            match (block.iter().all(|b| *b == 0), blank) {
+                (true, true) => return Ok(None),
+                (true, false) => self.at += BLOCK,
+                (false, true) => return Err(BadHeader.into()),
+                (false, false) => return Ok(Some(*block)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Has the content of an extended header unpacked and goes behind it.
+    fn content(&mut self, size: u64) -> Result<Range<usize>, ArchiveError> {
+        // What Go allows an extended header.
+        let size = usize::try_from(size).ok().filter(|size| *size <= 1 << 20);
+        let size = size.ok_or_else(|| ArchiveError::Damaged("archive/tar: header field too long".into()))?;
+        let range = self.at..self.at + size;
+        self.reach(range.end)?;
+        if self.zip.unpacked.len() < range.end {
+            return Err(truncated());
+        }
+        self.skip(size);
+        Ok(range)
+    }
+
+    fn skip(&mut self, size: usize) {
+        self.at = self.at.saturating_add(size.next_multiple_of(BLOCK));
+    }
+
+    fn reach(&mut self, length: usize) -> Result<(), ArchiveError> {
+        self.zip.reach(length).map_err(|failure| match failure {
+            Failure::Limit => self.too_large(),
+            other => ArchiveError::Damaged(other.to_string()),
+        })
+    }
+
+    fn too_large(&self) -> ArchiveError {
+        let what = if self.profile == Profile::Helm3 { "file size" } else { "size" };
+        ArchiveError::TooLarge(format!(
+            "decompressed chart is larger than the maximum {what} {}",
+            self.largest
+        ))
+    }
+
+    /// Checks an entry and unpacks it. Nothing: one that is no file.
+    fn accept(&mut self, entry: Entry) -> Result<Option<(Str, Range<usize>)>, ArchiveError> {
+        let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
+        if entry.folder || entry.kind == b'g' {
+            self.skip(size);
+            return Ok(None);
+        }
+        let name = inner_name(&entry.name)?;
+        if let Some(what) = special(&entry) {
+            return Err(ArchiveError::Special { name, what });
+        }
+        // Nothing is ever written to a disk, so that a link within the chart harms nobody. Helm takes it for an empty file.
+        if matches!(entry.kind, b'1' | b'2') && leads_out(&entry) {
+            return Err(ArchiveError::LinkOutside { name, to: entry.link.into() });
+        }
+        if size > self.limits.unpacked {
+            return Err(self.too_large());
+        }
+        if size > self.limits.file {
+            return Err(ArchiveError::TooLarge(format!(
+                "decompressed chart file {} is larger than the maximum file size {}",
+                quote(&entry.name),
+                self.limits.file
+            )));
+        }
+        let mut range = entry.at..entry.at + size;
+        self.reach(range.end)?;
+        if self.zip.unpacked.len() < range.end {
+            return Err(truncated());
+        }
+        self.skip(size);
+        self.limits.unpacked -= size;
+        if self.limits.unpacked == 0 {
+            return Err(self.too_large());
+        }
+        if !self.names.insert(name.clone()) {
+            return Err(ArchiveError::Duplicate(name));
+        }
+        if self.zip.unpacked[range.clone()].starts_with(crate::load::BYTE_ORDER_MARK) {
+            range.start += crate::load::BYTE_ORDER_MARK.len();
+        }
+        Ok(Some((name, range)))
+    }
+}
+
+/// The name of an entry below the base folder of its archive.
+fn inner_name(name: &str) -> Result<Str, ArchiveError> {
+    // An archive made on Windows may have the other slash.
+    let slash = if name.contains('\\') { '\\' } else { '/' };
+    let (base, inner) = name.split_once(slash).unwrap_or((name, ""));
+    let inner = inner.replace(slash, "/");
+    if inner.starts_with('/') {
+        return Err(ArchiveError::Absolute);
+    }
+    let inner = path::clean(&inner);
+    if inner == "." {
+        return Err(ArchiveError::OutsideBase(name.into()));
+    }
+    if inner.starts_with("..") {
+        return Err(ArchiveError::Parent);
+    }
+    if matches!(inner.as_bytes(), [drive, b':', b'/', ..] if drive.is_ascii_alphabetic()) {
+        return Err(ArchiveError::Drive);
+    }
+    if base == "Chart.yaml" {
+        return Err(ArchiveError::NoBase);
+    }
+    Ok(inner.into())
+}
+
+fn special(entry: &Entry) -> Option<&'static str> {
+    match entry.kind {
+        b'3' => Some("a character device"),
+        b'4' => Some("a block device"),
+        b'6' => Some("a named pipe"),
+        _ if entry.sparse => Some("a sparse file, which is not supported"),
+        _ => None,
+    }
+}
+
+/// Whether a link leads out of the base folder. A symbolic link starts in its own folder, the other kind at the root of
+/// the archive.
+fn leads_out(entry: &Entry) -> bool {
+    let target = if entry.kind == b'1' {
+        path::clean(&entry.link)
+    } else {
+        let folder = entry.name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        path::clean(&format!("{folder}/{}", entry.link))
+    };
+    let base = entry.name.split('/').next().unwrap_or_default();
+    let inside = target.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    entry.link.starts_with('/') || !inside
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|not| String::from_utf8_lossy(not.as_bytes()).into_owned())
+}
+
+fn truncated() -> ArchiveError {
+    ArchiveError::Damaged("unexpected EOF".to_owned())
+}
+
+impl From<BadHeader> for ArchiveError {
+    fn from(bad: BadHeader) -> Self {
+        Self::Damaged(bad.to_string())
+    }
+}

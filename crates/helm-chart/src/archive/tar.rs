@@ -1,0 +1,132 @@
+//! The headers of a tar archive, as Go's `archive/tar` reads them.
+
+use std::borrow::Cow;
+
+pub(super) const BLOCK: usize = 512;
+
+/// A header that is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("archive/tar: invalid tar header")]
+pub(super) struct BadHeader;
+
+/// One block, read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Header<'a> {
+    pub name: Cow<'a, [u8]>,
+    pub link: &'a [u8],
+    pub size: u64,
+    pub mode: u64,
+    pub kind: u8,
+}
+
+impl<'a> Header<'a> {
+    pub fn parse(block: &'a [u8; BLOCK]) -> Result<Self, BadHeader> {
+        let expected = octal(&block[148..156])?;
+        if !sums(block).contains(&expected) {
+            return Err(BadHeader);
+        }
+        let name = text(&block[..100]);
+        let prefix = if &block[257..263] == b"ustar\0" { text(&block[345..500]) } else { b"" };
+        Ok(Self {
+            name: if prefix.is_empty() { Cow::Borrowed(name) } else { [prefix, b"/", name].concat().into() },
+            link: text(&block[157..257]),
+            size: number(&block[124..136])?,
+            mode: number(&block[100..108])?,
+            kind: block[156],
+        })
+    }
+
+    /// Before there were kinds, a folder was a name with a slash at its end.
+    pub fn is_folder(&self, name: &[u8]) -> bool {
+        self.kind == b'5' || (self.kind == 0 && name.ends_with(b"/")) || self.mode & !0o7777 == 0o040_000
+    }
+
+    /// Kinds whose header gives a size and after which no bytes follow.
+    pub fn has_no_content(&self) -> bool {
+        matches!(self.kind, b'1'..=b'6')
+    }
+}
+
+/// The sum of a header's bytes, in which those of the sum itself count as spaces: of unsigned bytes, and of signed ones
+/// as some old programs made it.
+fn sums(block: &[u8; BLOCK]) -> [u64; 2] {
+    let bytes = || block.iter().enumerate().map(|(i, b)| if (148..156).contains(&i) { b' ' } else { *b });
+    let unsigned: u64 = bytes().map(u64::from).sum();
+    let signed: i64 = bytes().map(|b| i64::from(b.cast_signed())).sum();
+    [unsigned, u64::try_from(signed).unwrap_or(u64::MAX)]
+}
+
+/// Up to the first zero byte.
+fn text(field: &[u8]) -> &[u8] {
+    field.split(|b| *b == 0).next().unwrap_or_default()
+}
+
+fn octal(field: &[u8]) -> Result<u64, BadHeader> {
+    let digits = field.trim_ascii_start();
+    let digits = text(digits).trim_ascii_end();
+    digits.iter().try_fold(0_u64, |sum, digit| match digit {
+        b'0'..=b'7' => sum.checked_mul(8).map(|sum| sum + u64::from(digit - b'0')).ok_or(BadHeader),
+        _ => Err(BadHeader),
+    })
+}
+
+/// Octal digits, or, with its first bit set, a number in base 256.
+fn number(field: &[u8]) -> Result<u64, BadHeader> {
+    let Some((first, rest)) = field.split_first().filter(|(first, _)| *first & 0x80 != 0) else {
+        return octal(field);
+    };
+    // The second bit is the sign, and nothing here may be negative.
+    if first & 0x40 != 0 {
+        return Err(BadHeader);
+    }
+    rest.iter().try_fold(u64::from(first & 0x3f), |sum, byte| {
+        sum.checked_mul(256)
+            .map(|sum| sum | u64::from(*byte))
+            .filter(|sum| i64::try_from(*sum).is_ok())
+            .ok_or(BadHeader)
+    })
+}
+
+/// What extended headers say of the entry that follows them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Extended {
+    pub name: Option<Vec<u8>>,
+    pub link: Option<Vec<u8>>,
+    pub size: Option<u64>,
+    pub sparse: bool,
+}
+
+impl Extended {
+    /// Reads the records of a PAX header: `LENGTH KEY=VALUE\n`.
+    pub fn pax(&mut self, mut records: &[u8]) -> Result<(), BadHeader> {
+        while !records.is_empty() {
+            let space = records.iter().position(|b| *b == b' ').ok_or(BadHeader)?;
+            let length =
+                std::str::from_utf8(&records[..space]).ok().and_then(|digits| digits.parse::<usize>().ok());
+            let length = length.filter(|length| *length > space + 1).ok_or(BadHeader)?;
+            let record = records.get(space + 1..length).ok_or(BadHeader)?;
+            records = &records[length..];
+            let record = record.strip_suffix(b"\n").ok_or(BadHeader)?;
+            let equals = record.iter().position(|b| *b == b'=').filter(|at| *at > 0).ok_or(BadHeader)?;
+            let (key, value) = (&record[..equals], &record[equals + 1..]);
+            match key {
+                b"path" | b"linkpath" if value.contains(&0) => return Err(BadHeader),
+                b"path" => self.name = Some(value.to_vec()).filter(|name| !name.is_empty()),
+                b"linkpath" => self.link = Some(value.to_vec()).filter(|link| !link.is_empty()),
+                b"size" if value.is_empty() => self.size = None,
+                b"size" => {
+                    let size = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+                    self.size = Some(size.ok_or(BadHeader)?);
+                }
+                _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A name that was too long for its header, as GNU tar writes it.
+    pub fn long(content: &[u8]) -> Option<Vec<u8>> {
+        Some(text(content).to_vec())
+    }
+}

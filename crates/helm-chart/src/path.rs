@@ -1,0 +1,142 @@
+//! Names of files, as Go's `path` treats them.
+
+/// The shortest name of the same file: without empty parts, `.`, and `..` where it undoes a part before it.
+pub(crate) fn clean(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if rooted => {}
+            part => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    match (rooted, joined.is_empty()) {
+        (true, _) => format!("/{joined}"),
+        (false, true) => ".".to_owned(),
+        (false, false) => joined,
+    }
+}
+
+/// What follows the last dot of a name, with the dot; nothing where there is none.
+pub(crate) fn extension(path: &str) -> &str {
+    let base = path.rsplit('/').next().unwrap_or_default();
+    base.rfind('.').map_or("", |dot| &base[dot..])
+}
+
+/// A pattern that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("syntax error in pattern")]
+pub struct BadPattern;
+
+/// Go's `filepath.Match`: `*` and `?` stand for anything but a slash, `[a-c]` for one of these characters.
+pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
+    let (mut pattern, mut name) = (pattern, name);
+    while !pattern.is_empty() {
+        let (star, chunk, after) = scan_chunk(pattern);
+        pattern = after;
+        if star && chunk.is_empty() {
+            return Ok(!name.contains('/'));
+        }
+        // At the end of the pattern the chunk has to reach the end of the name.
+        let fits = |rest: &str| rest.is_empty() || !pattern.is_empty();
+        let mut found = match_chunk(chunk, name)?.filter(|rest| fits(rest));
+        if found.is_none() && star {
+            for (index, c) in name.char_indices().take_while(|(_, c)| *c != '/') {
+                found = match_chunk(chunk, &name[index + c.len_utf8()..])?.filter(|rest| fits(rest));
+                if found.is_some() {
+                    break;
+                }
+            }
+        }
+        let Some(rest) = found else {
+            // What follows has to be well formed all the same.
+            while !pattern.is_empty() {
+                let (_, chunk, after) = scan_chunk(pattern);
+                match_chunk(chunk, "")?;
+                pattern = after;
+            }
+            return Ok(false);
+        };
+        name = rest;
+    }
+    Ok(name.is_empty())
+}
+
+/// Whether the pattern begins with stars, what follows up to the next star, and the rest.
+fn scan_chunk(pattern: &str) -> (bool, &str, &str) {
+    let body = pattern.trim_start_matches('*');
+    let (mut in_range, mut escaped) = (false, false);
+    let end = body.bytes().position(|b| {
+        if std::mem::take(&mut escaped) {
+            return false;
+        }
+        match b {
+            b'\\' => escaped = true,
+            b'[' => in_range = true,
+            b']' => in_range = false,
+            b'*' => return !in_range,
+            _ => {}
+        }
+        false
+    });
+    let (chunk, rest) = body.split_at(end.unwrap_or(body.len()));
+    (body.len() < pattern.len(), chunk, rest)
+}
+
+/// What is left of a text after a chunk without stars; nothing if it does not begin so. The chunk is read to its end
+/// in any case, to see that it is well formed.
+fn match_chunk<'a>(chunk: &str, text: &'a str) -> Result<Option<&'a str>, BadPattern> {
+    let mut rest = Some(text);
+    let mut pattern = chunk.chars();
+    while let Some(c) = pattern.next() {
+        let head = rest.and_then(|rest| rest.chars().next());
+        let fits = match c {
+            '[' => match_range(&mut pattern, head)?,
+            '?' => head.is_some_and(|head| head != '/'),
+            '\\' => head == Some(pattern.next().ok_or(BadPattern)?),
+            c => head == Some(c),
+        };
+        rest = match (rest, head) {
+            (Some(rest), Some(head)) if fits => Some(&rest[head.len_utf8()..]),
+            _ => None,
+        };
+    }
+    Ok(rest)
+}
+
+fn match_range(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, BadPattern> {
+    let negated = pattern.as_str().starts_with('^');
+    if negated {
+        pattern.next();
+    }
+    let mut found = false;
+    let mut first = true;
+    loop {
+        if !first && pattern.as_str().starts_with(']') {
+            pattern.next();
+            return Ok(found != negated);
+        }
+        first = false;
+        let low = range_end(pattern)?;
+        let mut high = low;
+        if pattern.as_str().starts_with('-') {
+            pattern.next();
+            high = range_end(pattern)?;
+        }
+        found |= c.is_some_and(|c| (low..=high).contains(&c));
+    }
+}
+
+fn range_end(pattern: &mut std::str::Chars<'_>) -> Result<char, BadPattern> {
+    let c = match pattern.next().ok_or(BadPattern)? {
+        '-' | ']' => return Err(BadPattern),
+        '\\' => pattern.next().ok_or(BadPattern)?,
+        c => c,
+    };
+    if pattern.as_str().is_empty() { Err(BadPattern) } else { Ok(c) }
+}

@@ -1,0 +1,213 @@
+//! What a cluster can do, as far as templates may ask: `.Capabilities`.
+
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+use helm_template::semver::{Constraints, Version};
+use helm_template::value::Str;
+
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    pub kube_version: KubeVersion,
+    pub api_versions: Vec<Str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeVersion {
+    /// `v1.33.4-gke.1245000`
+    pub version: Str,
+    /// Without what a vendor adds, in Helm 4; constraints are checked against it.
+    pub plain: Str,
+    pub major: Str,
+    pub minor: Str,
+}
+
+impl Capabilities {
+    /// What a Helm assumes that speaks to no cluster.
+    pub fn default_of(profile: Profile) -> Self {
+        let (minor, api_versions) = match profile {
+            Profile::Helm3 => (32, HELM3),
+            Profile::Helm4 => (37, HELM4),
+        };
+        let version: Str = format!("v1.{minor}.0").into();
+        Self {
+            kube_version: KubeVersion {
+                plain: version.clone(),
+                version,
+                major: "1".into(),
+                minor: minor.to_string().into(),
+            },
+            api_versions: api_versions
+                .iter()
+                .flat_map(|(group, versions)| of_group(group, versions))
+                .collect(),
+        }
+    }
+}
+
+fn of_group<'g>(group: &'g str, versions: &'g str) -> impl Iterator<Item = Str> + 'g {
+    versions.split(' ').map(move |version| match group {
+        "" => version.into(),
+        group => format!("{group}/{version}").into(),
+    })
+}
+
+impl KubeVersion {
+    /// What `--kube-version` says.
+    pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
+        match profile {
+            Profile::Helm3 => {
+                let version = Version::parse(text, profile)?;
+                let whole: Str = format!("v{version}").into();
+                Ok(Self {
+                    plain: whole.clone(),
+                    version: whole,
+                    major: version.major.to_string().into(),
+                    minor: version.minor.to_string().into(),
+                })
+            }
+            Profile::Helm4 => generic(text),
+        }
+    }
+
+    /// Whether a chart's `kubeVersion` lets it run here. What cannot be understood does not.
+    pub fn fits(&self, constraint: &str, profile: Profile) -> bool {
+        let version = Version::parse(&self.plain, profile);
+        let constraints = Constraints::parse(constraint, profile);
+        matches!((version, constraints), (Ok(version), Ok(constraints)) if constraints.check(&version))
+    }
+}
+
+/// Kubernetes' own idea of a version: numbers, and whatever follows them.
+fn generic(text: &str) -> Result<KubeVersion, Str> {
+    let trimmed = text.trim_start_matches(['\t', '\n', '\u{c}', '\r', ' ']);
+    let bare = trimmed.strip_prefix('v').unwrap_or(trimmed);
+    let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
+    // A dot counts only where a digit follows.
+    let numbers = bare[..end].split("..").next().unwrap_or_default().trim_end_matches('.');
+    if numbers.is_empty() || numbers.starts_with('.') || bare[numbers.len()..].contains('\n') {
+        return Err(format!("could not parse {} as version", quote(text)).into());
+    }
+    let components: Vec<&str> = numbers.split('.').collect();
+    let [major, minor, ..] = components.as_slice() else {
+        return Err(format!("illegal version string {}", quote(text)).into());
+    };
+    if major.starts_with('0') && *major != "0" {
+        return Err(
+            format!("illegal zero-prefixed version component {} in {}", quote(major), quote(text)).into()
+        );
+    }
+    let mut plain = Vec::new();
+    for component in &components {
+        let number: u64 = component.parse().map_err(|_| {
+            let (component, text) = (quote(component), quote(text));
+            Str::from(format!(
+                "illegal non-numeric version component {component} in {text}: strconv.ParseUint: parsing {component}: value out of range"
+            ))
+        })?;
+        plain.push(number.to_string());
+    }
+    Ok(KubeVersion {
+        version: if text.starts_with('v') { text.into() } else { format!("v{text}").into() },
+        plain: format!("v{}", plain.join(".")).into(),
+        major: major.parse::<u64>().unwrap_or_default().to_string().into(),
+        minor: minor.parse::<u64>().unwrap_or_default().to_string().into(),
+    })
+}
+
+/// A group of Kubernetes' API and its versions.
+type Group = (&'static str, &'static str);
+
+/// What the client library of Helm 3.17 knows, in its order.
+const HELM3: &[Group] = &[
+    ("", "v1"),
+    ("admissionregistration.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("internal.apiserver.k8s.io", "v1alpha1"),
+    ("apps", "v1 v1beta1 v1beta2"),
+    ("authentication.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("authorization.k8s.io", "v1 v1beta1"),
+    ("autoscaling", "v1 v2 v2beta1 v2beta2"),
+    ("batch", "v1 v1beta1"),
+    ("certificates.k8s.io", "v1 v1beta1 v1alpha1"),
+    ("coordination.k8s.io", "v1alpha2 v1beta1 v1"),
+    ("discovery.k8s.io", "v1 v1beta1"),
+    ("events.k8s.io", "v1 v1beta1"),
+    ("extensions", "v1beta1"),
+    ("flowcontrol.apiserver.k8s.io", "v1 v1beta1 v1beta2 v1beta3"),
+    ("networking.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("node.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("policy", "v1 v1beta1"),
+    ("rbac.authorization.k8s.io", "v1 v1beta1 v1alpha1"),
+    ("resource.k8s.io", "v1beta1 v1alpha3"),
+    ("scheduling.k8s.io", "v1alpha1 v1beta1 v1"),
+    ("storage.k8s.io", "v1beta1 v1 v1alpha1"),
+    ("storagemigration.k8s.io", "v1alpha1"),
+    ("apiextensions.k8s.io", "v1beta1 v1"),
+];
+
+/// What the client library of Helm 4.3 knows, in its order.
+const HELM4: &[Group] = &[
+    ("", "v1"),
+    ("admissionregistration.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("internal.apiserver.k8s.io", "v1alpha1"),
+    ("apps", "v1 v1beta1 v1beta2"),
+    ("authentication.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("authorization.k8s.io", "v1 v1beta1"),
+    ("autoscaling", "v1 v2"),
+    ("batch", "v1 v1beta1"),
+    ("certificates.k8s.io", "v1 v1beta1 v1alpha1"),
+    ("coordination.k8s.io", "v1alpha2 v1beta1 v1"),
+    ("discovery.k8s.io", "v1 v1beta1"),
+    ("events.k8s.io", "v1 v1beta1"),
+    ("extensions", "v1beta1"),
+    ("flowcontrol.apiserver.k8s.io", "v1 v1beta1 v1beta2 v1beta3"),
+    ("lifecycle.k8s.io", "v1alpha1"),
+    ("networking.k8s.io", "v1 v1beta1"),
+    ("node.k8s.io", "v1 v1alpha1 v1beta1"),
+    ("policy", "v1 v1beta1"),
+    ("rbac.authorization.k8s.io", "v1 v1beta1 v1alpha1"),
+    ("resource.k8s.io", "v1 v1beta2 v1beta1 v1alpha3"),
+    ("scheduling.k8s.io", "v1alpha3 v1beta1 v1"),
+    ("storage.k8s.io", "v1beta1 v1 v1alpha1"),
+    ("storagemigration.k8s.io", "v1 v1beta1"),
+    ("apiextensions.k8s.io", "v1beta1 v1"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubernetes_versions() {
+        let table = [
+            (Profile::Helm3, "1.20", "v1.20.0 v1.20.0 1 20"),
+            (Profile::Helm3, "v1.20.3-gke.1+x", "v1.20.3-gke.1+x v1.20.3-gke.1+x 1 20"),
+            (Profile::Helm3, "z", "Invalid Semantic Version"),
+            (Profile::Helm4, "1.20", "v1.20 v1.20 1 20"),
+            (Profile::Helm4, "v1.33.4-gke.1245000", "v1.33.4-gke.1245000 v1.33.4 1 33"),
+            (Profile::Helm4, "1.29.x", "v1.29.x v1.29 1 29"),
+            (Profile::Helm4, "z", r#"could not parse "z" as version"#),
+            (Profile::Helm4, "1", r#"illegal version string "1""#),
+            (Profile::Helm4, "01.2", r#"illegal zero-prefixed version component "01" in "01.2""#),
+        ];
+        for (profile, text, wanted) in table {
+            let got = match KubeVersion::parse(text, profile) {
+                Ok(KubeVersion { version, plain, major, minor }) => {
+                    format!("{version} {plain} {major} {minor}")
+                }
+                Err(why) => why.to_string(),
+            };
+            assert_eq!(got, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_helm_assumes() {
+        let [three, four] = [Profile::Helm3, Profile::Helm4].map(Capabilities::default_of);
+        assert_eq!((three.api_versions.len(), four.api_versions.len()), (56, 57));
+        assert!(three.kube_version.fits(">=1.16.0-0", Profile::Helm3));
+        assert!(
+            !four.kube_version.fits(">1.99", Profile::Helm4)
+                && !four.kube_version.fits("x y", Profile::Helm4)
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Patterns for names of files, as `.Files.Glob` takes them: `*` and `?` stay inside a folder, `**` does not; `[a-z]`,
+//! `[!abc]`, `{one,other}` and `\` as elsewhere.
+//!
+//! A pattern becomes a small program whose possible states are followed side by side, so that no pattern takes longer
+//! than its length times that of the name.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+pub struct Glob(Vec<Step>);
+
+enum Step {
+    Char(char),
+    /// `?`
+    Single,
+    /// `*`
+    Any,
+    /// `**`
+    Super,
+    List {
+        not: bool,
+        chars: Vec<char>,
+    },
+    Range {
+        not: bool,
+        from: char,
+        to: char,
+    },
+    /// Goes on at each of these.
+    Fork(Vec<usize>),
+    Jump(usize),
+}
+
+/// An alternative under way: where it forks, where each branch begins, and where branches end.
+struct Terms {
+    fork: usize,
+    begins: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+impl Glob {
+    /// Nothing for a pattern that makes no sense.
+    pub fn new(pattern: &str) -> Option<Self> {
+        let mut steps = Vec::new();
+        let mut open: Vec<Terms> = Vec::new();
+        let mut rest = pattern.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                // The end of a text to whom it is compared with.
+                '\0' => break,
+                '\u{fffd}' => return None,
+                '{' => {
+                    open.push(Terms { fork: steps.len(), begins: vec![steps.len() + 1], ends: Vec::new() });
+                    steps.push(Step::Fork(Vec::new()));
+                }
+                ',' if !open.is_empty() => {
+                    if let Some(terms) = open.last_mut() {
+                        terms.ends.push(steps.len());
+                        steps.push(Step::Jump(0));
+                        terms.begins.push(steps.len());
+                    }
+                }
+                '}' if !open.is_empty() => close(&mut steps, open.pop()),
+                '[' => steps.push(class(&mut rest)?),
+                '?' => steps.push(Step::Single),
+                '*' if rest.next_if_eq(&'*').is_some() => steps.push(Step::Super),
+                '*' => steps.push(Step::Any),
+                '\\' => steps.extend(rest.next().map(Step::Char)),
+                c => steps.push(Step::Char(c)),
+            }
+        }
+        while let Some(terms) = open.pop() {
+            close(&mut steps, Some(terms));
+        }
+        Some(Self(steps))
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        let steps = &self.0;
+        let mut now = States::new(steps.len());
+        now.enter(steps, 0);
+        for c in name.chars() {
+            let mut next = States::new(steps.len());
+            for &at in &now.list {
+                let Some(step) = steps.get(at) else { continue };
+                let (takes, stays) = match step {
+                    Step::Char(wanted) => (c == *wanted, false),
+                    Step::Single => (c != '/', false),
+                    Step::Any => (c != '/', true),
+                    Step::Super => (true, true),
+                    Step::List { not, chars } => (chars.contains(&c) != *not, false),
+                    Step::Range { not, from, to } => ((*from <= c && c <= *to) != *not, false),
+                    Step::Fork(_) | Step::Jump(_) => (false, false),
+                };
+                if takes {
+                    next.enter(steps, if stays { at } else { at + 1 });
+                }
+            }
+            now = next;
+        }
+        now.seen.last().is_some_and(|end| *end)
+    }
+}
+
+/// Where a match may have got to.
+struct States {
+    seen: Vec<bool>,
+    list: Vec<usize>,
+}
+
+impl States {
+    fn new(steps: usize) -> Self {
+        Self { seen: vec![false; steps + 1], list: Vec::new() }
+    }
+
+    fn enter(&mut self, steps: &[Step], at: usize) {
+        let mut open = vec![at];
+        while let Some(at) = open.pop() {
+            if self.seen.get(at).is_none_or(|seen| *seen) {
+                continue;
+            }
+            self.seen[at] = true;
+            match steps.get(at) {
+                Some(Step::Fork(ways)) => open.extend(ways),
+                Some(Step::Jump(to)) => open.push(*to),
+                // A star may stand for nothing.
+                Some(Step::Any | Step::Super) => {
+                    self.list.push(at);
+                    open.push(at + 1);
+                }
+                _ => self.list.push(at),
+            }
+        }
+    }
+}
+
+fn close(steps: &mut [Step], terms: Option<Terms>) {
+    let Some(terms) = terms else { return };
+    let after = steps.len();
+    for end in terms.ends {
+        steps[end] = Step::Jump(after);
+    }
+    steps[terms.fork] = Step::Fork(terms.begins);
+}
+
+/// What stands in brackets: one range, or characters.
+fn class(rest: &mut Peekable<Chars<'_>>) -> Option<Step> {
+    let not = rest.next_if_eq(&'!').is_some();
+    let mut ahead = rest.clone();
+    let from = ahead.next()?;
+    if ahead.next() == Some('-') {
+        let to = ahead.next()?;
+        if ahead.next() != Some(']') || to < from {
+            return None;
+        }
+        *rest = ahead;
+        return Some(Step::Range { not, from, to });
+    }
+    let mut chars = Vec::new();
+    loop {
+        match rest.next()? {
+            ']' if chars.is_empty() => return None,
+            ']' => return Some(Step::List { not, chars }),
+            '\\' => chars.push(rest.next()?),
+            c => chars.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_patterns() {
+        let names = ["a.txt", "b.txt", "d/a.txt", "d/e/a.json", "ab", "a-b", "d/", "ä.txt", "x,y", "}"];
+        let table = [
+            ("*.txt", "a.txt b.txt ä.txt"),
+            ("**.txt", "a.txt b.txt d/a.txt ä.txt"),
+            ("d/*", "d/a.txt d/"),
+            ("d/**", "d/a.txt d/e/a.json d/"),
+            ("?.txt", "a.txt b.txt ä.txt"),
+            ("[ab].txt", "a.txt b.txt"),
+            ("[!a].txt", "b.txt ä.txt"),
+            ("[b-z].txt", "b.txt"),
+            ("{a,b}.txt", "a.txt b.txt"),
+            ("{d/**,a*}", "a.txt d/a.txt d/e/a.json ab a-b d/"),
+            ("d/{e/{a,b},a}.*", "d/a.txt d/e/a.json"),
+            ("{a.txt,ab", "a.txt ab"),
+            ("x,y", "x,y"),
+            ("}", "}"),
+            ("a\\.txt", "a.txt"),
+            ("", ""),
+            ("**", "a.txt b.txt d/a.txt d/e/a.json ab a-b d/ ä.txt x,y }"),
+        ];
+        for (pattern, wanted) in table {
+            let glob = Glob::new(pattern).unwrap();
+            let got: Vec<_> = names.into_iter().filter(|name| glob.matches(name)).collect();
+            assert_eq!(got.join(" "), wanted, "{pattern}");
+        }
+        for pattern in ["[", "[]", "[!]", "[a", "[z-a]", "[a-z0]"] {
+            assert!(Glob::new(pattern).is_none(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_would_explode_does_not() {
+        let glob = Glob::new(&"{*a,**}".repeat(200)).unwrap();
+        assert!(glob.matches(&"a".repeat(2_000)));
+    }
+}

@@ -1,0 +1,45 @@
+//! Names of releases.
+
+use helm_template::go::quote;
+
+/// As long as a name can be, so that charts can add to it.
+const LONGEST: usize = 53;
+
+/// Whether a release can be called this; why not, in Helm's words.
+pub fn check(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err(format!("release name {}: no name provided", quote(name)));
+    }
+    if name.len() > LONGEST || !name.split('.').all(is_label) {
+        return Err(format!(
+            "release name {}: invalid release name, must match regex \
+             ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than \
+             {LONGEST}",
+            quote(name)
+        ));
+    }
+    Ok(())
+}
+
+fn is_label(label: &str) -> bool {
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = label.as_bytes();
+    label.iter().all(|byte| is_end(byte) || *byte == b'-')
+        && label.first().is_some_and(is_end)
+        && label.last().is_some_and(is_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in ["x", "a-b", "a.b-c.9", &"a".repeat(53)] {
+            assert!(check(name).is_ok(), "{name}");
+        }
+        for name in ["", "X", "-a", "a-", "a..b", ".a", "a_b", "ä", &"a".repeat(54)] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+}

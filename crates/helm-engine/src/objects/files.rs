@@ -1,0 +1,180 @@
+//! `.Files`: what a chart carries besides templates and values.
+
+use std::any::Any;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use helm_chart::File;
+use helm_template::data::{Data, Members};
+use helm_template::go::{base64, print};
+use helm_template::profile::Profile;
+use helm_template::value::{Kind, List, Method, Object, Str, Type, Value};
+use helm_template::yaml;
+
+use crate::glob::Glob;
+
+/// Files by name, in order.
+pub struct Files {
+    files: Vec<Rc<Entry>>,
+    profile: Profile,
+}
+
+/// A file; what templates have asked for is made once.
+struct Entry {
+    name: Str,
+    data: Bytes,
+    text: OnceCell<Value>,
+    bytes: OnceCell<Value>,
+}
+
+impl Entry {
+    fn text(&self) -> Value {
+        self.text.get_or_init(|| Value::string_of(self.data.to_vec())).clone()
+    }
+
+    fn bytes(&self) -> Value {
+        self.bytes.get_or_init(|| Value::Bytes(self.data.as_ref().into())).clone()
+    }
+
+    fn base(&self) -> Str {
+        self.name.rsplit('/').next().unwrap_or_default().into()
+    }
+}
+
+impl Files {
+    /// Of two files with one name the later holds.
+    pub fn new(files: &[File], profile: Profile) -> Self {
+        let mut entries: Vec<_> = files
+            .iter()
+            .rev()
+            .map(|File { name, data }| {
+                let (text, bytes) = (OnceCell::new(), OnceCell::new());
+                Rc::new(Entry { name: name.clone(), data: data.clone(), text, bytes })
+            })
+            .collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.dedup_by(|later, earlier| later.name == earlier.name);
+        Self { files: entries, profile }
+    }
+
+    fn get(&self, name: &str) -> Option<&Entry> {
+        let at = self.files.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
+        self.files.get(at).map(Rc::as_ref)
+    }
+
+    /// A pattern that makes no sense finds everything.
+    fn glob(&self, pattern: &str) -> Self {
+        let glob = Glob::new(pattern);
+        let found = |entry: &&Rc<Entry>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
+        Self { files: self.files.iter().filter(found).cloned().collect(), profile: self.profile }
+    }
+
+    /// By the last part of their names. Of two with one the last holds; in Go it is either of them.
+    fn as_yaml(&self, content: impl Fn(&Entry) -> Data) -> Value {
+        let members: Members = self.files.iter().map(|entry| (entry.base(), content(entry))).collect();
+        // What cannot be written is nothing, as with `toYaml`.
+        let text = yaml::write(&Data::Map(members)).unwrap_or_default();
+        text.strip_suffix('\n').unwrap_or(&text).into()
+    }
+
+    fn lines(&self, name: &str) -> Result<Value, Str> {
+        let lines = match (self.get(name), self.profile) {
+            (None, _) => Vec::new(),
+            (Some(entry), Profile::Helm4) if entry.data.is_empty() => Vec::new(),
+            // Helm 3 looks for the last byte without asking whether there is one.
+            (Some(entry), Profile::Helm3) if entry.data.is_empty() => {
+                return Err("runtime error: index out of range [-1]".into());
+            }
+            (Some(entry), _) => {
+                let text = entry.data.strip_suffix(b"\n").unwrap_or(&entry.data);
+                text.split(|byte| *byte == b'\n')
+                    .map(|line| String::from_utf8_lossy(line).into_owned())
+                    .collect()
+            }
+        };
+        Ok(List::strings(lines).into())
+    }
+}
+
+impl Object for Files {
+    fn type_name(&self) -> &'static str {
+        "engine.files"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Map
+    }
+
+    fn print(&self) -> String {
+        let files: Vec<_> =
+            self.files.iter().map(|entry| format!("{}:{}", entry.name, print(&entry.bytes()))).collect();
+        format!("map[{}]", files.join(" "))
+    }
+
+    fn is_true(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// A missing file is an empty one.
+    fn field(&self, name: &str) -> Option<Value> {
+        Some(self.get(name).map_or_else(|| Value::Bytes([].into()), Entry::bytes))
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        METHODS.iter().find(|(known, ..)| *known == name).map(|(_, params, run)| Method {
+            params,
+            variadic: false,
+            run: *run,
+        })
+    }
+
+    fn entries(&self) -> Option<Vec<(Value, Value)>> {
+        Some(self.files.iter().map(|entry| (Value::String(entry.name.clone()), entry.bytes())).collect())
+    }
+
+    fn length(&self) -> Option<usize> {
+        Some(self.files.len())
+    }
+
+    fn data(&self) -> Result<Data, Str> {
+        let files = self.files.iter().map(|entry| (entry.name.clone(), Data::string(base64(&entry.data))));
+        Ok(Data::Map(files.collect()))
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
+        let same = |(a, b): (&Rc<Entry>, &Rc<Entry>)| a.name == b.name && a.data == b.data;
+        self.files.len() == other.files.len() && self.files.iter().zip(&other.files).all(same)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+type Run = fn(&dyn Object, &[Value]) -> Result<Value, Str>;
+
+#[rustfmt::skip]
+const METHODS: &[(&str, &[Type], Run)] = &[
+    ("Get",       &[Type::String], |files, args| {
+        Ok(of(files)?.get(&name(args)).map_or_else(|| "".into(), Entry::text))
+    }),
+    ("GetBytes",  &[Type::String], |files, args| {
+        Ok(of(files)?.get(&name(args)).map_or_else(|| Value::Bytes([].into()), Entry::bytes))
+    }),
+    ("Glob",      &[Type::String], |files, args| Ok(Value::Object(Rc::new(of(files)?.glob(&name(args)))))),
+    ("Lines",     &[Type::String], |files, args| of(files)?.lines(&name(args))),
+    ("AsConfig",  &[],             |files, _| {
+        Ok(of(files)?.as_yaml(|entry| Data::string(String::from_utf8_lossy(&entry.data))))
+    }),
+    ("AsSecrets", &[],             |files, _| Ok(of(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
+];
+
+fn of(object: &dyn Object) -> Result<&Files, Str> {
+    object.as_any().downcast_ref().ok_or_else(|| "internal error: no files".into())
+}
+
+fn name(args: &[Value]) -> std::borrow::Cow<'_, str> {
+    args.first().and_then(Value::text).unwrap_or_default()
+}

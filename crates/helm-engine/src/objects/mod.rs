@@ -1,0 +1,10 @@
+//! What Helm gives to templates besides values: `.Chart`, `.Files`, `.Capabilities`.
+
+mod capabilities;
+mod files;
+mod metadata;
+mod record;
+
+pub use capabilities::capabilities;
+pub use files::Files;
+pub use metadata::metadata;

@@ -1,0 +1,123 @@
+//! Go's structs, as templates see them.
+
+use std::any::Any;
+
+use helm_template::data::{Data, Members};
+use helm_template::go::print;
+use helm_template::value::{Kind, Method, Object, Str, Value};
+
+/// A struct, or a pointer to one.
+pub struct Record {
+    pub type_name: &'static str,
+    pub pointer: bool,
+    pub fields: Vec<Field>,
+    pub method: fn(&str) -> Option<Method>,
+    /// What an action prints instead of the fields: a struct that can say itself what it is.
+    pub shown: Option<Str>,
+}
+
+pub struct Field {
+    pub name: &'static str,
+    pub json: Json,
+    pub value: Value,
+}
+
+/// How a field is written as JSON.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Json {
+    Always(&'static str),
+    /// Only where it is not empty.
+    Filled(&'static str),
+    /// Its own fields are written in its place.
+    Embedded,
+    /// Not for others to see: it is printed, no more.
+    Private,
+}
+
+impl Record {
+    /// A struct without methods.
+    pub fn new(type_name: &'static str, fields: Vec<Field>) -> Self {
+        Self { type_name, pointer: false, fields, method: |_| None, shown: None }
+    }
+
+    #[must_use]
+    pub fn pointer(self) -> Self {
+        Self { pointer: true, ..self }
+    }
+
+    fn printed(&self) -> String {
+        let fields: Vec<_> = self.fields.iter().map(|field| print(&field.value)).collect();
+        format!("{{{}}}", fields.join(" "))
+    }
+}
+
+impl Object for Record {
+    fn type_name(&self) -> &str {
+        self.type_name
+    }
+
+    fn kind(&self) -> Kind {
+        if self.pointer { Kind::Ptr } else { Kind::Struct }
+    }
+
+    fn print(&self) -> String {
+        format!("{}{}", if self.pointer { "&" } else { "" }, self.printed())
+    }
+
+    fn show(&self) -> String {
+        self.shown.as_ref().map_or_else(|| self.printed(), ToString::to_string)
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        let own = self.fields.iter().find(|field| field.name == name && field.json != Json::Private);
+        own.map(|field| field.value.clone()).or_else(|| {
+            self.fields.iter().filter(|field| field.json == Json::Embedded).find_map(|field| {
+                match &field.value {
+                    Value::Object(inner) => inner.field(name),
+                    _ => None,
+                }
+            })
+        })
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        (self.method)(name)
+    }
+
+    fn data(&self) -> Result<Data, Str> {
+        let mut members = Members::new();
+        for Field { json, value, .. } in &self.fields {
+            match json {
+                Json::Always(name) => {
+                    members.insert((*name).into(), Data::try_from(value)?);
+                }
+                Json::Filled(name) if value.is_true() => {
+                    members.insert((*name).into(), Data::try_from(value)?);
+                }
+                Json::Filled(_) | Json::Private => {}
+                Json::Embedded => {
+                    if let Data::Map(inner) = Data::try_from(value)? {
+                        members.extend(inner);
+                    }
+                }
+            }
+        }
+        Ok(Data::Map(members))
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
+        std::ptr::eq(self, other)
+            || (self.type_name == other.type_name
+                && self.fields.len() == other.fields.len()
+                && self
+                    .fields
+                    .iter()
+                    .zip(&other.fields)
+                    .all(|(a, b)| a.name == b.name && helm_template::value::deep_equal(&a.value, &b.value)))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

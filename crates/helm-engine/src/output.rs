@@ -1,0 +1,100 @@
+//! The text that `helm template` prints.
+
+use bytes::Bytes;
+use helm_template::profile::Profile;
+
+use crate::hooks::Hook;
+use crate::release::{Crd, Release};
+use crate::render::Rendered;
+use crate::split::{split, trim};
+
+/// What of a release is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    pub crds: bool,
+    pub hooks: bool,
+    pub tests: bool,
+}
+
+/// A document and the file that it came from.
+type Part<'r> = (&'r str, &'r Bytes);
+
+impl Release {
+    /// Custom resource definitions and manifests.
+    pub fn parts(&self, shown: Shown) -> impl Iterator<Item = Part<'_>> {
+        let crds = self.crds.iter().filter(move |_| shown.crds);
+        let crds = crds.map(|Crd { source, content }| (&**source, content));
+        crds.chain(self.manifests.iter().map(|manifest| (&*manifest.source, &manifest.content)))
+    }
+
+    /// The hooks that are shown.
+    pub fn hook_parts(&self, shown: Shown) -> impl Iterator<Item = Part<'_>> {
+        let hooks = self.hooks.iter().filter(move |hook| shown.hooks && (shown.tests || !hook.is_test()));
+        hooks.map(|Hook { source, content, .. }| (&**source, content))
+    }
+
+    /// All of it as one text.
+    pub fn text(&self, shown: Shown) -> Vec<u8> {
+        let mut text = Vec::new();
+        self.parts(shown).for_each(|part| write(&mut text, part));
+        let length = trim(&text).len();
+        text.truncate(length);
+        text.push(b'\n');
+        self.hook_parts(shown).for_each(|part| write(&mut text, part));
+        text
+    }
+}
+
+/// What templates came to, though it is no YAML.
+pub fn broken(files: &[Rendered]) -> Vec<u8> {
+    let mut files: Vec<_> = files.iter().filter(|file| !trim(&file.content).is_empty()).collect();
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut text = Vec::new();
+    for file in files {
+        write(&mut text, (&file.name, &file.content));
+    }
+    let length = trim(&text).len();
+    text.truncate(length);
+    text.push(b'\n');
+    text
+}
+
+/// A document with a line that says where it is from.
+pub fn write(text: &mut Vec<u8>, (source, content): Part<'_>) {
+    text.extend_from_slice(b"---\n# Source: ");
+    text.extend_from_slice(source.as_bytes());
+    text.push(b'\n');
+    text.extend_from_slice(content);
+    text.push(b'\n');
+}
+
+/// Only the documents of some files, which are named by patterns from their chart's folder.
+pub fn only(text: Vec<u8>, files: &[String], profile: Profile) -> Result<Vec<u8>, String> {
+    let documents = split(&Bytes::from(text), profile);
+    let mut shown = Vec::new();
+    for pattern in files {
+        let mut missing = true;
+        for document in &documents {
+            if source(document).is_some_and(|name| crate::path::matches(pattern, name)) {
+                missing = false;
+                shown.extend_from_slice(b"---\n");
+                shown.extend_from_slice(document);
+                shown.push(b'\n');
+            }
+        }
+        if missing {
+            return Err(format!("could not find template {pattern} in chart"));
+        }
+    }
+    Ok(shown)
+}
+
+/// The file that a document says it is from, without the name of the chart.
+fn source(document: &[u8]) -> Option<&str> {
+    const SOURCE: &[u8] = b"# Source: ";
+    memchr::memmem::find_iter(document, SOURCE).find_map(|at| {
+        let line = document[at + SOURCE.len()..].split(|byte| *byte == b'\n').next()?;
+        let (chart, name) = std::str::from_utf8(line).ok()?.split_once('/')?;
+        (!chart.is_empty() && !name.is_empty()).then_some(name)
+    })
+}

@@ -1,0 +1,103 @@
+//! Patterns for paths as Go's `path/filepath` takes them.
+
+/// Whether the whole path fits the pattern; a pattern that makes no sense fits nothing.
+///
+/// A star is tried from the shortest match on, and only the last one passed is ever taken back, so that the work stays
+/// within the product of both lengths.
+pub fn matches(pattern: &str, path: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let path: Vec<char> = path.chars().collect();
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        let step = match (pattern.get(p), path.get(n)) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                star = Some((p + 1, n));
+                p += 1;
+                continue;
+            }
+            (Some('?'), Some(c)) if *c != '/' => Some(p + 1),
+            (Some('['), Some(c)) => match class(&pattern[p + 1..], *c) {
+                Some((fits, length)) => fits.then_some(p + 1 + length),
+                None => return false,
+            },
+            (Some('\\'), Some(c)) => match pattern.get(p + 1) {
+                Some(wanted) => (wanted == c).then_some(p + 2),
+                None => return false,
+            },
+            (Some(wanted), Some(c)) if wanted == c => Some(p + 1),
+            _ => None,
+        };
+        if let Some(next) = step {
+            (p, n) = (next, n + 1);
+            continue;
+        }
+        match star {
+            Some((after, from)) if path.get(from).is_some_and(|c| *c != '/') => {
+                star = Some((after, from + 1));
+                (p, n) = (after, from + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a character is in the class that begins here, and how long that is; nothing where it is malformed.
+fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
+    let not = pattern.first() == Some(&'^');
+    let mut at = usize::from(not);
+    let (mut found, mut ranges) = (false, 0);
+    loop {
+        if pattern.get(at) == Some(&']') && ranges > 0 {
+            return Some((found != not, at + 1));
+        }
+        let low = one(pattern, &mut at)?;
+        let high = if pattern.get(at) == Some(&'-') {
+            at += 1;
+            one(pattern, &mut at)?
+        } else {
+            low
+        };
+        found |= low <= c && c <= high;
+        ranges += 1;
+    }
+}
+
+fn one(pattern: &[char], at: &mut usize) -> Option<char> {
+    if matches!(pattern.get(*at)?, '-' | ']') {
+        return None;
+    }
+    if pattern.get(*at) == Some(&'\\') {
+        *at += 1;
+    }
+    let c = *pattern.get(*at)?;
+    *at += 1;
+    Some(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        let table = [
+            ("templates/a.yaml", "templates/a.yaml", true),
+            ("templates/*", "templates/a.yaml", true),
+            ("templates/*", "templates/b/a.yaml", false),
+            ("*/a.y?ml", "templates/a.yaml", true),
+            ("templates/[a-c].yaml", "templates/b.yaml", true),
+            ("templates/[^a-c].yaml", "templates/b.yaml", false),
+            ("templates/[]a].yaml", "templates/a.yaml", false),
+            ("t*s/*.yaml", "templates/a.yaml", true),
+            ("t\\*", "t*", true),
+            ("*", "", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("[", "[", false),
+        ];
+        for (pattern, path, wanted) in table {
+            assert_eq!(matches(pattern, path), wanted, "{pattern} {path}");
+        }
+    }
+}

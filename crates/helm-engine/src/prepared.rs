@@ -1,0 +1,45 @@
+//! A chart whose templates are parsed once, however often it is rendered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use helm_chart::{Chart, File};
+use helm_template::exec::Functions;
+use helm_template::parse::{Template, parse};
+use helm_template::value::Str;
+
+/// The templates of one file.
+pub(crate) type Parsed = Arc<[Arc<Template>]>;
+
+/// A chart, and what its templates were parsed to. It can be shared between threads.
+pub struct Prepared {
+    pub(crate) chart: Chart,
+    parsed: Mutex<HashMap<Key, Parsed>>,
+}
+
+/// A file is known by where its bytes lie, which the chart keeps, and by the name under which it is parsed: a subchart
+/// may go by several.
+type Key = (usize, usize, Str);
+
+impl Prepared {
+    pub fn new(chart: Chart) -> Self {
+        Self { chart, parsed: Mutex::default() }
+    }
+
+    pub fn chart(&self) -> &Chart {
+        &self.chart
+    }
+
+    /// `file` is one of this chart's own, under the name that Helm gives it.
+    pub(crate) fn parse(&self, name: &Str, file: &File, functions: &Functions) -> Result<Parsed, Str> {
+        let key = (file.data.as_ptr() as usize, file.data.len(), name.clone());
+        let known = self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(parsed) = known {
+            return Ok(parsed);
+        }
+        let text = String::from_utf8_lossy(&file.data);
+        let parsed: Parsed = parse(name, &text, functions)?.into_iter().map(Arc::new).collect();
+        self.parsed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, parsed.clone());
+        Ok(parsed)
+    }
+}

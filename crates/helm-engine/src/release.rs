@@ -1,0 +1,218 @@
+//! A release: what a chart, values and a cluster's abilities come to.
+
+use std::fmt::{Display, Formatter};
+
+use bytes::Bytes;
+use helm_chart::{Chart, dependencies, values};
+use helm_template::data::Members;
+use helm_template::exec::{Functions, Limits};
+use helm_template::functions;
+use helm_template::outside::Outside;
+use helm_template::profile::Profile;
+use helm_template::value::{Map, Str, Value};
+
+use crate::capabilities::Capabilities;
+use crate::hooks::Hook;
+use crate::manifests::{self, Manifest};
+use crate::names;
+use crate::objects;
+use crate::prepared::Prepared;
+use crate::render::{Rendered, Setting, render};
+use crate::scope::{Common, full_path};
+
+/// Renders charts as one generation of Helm does. It can be shared between threads.
+pub struct Engine {
+    profile: Profile,
+    functions: Functions,
+}
+
+/// What is asked for.
+pub struct Request<'r> {
+    pub name: &'r str,
+    pub namespace: &'r str,
+    pub revision: i64,
+    /// An upgrade, and not an installation.
+    pub is_upgrade: bool,
+    /// What the user says; the rest is as in the chart.
+    pub values: &'r Members,
+    pub capabilities: &'r Capabilities,
+    /// Values are held against the schemas of charts.
+    pub check_schema: bool,
+    /// Notes of subcharts count, too.
+    pub subchart_notes: bool,
+    pub limits: Limits,
+}
+
+#[derive(Debug)]
+pub struct Release {
+    pub manifests: Vec<Manifest>,
+    pub hooks: Vec<Hook>,
+    pub notes: String,
+    /// What lies in `crds/` of the chart and of its subcharts.
+    pub crds: Vec<Crd>,
+    /// Lines for the user, in Helm's words.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Crd {
+    pub source: Str,
+    pub content: Bytes,
+}
+
+/// Why there is no release, in Helm's words.
+#[derive(Debug)]
+pub struct Failure {
+    pub why: String,
+    pub stage: Stage,
+    pub warnings: Vec<String>,
+}
+
+/// How far it got.
+#[derive(Debug)]
+pub enum Stage {
+    /// Name, dependencies or values were refused.
+    Values,
+    /// Templates failed, or the chart does not fit the cluster.
+    Templates,
+    /// The templates came to texts that are no manifests: these.
+    Manifests(Vec<Rendered>),
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Engine {
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, functions: functions::table(profile) }
+    }
+
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    pub fn render(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+    ) -> Result<Release, Failure> {
+        let mut warnings = Vec::new();
+        self.staged(prepared, request, outside, &mut warnings)
+            .map_err(|(why, stage)| {
+                let warnings = std::mem::take(&mut warnings);
+                Failure { why, stage, warnings }
+            })
+            .map(|release| Release { warnings, ..release })
+    }
+
+    fn staged(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+        said: &mut Vec<String>,
+    ) -> Result<Release, (String, Stage)> {
+        names::check(request.name).map_err(|why| {
+            let why = match self.profile {
+                Profile::Helm3 => why,
+                Profile::Helm4 => format!("release name check failed: {why}"),
+            };
+            (why, Stage::Values)
+        })?;
+        let mut warnings = Vec::new();
+        let settled = self.settle(prepared, request, &mut warnings);
+        said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
+        let (chart, values) = settled.map_err(|why| (why.to_string(), Stage::Values))?;
+
+        let wanted = &chart.metadata.kube_version;
+        let version = &request.capabilities.kube_version;
+        if !wanted.is_empty() && !version.fits(wanted, self.profile) {
+            let why = format!(
+                "chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {}",
+                version.version
+            );
+            return Err((why, Stage::Templates));
+        }
+        let common = Common {
+            release: about(request),
+            capabilities: objects::capabilities(request.capabilities, self.profile),
+            profile: self.profile,
+        };
+        let setting =
+            Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
+        let files =
+            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
+        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
+        let sorted = match manifests::sort(&files, self.profile) {
+            Ok(sorted) => sorted,
+            Err(why) => return Err((why, Stage::Manifests(files))),
+        };
+        said.extend(sorted.warnings);
+        let mut crds = Vec::new();
+        collect_crds(&chart, &chart.metadata.name, &mut crds);
+        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
+        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+    }
+
+    /// The chart with the dependencies that are wanted, and the values that its templates see.
+    fn settle(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        warnings: &mut Vec<values::Warning>,
+    ) -> Result<(Chart, Map), Str> {
+        let chart = dependencies::prepare(prepared.chart.clone(), request.values, self.profile, warnings)?;
+        let values =
+            values::render_values(&chart, request.values, request.check_schema, self.profile, warnings)?;
+        Ok((chart, values))
+    }
+}
+
+/// `.Release`
+fn about(request: &Request<'_>) -> Value {
+    Map::from_entries([
+        ("Name".into(), request.name.into()),
+        ("Namespace".into(), request.namespace.into()),
+        ("IsUpgrade".into(), request.is_upgrade.into()),
+        ("IsInstall".into(), (!request.is_upgrade).into()),
+        ("Revision".into(), Value::Int(request.revision)),
+        ("Service".into(), "Helm".into()),
+    ])
+    .into()
+}
+
+/// Takes the notes out of what was rendered.
+fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String, Vec<Rendered>) {
+    const NOTES: &str = "NOTES.txt";
+    let own = format!("{chart}/templates/{NOTES}");
+    let (mut notes, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.name.ends_with(NOTES));
+    notes.retain(|file| of_subcharts || *file.name == *own);
+    notes.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut text = String::new();
+    for file in notes {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&String::from_utf8_lossy(&file.content));
+    }
+    (text, files)
+}
+
+fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
+    let is_manifest = |name: &str| {
+        let end = name.rsplit('/').next().and_then(|base| base.rsplit_once('.')).map_or("", |(_, end)| end);
+        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
+    };
+    for file in chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name)) {
+        found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
+    }
+    for child in &chart.dependencies {
+        collect_crds(child, &full_path(path, child), found);
+    }
+}

@@ -1,0 +1,68 @@
+//! Running the templates of a chart.
+
+use bytes::Bytes;
+use helm_chart::Chart;
+use helm_template::exec::{Functions, Limits, Machine, Templates, without_no_value};
+use helm_template::outside::Outside;
+use helm_template::profile::Profile;
+use helm_template::value::{Map, Str, Value};
+
+use crate::prepared::Prepared;
+use crate::scope::{Common, collect, in_order, is_partial};
+use crate::trace;
+
+/// What a template file came to.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// As Helm names it: `chart/charts/sub/templates/file.yaml`.
+    pub name: Str,
+    pub content: Bytes,
+}
+
+/// How templates are run.
+pub(crate) struct Setting<'s> {
+    pub functions: &'s Functions,
+    pub outside: Outside<'s>,
+    pub limits: Limits,
+    pub profile: Profile,
+}
+
+/// All files of a chart whose dependencies are settled, in the order in which they were run. `prepared` is what the
+/// chart was made of.
+pub(crate) fn render(
+    prepared: &Prepared,
+    chart: &Chart,
+    values: &Map,
+    common: &Common,
+    setting: &Setting<'_>,
+) -> Result<Vec<Rendered>, String> {
+    let found = collect(chart, values, common);
+    let names = in_order(found.keys());
+    let mut parsed = Vec::with_capacity(names.len());
+    for name in &names {
+        let file = prepared.parse(name, found[name].file, setting.functions);
+        parsed.push(file.map_err(|why| trace::parse_error(name, &why))?);
+    }
+    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.iter().cloned()));
+    let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
+    machine.ranges_over_integers = setting.profile == Profile::Helm4;
+    let mut rendered = Vec::with_capacity(names.len());
+    for name in names.into_iter().filter(|name| !is_partial(name)) {
+        let renderable = &found[&name];
+        let about = Map::from_entries([
+            ("Name".into(), Value::String(name.clone())),
+            ("BasePath".into(), Value::String(renderable.folder.clone())),
+        ]);
+        renderable.dot.insert("Template", about.named(common.values_type()).into());
+        let dot = renderable.dot.named(common.values_type());
+        let out = machine
+            .run(&name, dot.into())
+            .map_err(|error| trace::exec_error(&name, &error, setting.profile))?;
+        let content = match without_no_value(&out) {
+            std::borrow::Cow::Borrowed(_) => out,
+            std::borrow::Cow::Owned(shorter) => shorter,
+        };
+        rendered.push(Rendered { name, content: content.into() });
+    }
+    Ok(rendered)
+}

@@ -1,0 +1,115 @@
+//! Who sees what: the dot of each chart's templates, and the templates themselves.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use helm_chart::{Chart, File, values};
+use helm_template::profile::Profile;
+use helm_template::value::{Map, Str, Value};
+
+use crate::objects::{Files, metadata};
+
+/// A template that is there to be run.
+pub struct Renderable<'c> {
+    pub file: &'c File,
+    /// The dot of its chart's templates, shared between them.
+    pub dot: Map,
+    /// Where the templates of its chart lie.
+    pub folder: Str,
+}
+
+/// What all charts see alike.
+pub struct Common {
+    pub release: Value,
+    pub capabilities: Value,
+    pub profile: Profile,
+}
+
+impl Common {
+    /// The Go type of `.Values` and of the dot.
+    pub fn values_type(&self) -> &'static str {
+        match self.profile {
+            Profile::Helm3 => "chartutil.Values",
+            Profile::Helm4 => "common.Values",
+        }
+    }
+}
+
+/// The templates of a chart and its subcharts by name; of two with one name the one that is found last.
+pub fn collect<'c>(chart: &'c Chart, values: &Map, common: &Common) -> HashMap<Str, Renderable<'c>> {
+    let mut found = HashMap::new();
+    let values = values.named(common.values_type());
+    gather(chart, &chart.metadata.name, values, true, common, &mut found);
+    found
+}
+
+fn gather<'c>(
+    chart: &'c Chart,
+    path: &str,
+    values: Map,
+    is_root: bool,
+    common: &Common,
+    found: &mut HashMap<Str, Renderable<'c>>,
+) -> Map {
+    let subcharts = Map::new();
+    let dot = Map::from_entries([
+        ("Chart".into(), metadata(&chart.metadata, is_root, common.profile)),
+        ("Files".into(), Value::Object(Rc::new(Files::new(&chart.files, common.profile)))),
+        ("Release".into(), common.release.clone()),
+        ("Capabilities".into(), common.capabilities.clone()),
+        ("Values".into(), values.clone().into()),
+        ("Subcharts".into(), subcharts.clone().into()),
+    ]);
+    for child in &chart.dependencies {
+        let name = &child.metadata.name;
+        // A name with dots in it is a path, so that such a chart sees no values.
+        let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
+        let below = gather(child, &full_path(path, child), values, false, common, found);
+        subcharts.insert(name.clone(), below.into());
+    }
+    let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");
+    let folder: Str = format!("{path}/templates").into();
+    for file in &chart.templates {
+        if !is_library || is_partial(&file.name) {
+            let name = clean(&format!("{path}/{}", file.name));
+            found.insert(name, Renderable { file, dot: dot.clone(), folder: folder.clone() });
+        }
+    }
+    dot
+}
+
+/// What the files of a subchart are named after.
+pub fn full_path(parent: &str, child: &Chart) -> Str {
+    child.path.clone().unwrap_or_else(|| format!("{parent}/charts/{}", child.metadata.name).into())
+}
+
+/// What is there for other templates, and prints nothing itself.
+pub fn is_partial(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
+}
+
+/// The path without `.`, `..` and doubled slashes.
+fn clean(path: &str) -> Str {
+    if !path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return path.into();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|part| *part != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/").into()
+}
+
+/// The order in which Helm parses and runs: the deepest first, and from the end of the alphabet.
+pub fn in_order<'n>(names: impl Iterator<Item = &'n Str>) -> Vec<Str> {
+    let depth = |name: &Str| name.bytes().filter(|byte| *byte == b'/').count();
+    let mut names: Vec<_> = names.map(|name| (depth(name), name.clone())).collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    names.into_iter().map(|(_, name)| name).collect()
+}

@@ -1,0 +1,117 @@
+//! Cutting a text into YAML documents, the way Helm does it: by lines that begin with `---`, without reading YAML.
+
+use bytes::Bytes;
+use helm_template::profile::Profile;
+
+/// The documents of a text, none of them blank.
+pub fn split(text: &Bytes, profile: Profile) -> Vec<Bytes> {
+    match profile {
+        Profile::Helm3 => split3(text),
+        Profile::Helm4 => split4(text),
+    }
+}
+
+/// A separator takes the white space on both sides with it; documents lose theirs at both ends.
+fn split3(text: &Bytes) -> Vec<Bytes> {
+    let whole = trim(text);
+    let mut documents = Vec::new();
+    // Where the document begins, and where the next separator may.
+    let mut from = 0;
+    let mut add = |part: &[u8]| {
+        if !part.is_empty() {
+            documents.push(text.slice_ref(trim(part)));
+        }
+    };
+    for at in memchr::memmem::find_iter(whole, b"---") {
+        if at < from {
+            continue;
+        }
+        let before = &whole[from..at];
+        if at > 0 && before.last() != Some(&b'\n') {
+            continue;
+        }
+        let end = before.iter().rposition(|byte| !is_space(*byte)).map_or(0, |last| last + 1);
+        add(&before[..end]);
+        let after = &whole[at + 3..];
+        from = at + 3 + after.iter().position(|byte| !is_space(*byte)).unwrap_or(after.len());
+    }
+    add(&whole[from..]);
+    documents
+}
+
+/// A separator takes the blanks that follow it on its line; documents lose white space at their beginning only.
+fn split4(text: &Bytes) -> Vec<Bytes> {
+    let whole = trim_start(text);
+    let mut documents = Vec::new();
+    let mut from = 0;
+    let mut add = |part: &[u8]| {
+        if !trim(part).is_empty() {
+            documents.push(text.slice_ref(trim_start(part)));
+        }
+    };
+    for at in memchr::memmem::find_iter(whole, b"---") {
+        if at < from || (at > 0 && whole[at - 1] != b'\n') {
+            continue;
+        }
+        add(&whole[from..at]);
+        let after = &whole[at + 3..];
+        from = at + 3 + after.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(after.len());
+    }
+    add(&whole[from..]);
+    documents
+}
+
+/// White space of regular expressions.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ')
+}
+
+/// Without white space at both ends.
+pub fn trim(text: &[u8]) -> &[u8] {
+    let mut text = trim_start(text);
+    while let Some(space) = (1..=3).find(|n| text.len() >= *n && is_blank(&text[text.len() - n..])) {
+        text = &text[..text.len() - space];
+    }
+    text
+}
+
+fn trim_start(mut text: &[u8]) -> &[u8] {
+    while let Some(space) = (1..=3).find(|n| text.len() >= *n && is_blank(&text[..*n])) {
+        text = &text[space..];
+    }
+    text
+}
+
+/// White space to Unicode, which is nowhere longer than three bytes.
+fn is_blank(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents() {
+        let table: &[(&str, &[&str], &[&str])] = &[
+            ("", &[], &[]),
+            (" \n\u{a0}\n", &[], &[]),
+            ("a: 1\n", &["a: 1"], &["a: 1\n"]),
+            ("---\na: 1\n---\nb: 2\n", &["a: 1", "b: 2"], &["a: 1\n", "b: 2\n"]),
+            ("a\n\n---  \n\nb  \n", &["a", "b"], &["a\n\n", "b  \n"]),
+            ("a\n---b: 1", &["a", "b: 1"], &["a\n", "b: 1"]),
+            ("a\n---\n---\nb", &["a", "---\nb"], &["a\n", "b"]),
+            ("a\n ---\nb", &["a\n ---\nb"], &["a\n ---\nb"]),
+            ("a ---\nb", &["a ---\nb"], &["a ---\nb"]),
+            ("----\na", &["-\na"], &["-\na"]),
+            ("a\r\n---\r\nb", &["a", "b"], &["a\r\n", "b"]),
+            ("--- # comment\na", &["# comment\na"], &["# comment\na"]),
+            ("a\n---", &["a"], &["a\n"]),
+        ];
+        for (text, three, four) in table {
+            let text = Bytes::from(*text);
+            assert_eq!(split(&text, Profile::Helm3), *three, "{text:?}");
+            assert_eq!(split(&text, Profile::Helm4), *four, "{text:?}");
+        }
+    }
+}

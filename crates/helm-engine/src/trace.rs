@@ -1,0 +1,148 @@
+//! What Helm makes of the errors of templates before it shows them.
+
+use helm_template::exec;
+use helm_template::profile::Profile;
+
+/// What `fail` and `required` say stands between these.
+const SAID: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
+
+/// A text that is no template.
+pub fn parse_error(file: &str, why: &str) -> String {
+    let mut tokens = why.split(": ").skip(1);
+    match (tokens.next(), why.rsplit(": ").next()) {
+        (Some(place), Some(end)) => format!("parse error at ({place}): {end}"),
+        _ => format!("parse error in ({file}): {why}"),
+    }
+}
+
+/// A template that failed.
+pub fn exec_error(file: &str, error: &exec::Error, profile: Profile) -> String {
+    let (text, causes) = error.with_causes();
+    let mut tokens = text.splitn(3, ": ").skip(1);
+    let (Some(place), Some(rest)) = (tokens.next(), tokens.next()) else {
+        return format!("execution error in ({file}): {text}");
+    };
+    if let Some(said) = said(rest) {
+        return format!("execution error at ({place}): {said}");
+    }
+    match profile {
+        Profile::Helm3 => text,
+        Profile::Helm4 => lines(&text, &causes).unwrap_or(text),
+    }
+}
+
+fn said(text: &str) -> Option<&str> {
+    let from = text.find(SAID.0)? + SAID.0.len();
+    let to = text.rfind(SAID.1)?;
+    text.get(from..to)
+}
+
+/// A step on the way to what failed.
+#[derive(PartialEq, Eq)]
+struct Step<'e> {
+    place: &'e str,
+    /// The template and the expression in it.
+    executing: Option<(&'e str, &'e str)>,
+    message: &'e str,
+}
+
+/// Helm 4 gives each step lines of its own, if it can tell them apart.
+fn lines(text: &str, causes: &[usize]) -> Option<String> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for from in std::iter::once(0).chain(causes.iter().copied()) {
+        let step = step(text.get(from..)?)?;
+        if steps.last() != Some(&step) {
+            steps.push(step);
+        }
+    }
+    let mut shown = String::new();
+    for Step { place, executing, message } in steps {
+        if !place.is_empty() {
+            shown.extend([place, "\n  "]);
+        }
+        if let Some((template, expression)) = executing {
+            shown.extend(["executing \"", template, "\" at <", expression, ">:\n    "]);
+        }
+        if !message.is_empty() {
+            shown.extend([message, "\n"]);
+        }
+    }
+    Some(shown.trim().to_owned())
+}
+
+fn step(text: &str) -> Option<Step<'_>> {
+    let rest = text.strip_prefix("template: ")?;
+    if rest.starts_with("no template ") {
+        return Some(Step { place: "", executing: None, message: text });
+    }
+    executing(rest).or_else(|| {
+        let (place, message) = rest.rsplit_once(": ")?;
+        Some(Step { place, executing: None, message: first(message) })
+    })
+}
+
+fn executing(rest: &str) -> Option<Step<'_>> {
+    let (place, after) = rest.split_once(": executing ")?;
+    let (template, after) = after.strip_prefix('"')?.split_once('"')?;
+    let (expression, message) = after.strip_prefix(" at <")?.split_once(">: ")?;
+    Some(Step { place, executing: Some((template, expression)), message: first(message) })
+}
+
+/// Without the error that caused it.
+fn first(message: &str) -> &str {
+    message.split_once(" template:").map_or(message, |(first, _)| first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_parse() {
+        let table = [
+            (
+                "template: c/templates/a.yaml:1: unclosed action",
+                "parse error at (c/templates/a.yaml:1): unclosed action",
+            ),
+            ("template: a:1: bad character: x: y", "parse error at (a:1): y"),
+            ("odd", "parse error in (f): odd"),
+        ];
+        for (why, wanted) in table {
+            assert_eq!(parse_error("f", why), wanted);
+        }
+    }
+
+    #[test]
+    fn what_fails() {
+        let here = |name: &str, at: &str| format!("template: {name}: executing \"{name}\" at <{at}>: ");
+        let plain = exec::Error::new(format!("{}nil pointer", here("a:1:2", ".b.c")));
+        let nested =
+            plain.clone().within(format!("{}error calling include: ", here("t:3:4", "include \"a\" .")));
+        let said = exec::Error::new("HELM_ERR_STARTno\nHELM_ERR_END")
+            .within(format!("{}error calling fail: ", here("t:1:1", "fail")));
+        let leaf = exec::Error::new("boom").within(format!("{}error calling x: ", here("t:1:1", "x")));
+        let missing = exec::Error::new("template: no template \"x\" associated with template \"gotpl\"")
+            .within(format!("{}error calling include: ", here("t:1:1", "include")));
+        let table = [
+            (&plain, Profile::Helm3, plain.to_string()),
+            (&plain, Profile::Helm4, "a:1:2\n  executing \"a:1:2\" at <.b.c>:\n    nil pointer".to_owned()),
+            (&nested, Profile::Helm3, nested.to_string()),
+            (
+                &nested,
+                Profile::Helm4,
+                "t:3:4\n  executing \"t:3:4\" at <include \"a\" .>:\n    error calling include:\na:1:2\n  executing \"a:1:2\" at <.b.c>:\n    nil pointer".to_owned(),
+            ),
+            (&said, Profile::Helm3, "execution error at (t:1:1): no\n".to_owned()),
+            (&said, Profile::Helm4, "execution error at (t:1:1): no\n".to_owned()),
+            (&leaf, Profile::Helm4, leaf.to_string()),
+            (
+                &missing,
+                Profile::Helm4,
+                "t:1:1\n  executing \"t:1:1\" at <include>:\n    error calling include:\ntemplate: no template \"x\" associated with template \"gotpl\"".to_owned(),
+            ),
+        ];
+        for (error, profile, wanted) in table {
+            assert_eq!(exec_error("f", error, profile), wanted);
+        }
+    }
+}

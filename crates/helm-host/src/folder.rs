@@ -1,0 +1,241 @@
+//! Charts on disk: folders and archives.
+
+use std::fs::{self, FileType};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use bytes::Bytes;
+use helm_chart::ignore::Rules;
+use helm_chart::{Chart, File, LoadError, Loader};
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+
+use crate::sniff;
+
+/// A chart, and what its author should know.
+#[derive(Debug)]
+pub struct Loaded {
+    pub chart: Chart,
+    pub warnings: Vec<String>,
+}
+
+/// Why a chart cannot be had from disk. The words are Helm's.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    #[error("{0}")]
+    Read(String),
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("cannot load irregular file {} as it has file mode type bits set", .0.display())]
+    Irregular(PathBuf),
+    #[error("folder {} lies more than {MAX_DEPTH} deep in its chart", .0.display())]
+    TooDeep(PathBuf),
+    #[error("chart has more than {0} files")]
+    TooManyFiles(usize),
+    #[error(transparent)]
+    Ignore(#[from] helm_chart::ignore::IgnoreError),
+    #[error("file '{path}' seems to be a YAML file, but expected a gzipped archive", path = .0.display())]
+    Yaml(PathBuf),
+    #[error("file '{path}' does not appear to be a gzipped archive; got '{kind}'", path = .path.display())]
+    NotArchive { path: PathBuf, kind: &'static str },
+    #[error("file '{path}' does not appear to be a valid chart file (details: gzip: invalid header)", path = .0.display())]
+    NotGzip(PathBuf),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// Folders deeper than this are most likely a link that leads back to where it came from.
+const MAX_DEPTH: usize = 64;
+
+/// Loads a chart from a folder or from an archive.
+pub fn load(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
+    let mut loader = Loader::new(profile);
+    let mut warnings = Vec::new();
+    let found = fs::metadata(path).map_err(|error| failed("stat", path, &error))?;
+    let chart = if found.is_dir() {
+        if profile == Profile::Helm4 {
+            let name = absolute(path)?.join("Chart.yaml");
+            let text = fs::read(&name).map_err(|error| {
+                let error = failed("open", &name, &error);
+                FolderError::Read(format!("unable to detect chart at {}: {error}", name.display()))
+            })?;
+            loader.check_kind(&text)?;
+        }
+        let files = read(path, profile, &loader, &mut warnings)?;
+        loader.files(files)?
+    } else {
+        let archive = read_archive(path, loader.limits().packed)?;
+        loader.archive(&archive).map_err(|error| match error {
+            LoadError::Archive(helm_chart::archive::ArchiveError::NotGzip) => {
+                FolderError::NotGzip(path.to_owned())
+            }
+            other => other.into(),
+        })?
+    };
+    warnings.extend(loader.warnings.iter().map(|warning| (*warning).to_owned()));
+    Ok(Loaded { chart, warnings })
+}
+
+fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
+    let file = fs::File::open(path).map_err(|error| failed("open", path, &error))?;
+    let length = file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(usize::MAX));
+    let mut archive = Vec::with_capacity(length.min(limit) + 1);
+    file.take(limit as u64 + 1).read_to_end(&mut archive).map_err(|error| {
+        FolderError::Read(format!("file '{}' cannot be read: {}", path.display(), reason(&error)))
+    })?;
+    if archive.starts_with(b"\x1f\x8b\x08") {
+        return Ok(archive);
+    }
+    if matches!(path.extension().and_then(|end| end.to_str()), Some("yaml" | "yml")) {
+        return Err(FolderError::Yaml(path.to_owned()));
+    }
+    // Helm looks at a buffer of 512 bytes, which a shorter file does not fill.
+    archive.resize(512, 0);
+    Err(FolderError::NotArchive { path: path.to_owned(), kind: sniff::content_type(&archive) })
+}
+
+/// The files of a chart's folder that are not ignored, in the order of their names. Links are followed.
+fn read(
+    path: &Path,
+    profile: Profile,
+    loader: &Loader,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<File>, FolderError> {
+    let root = absolute(path)?;
+    let ignore = root.join(".helmignore");
+    let rules = if ignore.exists() {
+        let text = fs::read(&ignore).map_err(|error| failed("open", &ignore, &error))?;
+        Rules::parse(&text)?
+    } else {
+        Rules::defaults()
+    };
+    let limits = loader.limits();
+    let mut walk = Walk {
+        rules,
+        profile,
+        largest_file: limits.file,
+        largest: limits.unpacked,
+        left: limits.unpacked,
+        most_files: limits.entries,
+        files: Vec::new(),
+        warnings,
+    };
+    walk.folder(&root, "", 0)?;
+    Ok(walk.files)
+}
+
+struct Walk<'a> {
+    rules: Rules,
+    profile: Profile,
+    largest_file: usize,
+    largest: usize,
+    left: usize,
+    most_files: usize,
+    files: Vec<File>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), FolderError> {
+        if depth > MAX_DEPTH {
+            return Err(FolderError::TooDeep(path.to_owned()));
+        }
+        let listed = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = listed.map_err(|error| failed("open", path, &error))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let part = entry.file_name();
+            let part = part.to_string_lossy();
+            let name = if name.is_empty() { part.into_owned() } else { format!("{name}/{part}") };
+            let mut kind = entry.file_type().map_err(|error| failed("lstat", &path, &error))?;
+            if kind.is_symlink() {
+                let target = fs::canonicalize(&path).map_err(|error| {
+                    let error = failed("lstat", &path, &error);
+                    FolderError::Read(format!("error evaluating symlink {}: {error}", path.display()))
+                })?;
+                self.warnings.push(format!(
+                    "found symbolic link in path: {} resolves to {}. Contents of linked file included and used",
+                    path.display(),
+                    target.display()
+                ));
+                kind = fs::metadata(&target).map_err(|error| failed("lstat", &target, &error))?.file_type();
+            }
+            if self.rules.ignore(&name, kind.is_dir()) {
+                continue;
+            }
+            if kind.is_dir() {
+                self.folder(&path, &name, depth + 1)?;
+            } else {
+                self.file(&path, name, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, name: String, kind: FileType) -> Result<(), FolderError> {
+        if !kind.is_file() {
+            return Err(FolderError::Irregular(path.to_owned()));
+        }
+        if self.files.len() >= self.most_files {
+            return Err(FolderError::TooManyFiles(self.most_files));
+        }
+        let file = fs::File::open(path).map_err(|error| {
+            FolderError::Read(format!("error reading {name}: {}", failed("open", path, &error)))
+        })?;
+        let length = file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(usize::MAX));
+        if self.profile == Profile::Helm3 && length > self.largest_file {
+            let name = quote(name.rsplit('/').next().unwrap_or(&name));
+            return Err(FolderError::TooLarge(format!(
+                "chart file {name} is larger than the maximum file size {}",
+                self.largest_file
+            )));
+        }
+        let too_large = |name: &str, largest: usize| {
+            FolderError::TooLarge(format!(
+                "error reading {name}: chart exceeds maximum decompressed size of {largest} bytes"
+            ))
+        };
+        if length > self.left {
+            return Err(too_large(&name, self.largest));
+        }
+        // It may have grown since it was measured.
+        let mut data = Vec::with_capacity(length + 1);
+        file.take(self.left as u64 + 1).read_to_end(&mut data).map_err(|error| {
+            FolderError::Read(format!("error reading {name}: {}", failed("read", path, &error)))
+        })?;
+        self.left = self.left.checked_sub(data.len()).ok_or_else(|| too_large(&name, self.largest))?;
+        let data = Bytes::from(data);
+        let data = if data.starts_with(b"\xef\xbb\xbf") { data.slice(3..) } else { data };
+        self.files.push(File { name: name.into(), data });
+        Ok(())
+    }
+}
+
+/// The absolute form of a path, without `.` and `..`, as Go makes it.
+fn absolute(path: &Path) -> Result<PathBuf, FolderError> {
+    let whole = std::path::absolute(path).map_err(|error| failed("getwd", path, &error))?;
+    let mut clean = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            part => clean.push(part),
+        }
+    }
+    Ok(clean)
+}
+
+/// An error of the operating system as Go words it.
+fn failed(what: &str, path: &Path, error: &io::Error) -> FolderError {
+    FolderError::Read(format!("{what} {}: {}", path.display(), reason(error)))
+}
+
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

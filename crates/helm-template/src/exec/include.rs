@@ -1,0 +1,122 @@
+//! Templates called by name, and texts that become templates while others run.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Error, Machine, walk};
+use crate::go::quote;
+use crate::parse::{Template, parse};
+use crate::value::{Str, Value};
+
+/// How often a template may be included inside of itself.
+const DEEPEST: usize = 1_000;
+
+/// What every text given to `tpl` is called.
+const NAMELESS: &str = "gotpl";
+
+/// What a text of `tpl` came to.
+type Parsed = Arc<[Arc<Template>]>;
+
+/// What `tpl` has parsed, by its text: charts give it the same texts again and again.
+#[derive(Default)]
+pub(super) struct Texts {
+    parsed: HashMap<Str, Parsed>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// So many bytes of text are kept; then all are forgotten.
+    const MOST: usize = 4 << 20;
+
+    fn keep(&mut self, text: &Str, parsed: &Parsed) {
+        // An entry costs more than its text.
+        self.bytes += text.len() + 256;
+        if self.bytes > Self::MOST {
+            *self = Self { bytes: text.len(), ..Self::default() };
+        }
+        self.parsed.insert(text.clone(), parsed.clone());
+    }
+}
+
+impl Machine<'_> {
+    /// The text of a template, for another that is running.
+    pub fn include(&mut self, name: &str, data: Value) -> Result<Value, Error> {
+        let times = match self.included.get_mut(name) {
+            Some(times) => times,
+            None => self.included.entry(name.into()).or_default(),
+        };
+        if *times > DEEPEST {
+            let why =
+                format!("rendering template has a nested reference name: {name}: unable to execute template");
+            return Err(Error::new(why));
+        }
+        *times += 1;
+        let done = self.run(name, data);
+        if let Some(times) = self.included.get_mut(name) {
+            *times -= 1;
+        }
+        done.map(Value::string_of)
+    }
+
+    /// Runs a text as a template. What it defines is seen by what it calls, and by nobody afterwards.
+    pub fn inline(&mut self, text: &Str, data: Value) -> Result<Value, Error> {
+        if memchr::memmem::find(text.as_bytes(), b"{{").is_none() {
+            return Ok(match without_no_value(text.as_bytes()) {
+                Cow::Borrowed(_) => Value::String(text.clone()),
+                Cow::Owned(bytes) => Value::string_of(bytes),
+            });
+        }
+        let parsed = match self.texts.parsed.get(text) {
+            Some(parsed) => parsed.clone(),
+            None => self.read(text)?,
+        };
+        let Some(own) = parsed.iter().find(|template| &*template.name == NAMELESS) else {
+            return Err(Error::new("internal error: a text without a template"));
+        };
+        let inner = match &*parsed {
+            [only] => self.templates.with_one(only.clone()),
+            several => self.templates.with(several.iter().cloned()),
+        };
+        let outer = std::mem::replace(&mut self.templates, inner);
+        let mut out = Vec::new();
+        let done = walk::run(self, own, data, &mut out);
+        self.templates = outer;
+        match done {
+            Ok(()) => Ok(Value::string_of(match without_no_value(&out) {
+                Cow::Borrowed(_) => out,
+                Cow::Owned(bytes) => bytes,
+            })),
+            Err(error) => {
+                Err(error.within(format!("error during tpl function execution for {}: ", quote(text))))
+            }
+        }
+    }
+
+    fn read(&mut self, text: &Str) -> Result<Parsed, Error> {
+        // To parse a text is work that grows with it.
+        self.charge(text.len() as u64 / 8).map_err(Error::new)?;
+        let parsed = parse(NAMELESS, text, self.functions)
+            .map_err(|why| Error::new(why).within(format!("cannot parse template {}: ", quote(text))))?;
+        let parsed: Parsed = parsed.into_iter().map(Arc::new).collect();
+        self.texts.keep(text, &parsed);
+        Ok(parsed)
+    }
+}
+
+/// Helm prints nothing where Go prints that there is no value.
+pub fn without_no_value(text: &[u8]) -> Cow<'_, [u8]> {
+    const NO_VALUE: &[u8] = b"<no value>";
+    let mut found = memchr::memmem::find_iter(text, NO_VALUE).peekable();
+    if found.peek().is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut rest = Vec::with_capacity(text.len());
+    let mut from = 0;
+    for at in found {
+        rest.extend_from_slice(&text[from..at]);
+        from = at + NO_VALUE.len();
+    }
+    rest.extend_from_slice(&text[from..]);
+    Cow::Owned(rest)
+}

@@ -1,0 +1,358 @@
+//! Words of a text: their cases, their initials, lines that hold only so many of them.
+//!
+//! What goes by bytes here (`initials`, `nospace`, `wrap`, `abbrev`) does so in Go, too, and takes apart what is not
+//! ASCII.
+
+use memchr::{memchr, memrchr};
+
+use super::arguments::{Done, bytes, int};
+use super::strings::part;
+use crate::exec::Machine;
+use crate::go::letters::{
+    is_digit, is_letter, is_lower, is_number, is_punctuation, is_title, is_upper, to_lower, to_title,
+    to_upper,
+};
+use crate::value::Value;
+
+/// Every word begins with a capital.
+pub(super) fn title(text: &str) -> String {
+    let inside = |c: char| {
+        if c.is_ascii() {
+            c.is_ascii_alphanumeric() || c == '_'
+        } else {
+            is_letter(c) || is_digit(c) || !c.is_whitespace()
+        }
+    };
+    let mut previous = ' ';
+    let mut case = |c| if inside(std::mem::replace(&mut previous, c)) { c } else { to_title(c) };
+    text.chars().map(&mut case).collect()
+}
+
+/// No word begins with a capital.
+pub(super) fn untitle(text: &str) -> String {
+    let mut first = true;
+    let case = |c: char| {
+        if c.is_whitespace() {
+            first = true;
+            c
+        } else if std::mem::take(&mut first) {
+            to_lower(c)
+        } else {
+            c
+        }
+    };
+    text.chars().map(case).collect()
+}
+
+pub(super) fn swap_case(text: &str) -> String {
+    let mut first = true;
+    let case = |c: char| {
+        if is_upper(c) || is_title(c) {
+            first = false;
+            to_lower(c)
+        } else if is_lower(c) {
+            if std::mem::take(&mut first) { to_title(c) } else { to_upper(c) }
+        } else {
+            first = c.is_whitespace();
+            c
+        }
+    };
+    text.chars().map(case).collect()
+}
+
+fn is_space(byte: u8) -> bool {
+    char::from(byte).is_whitespace()
+}
+
+pub(super) fn initials(text: &[u8]) -> String {
+    let mut gap = true;
+    let first = |byte: &u8| {
+        if is_space(*byte) {
+            gap = true;
+            false
+        } else {
+            std::mem::take(&mut gap)
+        }
+    };
+    text.iter().copied().filter(first).map(char::from).collect()
+}
+
+pub(super) fn without_space(value: &Value) -> Value {
+    let text = bytes(value);
+    if !text.iter().copied().any(is_space) {
+        return value.clone();
+    }
+    text.iter().filter(|byte| !is_space(**byte)).map(|byte| char::from(*byte)).collect::<String>().into()
+}
+
+pub(super) fn abbrev(args: &[Value]) -> Done {
+    Ok(if int(&args[0]) < 4 { args[1].clone() } else { abbreviated(&args[1], 0, int(&args[0])) })
+}
+
+pub(super) fn abbrev_both(args: &[Value]) -> Done {
+    let (left, right) = (int(&args[0]), int(&args[1]));
+    let too_narrow = right < 4 || (left > 0 && right < 7);
+    Ok(if too_narrow { args[2].clone() } else { abbreviated(&args[2], left, right) })
+}
+
+/// No more than `width` bytes of a text, dots included, among them the one at `offset`.
+fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
+    const DOTS: &[u8] = b"...";
+    let text = bytes(value);
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    if length <= width {
+        return value.clone();
+    }
+    let cut = |from: i64, to: i64| {
+        let place = |at: i64| usize::try_from(at).unwrap_or_default();
+        text.get(place(from)..place(to)).unwrap_or_default()
+    };
+    let room = width - DOTS.len() as i64;
+    let offset = offset.min(length);
+    let offset = if length - offset.max(0) < room { length - room } else { offset };
+    Value::string_of(if offset <= 4 {
+        [cut(0, room), DOTS].concat()
+    } else if offset + room < length {
+        [DOTS, cut(offset, offset + room - DOTS.len() as i64), DOTS].concat()
+    } else {
+        [DOTS, cut(length - room, length)].concat()
+    })
+}
+
+/// Lines of so many bytes, where there are spaces.
+pub(super) fn wrap(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    wrapped(machine, &args[1], int(&args[0]), b"\n", false)
+}
+
+/// The same, with this between lines; long words are cut.
+pub(super) fn wrap_with(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let between = if bytes(&args[1]).is_empty() { b"\n" } else { bytes(&args[1]) };
+    wrapped(machine, &args[2], int(&args[0]), between, true)
+}
+
+fn wrapped(machine: &mut Machine<'_>, value: &Value, width: i64, between: &[u8], cut: bool) -> Done {
+    let text = bytes(value);
+    let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
+    if text.len() <= width {
+        return Ok(part(value, 0..text.len()));
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while rest.len() > width {
+        if rest[0] == b' ' {
+            rest = &rest[1..];
+            continue;
+        }
+        // Where the line ends, and where the next begins.
+        let (end, next) = match memrchr(b' ', &rest[..=width]) {
+            Some(space) => (space, space + 1),
+            None if cut => (width, width),
+            None => match memchr(b' ', &rest[width..]) {
+                Some(space) => (width + space, width + space + 1),
+                None => {
+                    out.extend_from_slice(rest);
+                    rest = &[];
+                    break;
+                }
+            },
+        };
+        machine.wrote(end + between.len())?;
+        out.extend_from_slice(&rest[..end]);
+        out.extend_from_slice(between);
+        rest = &rest[next..];
+    }
+    out.extend_from_slice(rest);
+    Ok(Value::string_of(out))
+}
+
+fn joins(c: char) -> bool {
+    c == '-' || c == '_' || c.is_whitespace()
+}
+
+/// `SomeWords`, of words with spaces, hyphens and underscores between.
+pub(super) fn camel(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    let Some(mut current) = rest.next() else { return out };
+    // What joins is kept where it stands in front. (At the very end of the text it comes twice.)
+    while joins(current) {
+        out.push(current);
+        match rest.next() {
+            Some(next) => current = next,
+            None => {
+                out.push(current);
+                return out;
+            }
+        }
+    }
+    let mut capitals = is_upper(current);
+    current = to_upper(current);
+    for mut next in rest {
+        if joins(next) && joins(current) {
+            out.push(current);
+        } else if joins(current) {
+            capitals = is_upper(next);
+            next = to_upper(next);
+        } else {
+            capitals &= is_upper(next);
+            if capitals {
+                next = to_lower(next);
+            }
+            out.push(current);
+        }
+        current = next;
+    }
+    out.push(current);
+    out
+}
+
+/// What a word of `snakecase` is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Nothing,
+    Number,
+    Upper,
+    Letters,
+    Joint,
+    Punctuation,
+    Other,
+}
+
+/// `some_words` or `some-words`, of a text in any case.
+pub(super) fn separated(text: &str, joint: char) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    let (mut kind, mut word, mut rest) = next_word(text);
+    while !rest.is_empty() {
+        if kind != Word::Joint {
+            add(&mut out, kind, word, joint);
+        }
+        let (before, last) = (kind, word);
+        (kind, word, rest) = next_word(rest);
+        match before {
+            Word::Number => {
+                while matches!(kind, Word::Letters | Word::Number) {
+                    add(&mut out, kind, word, joint);
+                    (kind, word, rest) = next_word(rest);
+                }
+                if !matches!(kind, Word::Nothing | Word::Punctuation | Word::Joint) {
+                    out.push(joint);
+                }
+            }
+            Word::Joint => add(&mut out, before, last, joint),
+            Word::Punctuation => {}
+            _ if kind == Word::Number => {
+                if rest.is_empty() {
+                    continue;
+                }
+                let number = word;
+                (kind, word, rest) = next_word(rest);
+                if kind != Word::Letters {
+                    // The number belongs to the word before it: `bld4_floor`.
+                    add(&mut out, Word::Number, number, joint);
+                    if !matches!(kind, Word::Joint | Word::Punctuation) {
+                        out.push(joint);
+                    }
+                    continue;
+                }
+                // The number belongs to the small letters behind it: `http_2xx`.
+                out.push(joint);
+                add(&mut out, Word::Number, number, joint);
+                while matches!(kind, Word::Letters | Word::Number) {
+                    add(&mut out, kind, word, joint);
+                    (kind, word, rest) = next_word(rest);
+                }
+                if !matches!(kind, Word::Nothing | Word::Joint | Word::Punctuation) {
+                    out.push(joint);
+                }
+            }
+            _ if !matches!(kind, Word::Joint | Word::Punctuation) => out.push(joint),
+            _ => {}
+        }
+    }
+    add(&mut out, kind, word, joint);
+    out
+}
+
+fn add(out: &mut String, kind: Word, word: &str, joint: char) {
+    if !matches!(kind, Word::Upper | Word::Joint) {
+        out.push_str(word);
+        return;
+    }
+    out.extend(word.chars().map(|c| match c {
+        c if joins(c) => joint,
+        c if is_upper(c) => to_lower(c),
+        c => c,
+    }));
+}
+
+/// The first word of a text, what it is, and what follows.
+fn next_word(text: &str) -> (Word, &str, &str) {
+    let (first, size) = next_character(text, char::REPLACEMENT_CHARACTER);
+    if first == char::REPLACEMENT_CHARACTER {
+        return (Word::Nothing, &text[..size], &text[size..]);
+    }
+    let small = |c| alphabetic(c) && !is_upper(c);
+    let (kind, end) = if joins(first) {
+        (Word::Joint, run(text, first, size, joins))
+    } else if is_punctuation(first) {
+        (Word::Punctuation, run(text, first, size, is_punctuation))
+    } else if is_upper(first) {
+        (Word::Upper, capitals(text, first, size))
+    } else if alphabetic(first) {
+        (Word::Letters, run(text, first, size, small))
+    } else if is_number(first) {
+        (Word::Number, run(text, first, size, is_number))
+    } else {
+        let other = |c| !(joins(c) || alphabetic(c) || is_number(c) || is_punctuation(c));
+        (Word::Other, run(text, first, size, other))
+    };
+    (kind, &text[..end], &text[end..])
+}
+
+/// How far characters of one kind go, from `at` on.
+fn run(text: &str, mut last: char, mut at: usize, same: impl Fn(char) -> bool) -> usize {
+    while at < text.len() {
+        let (next, size) = next_character(&text[at..], last);
+        if !same(next) {
+            break;
+        }
+        last = next;
+        at += size;
+    }
+    at
+}
+
+/// A word that begins with a capital ends where the small letters do; of several capitals the last belongs to the
+/// small letter behind it.
+fn capitals(text: &str, first: char, at: usize) -> usize {
+    if at >= text.len() {
+        return at;
+    }
+    let (second, size) = next_character(&text[at..], first);
+    if !is_upper(second) {
+        let small = |c| alphabetic(c) && !is_upper(c);
+        return if alphabetic(second) { run(text, second, at + size, small) } else { at };
+    }
+    let (mut end, mut last, mut last_size) = (at + size, second, size);
+    while end < text.len() {
+        let (next, size) = next_character(&text[end..], last);
+        if !is_upper(next) {
+            return if alphabetic(next) { end - last_size } else { end };
+        }
+        (last, last_size) = (next, size);
+        end += size;
+    }
+    end
+}
+
+/// The next character that is one, and how many bytes it takes with what was skipped; at the end the one before.
+fn next_character(text: &str, before: char) -> (char, usize) {
+    let valid = text.char_indices().find(|(_, c)| *c != char::REPLACEMENT_CHARACTER);
+    valid.map_or((before, text.len()), |(at, c)| (c, at + c.len_utf8()))
+}
+
+/// A letter of an alphabet: Chinese characters are none.
+fn alphabetic(c: char) -> bool {
+    is_letter(c)
+        && !matches!(c, '\u{3400}'..='\u{4D85}' | '\u{4E00}'..='\u{9FCC}' | '\u{20000}'..='\u{2B81D}')
+}

@@ -1,0 +1,8 @@
+//! JSON as Go's `encoding/json` reads and writes it.
+
+mod parse;
+mod write;
+
+pub use parse::parse;
+pub(crate) use write::length;
+pub use write::{Style, write, write_value};

@@ -1,0 +1,213 @@
+//! From values to JSON.
+
+use std::fmt::Write;
+
+use crate::data::Data;
+use crate::go::{Form, format_float};
+use crate::nesting::{Nesting, Unwritable};
+use crate::value::Value;
+
+/// How JSON is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// `toJson`: on one line, `<`, `>` and `&` escaped.
+    Plain,
+    /// `toPrettyJson`: indented by two.
+    Pretty,
+    /// `toRawJson`: on one line, nothing escaped for HTML.
+    Raw,
+}
+
+/// As Go writes it. What JSON cannot say is an error in Go's words.
+pub fn write_value(value: &Value, style: Style) -> Result<String, Unwritable> {
+    let mut writer = Writer { out: String::new(), style, depth: 0 };
+    writer.value(value, &Nesting::default())?;
+    Ok(writer.out)
+}
+
+/// As [`write_value`].
+pub fn write(data: &Data, style: Style) -> Result<String, Unwritable> {
+    write_value(&Value::from(data), style)
+}
+
+struct Writer {
+    out: String,
+    style: Style,
+    depth: usize,
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        // A String takes whatever is written to it.
+        match value {
+            Value::Nil | Value::Null => self.out.push_str("null"),
+            Value::Bool(truth) => self.out.push_str(if *truth { "true" } else { "false" }),
+            Value::Int(n) | Value::Int64(n) => {
+                let _ = write!(self.out, "{n}");
+            }
+            Value::Uint64(n) => {
+                let _ = write!(self.out, "{n}");
+            }
+            Value::Float(n) if n.is_finite() => number(&mut self.out, *n),
+            Value::String(text) => self.string(text),
+            Value::Raw(bytes) => self.raw(bytes),
+            Value::List(list) if list.is_empty() => self.out.push_str("[]"),
+            Value::List(list) => {
+                let inside = around.inside_list()?;
+                self.open('[');
+                for (at, item) in list.iter().enumerate() {
+                    self.next(at);
+                    self.value(item, &inside)?;
+                }
+                self.close(']');
+            }
+            Value::Map(map) if map.is_empty() => self.out.push_str("{}"),
+            Value::Map(map) => {
+                let inside = around.inside_map(map)?;
+                self.open('{');
+                for (at, (key, value)) in map.entries().iter().enumerate() {
+                    self.next(at);
+                    self.string(key);
+                    self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
+                    self.value(value, &inside)?;
+                }
+                self.close('}');
+            }
+            Value::Object(object) => self.value(&Value::from(&object.data()?), around)?,
+            Value::Float(_) | Value::Complex(..) | Value::Bytes(_) => {
+                self.value(&Value::from(&Data::try_from(value)?), around)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, bracket: char) {
+        self.depth += 1;
+        self.out.push(bracket);
+    }
+
+    fn next(&mut self, at: usize) {
+        if at > 0 {
+            self.out.push(',');
+        }
+        self.start_line();
+    }
+
+    fn close(&mut self, bracket: char) {
+        self.depth -= 1;
+        self.start_line();
+        self.out.push(bracket);
+    }
+
+    fn start_line(&mut self) {
+        if self.style == Style::Pretty {
+            self.out.push('\n');
+            (0..self.depth).for_each(|_| self.out.push_str("  "));
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        self.out.push('"');
+        self.escaped(text);
+        self.out.push('"');
+    }
+
+    /// A byte that is part of no character is replaced, and other than a replacement that was in the text, escaped.
+    fn raw(&mut self, bytes: &[u8]) {
+        self.out.push('"');
+        for chunk in bytes.utf8_chunks() {
+            self.escaped(chunk.valid());
+            chunk.invalid().iter().for_each(|_| self.out.push_str("\\ufffd"));
+        }
+        self.out.push('"');
+    }
+
+    fn escaped(&mut self, text: &str) {
+        let for_html = self.style != Style::Raw;
+        let mut done = 0;
+        for (at, byte) in text.bytes().enumerate() {
+            if !WATCHED[usize::from(byte)] {
+                continue;
+            }
+            let Some((escape, taken)) = escape(&text.as_bytes()[at..], for_html) else {
+                continue;
+            };
+            self.out.push_str(&text[done..at]);
+            self.out.push_str(escape);
+            done = at + taken;
+        }
+        self.out.push_str(&text[done..]);
+    }
+}
+
+/// Characters that a JSON string of this text has, quotes and escapes counted.
+pub(crate) fn length(text: &str) -> usize {
+    let mut writer = Writer { out: String::with_capacity(text.len() + 2), style: Style::Plain, depth: 0 };
+    writer.string(text);
+    writer.out.chars().count()
+}
+
+/// Digits, with an exponent for the very large and the very small.
+fn number(out: &mut String, number: f64) {
+    const WHOLE: f64 = 1e15;
+    let size = number.abs();
+    // A String takes whatever is written to it.
+    let _ = if number.fract() == 0.0 && size < WHOLE {
+        if number.is_sign_negative() && size == 0.0 {
+            out.push('-');
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and not too large")]
+        let whole = number as i64;
+        write!(out, "{whole}")
+    } else if (1e-6..1e21).contains(&size) {
+        write!(out, "{}", format_float(number, Form::Fixed, None))
+    } else {
+        // A single digit of a negative exponent stands alone here.
+        let text = format_float(number, Form::Exponent, None);
+        match text.split_once("e-0") {
+            Some((mantissa, digit)) => write!(out, "{mantissa}e-{digit}"),
+            None => write!(out, "{text}"),
+        }
+    };
+}
+
+/// Bytes that may begin something to escape.
+const WATCHED: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table[b'<' as usize] = true;
+    table[b'>' as usize] = true;
+    table[b'&' as usize] = true;
+    table[0xE2] = true;
+    table
+};
+
+/// What stands for the character that these bytes begin with, and how many bytes it has. Go escapes the two line
+/// separators of Unicode for the sake of `JavaScript`.
+fn escape(bytes: &[u8], for_html: bool) -> Option<(&'static str, usize)> {
+    #[rustfmt::skip]
+    const CONTROL: [&str; 32] = [
+        "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
+        "\\b",     "\\t",     "\\n",     "\\u000b", "\\f",     "\\r",     "\\u000e", "\\u000f",
+        "\\u0010", "\\u0011", "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017",
+        "\\u0018", "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+    ];
+    let escape = match bytes {
+        [b'"', ..] => "\\\"",
+        [b'\\', ..] => "\\\\",
+        [b'<', ..] if for_html => "\\u003c",
+        [b'>', ..] if for_html => "\\u003e",
+        [b'&', ..] if for_html => "\\u0026",
+        [0xE2, 0x80, 0xA8, ..] => return Some(("\\u2028", 3)),
+        [0xE2, 0x80, 0xA9, ..] => return Some(("\\u2029", 3)),
+        [control, ..] => CONTROL.get(usize::from(*control))?,
+        [] => return None,
+    };
+    Some((escape, 1))
+}

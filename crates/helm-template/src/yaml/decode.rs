@@ -1,0 +1,299 @@
+//! Nodes to data, in JSON's types: what `sigs.k8s.io/yaml` makes of a document.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::alias::{self, Refusal};
+use super::go_syntax;
+use super::resolve::{self, LONG, Meaning};
+use super::shape::Shape;
+use super::tape::{Content, MAX_DEPTH, TOO_DEEP, Tape};
+use crate::data::{Data, Members};
+use crate::go::{Form, format_float};
+use crate::value::Str;
+
+/// As Go's `base64.StdEncoding`.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+pub(super) struct Decoder<'t, 'a> {
+    tape: &'t Tape<'a>,
+    strict: bool,
+    refusal: Option<Refusal>,
+    depth: usize,
+    /// Keys that a strict reading refuses; the document is read to its end first.
+    repeated: Vec<String>,
+    /// A key that has no form in JSON, found first.
+    unsupported: Option<String>,
+    infinite: bool,
+}
+
+/// What is set in a map already, as go-yaml tells keys apart: `1` is not `"1"`.
+type Keys = HashSet<String>;
+
+pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Data, Str> {
+    let refusal = alias::refusal(tape);
+    let mut decoder =
+        Decoder { tape, strict, refusal, depth: 0, repeated: Vec::new(), unsupported: None, infinite: false };
+    let data = if tape.nodes.is_empty() { Data::Null } else { decoder.value(0, Some(shape))? };
+    if !decoder.repeated.is_empty() {
+        return Err(format!("yaml: unmarshal errors:\n  {}", decoder.repeated.join("\n  ")).into());
+    }
+    if let Some(unsupported) = decoder.unsupported {
+        return Err(unsupported.into());
+    }
+    if decoder.infinite
+        && let Some(number) = infinite(&data)
+    {
+        let number = format_float(number, Form::General, None);
+        return Err(format!("json: unsupported value: {number}").into());
+    }
+    Ok(data)
+}
+
+/// The first number that JSON cannot write, in the order in which Go writes.
+fn infinite(data: &Data) -> Option<f64> {
+    match data {
+        Data::Float(n) if !n.is_finite() => Some(*n),
+        Data::List(items) => items.iter().find_map(infinite),
+        Data::Map(members) => members.values().find_map(infinite),
+        _ => None,
+    }
+}
+
+impl Decoder<'_, '_> {
+    fn value(&mut self, at: usize, shape: Option<&Shape>) -> Result<Data, Str> {
+        let Some(node) = self.tape.nodes.get(at) else { return Ok(Data::Null) };
+        match &node.content {
+            Content::Scalar { text, implicit, tag } => {
+                self.refused(at)?;
+                let (meaning, text) = scalar(text, *implicit, tag.as_deref())?;
+                Ok(self.scalar_data(meaning, &text, shape))
+            }
+            Content::Alias { target, .. } => {
+                self.refused(at)?;
+                self.deeper(node.line, |decoder| decoder.value(*target, shape))
+            }
+            Content::Sequence => self.deeper(node.line, |decoder| {
+                let shape = shape.and_then(Shape::item);
+                let items = decoder.tape.children(at).map(|child| decoder.value(child, shape));
+                Ok(Data::List(items.collect::<Result<_, _>>()?))
+            }),
+            Content::Mapping => self.deeper(node.line, |decoder| {
+                let mut members = Members::new();
+                decoder.members(at, shape, &mut members, &mut Keys::new())?;
+                Ok(Data::Map(members))
+            }),
+        }
+    }
+
+    fn deeper<T>(&mut self, line: usize, read: impl FnOnce(&mut Self) -> Result<T, Str>) -> Result<T, Str> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("yaml: line {}: {TOO_DEEP}", line + 1).into());
+        }
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    fn refused(&self, at: usize) -> Result<(), Str> {
+        match &self.refusal {
+            Some(refusal) if refusal.at == at => Err(refusal.text.as_str().into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn scalar_data(&mut self, meaning: Meaning, text: &Str, shape: Option<&Shape>) -> Data {
+        #[expect(clippy::cast_precision_loss, reason = "JSON's numbers are floats")]
+        let number = match meaning {
+            Meaning::Null => return Data::Null,
+            Meaning::Text => return Data::String(text.clone()),
+            Meaning::Bool(truth) if shape == Some(&Shape::Text) => {
+                return Data::string(if truth { "true" } else { "false" });
+            }
+            Meaning::Bool(truth) => return Data::Bool(truth),
+            Meaning::Int(n) if shape == Some(&Shape::Text) => return Data::string(n.to_string()),
+            Meaning::Uint(n) if shape == Some(&Shape::Text) => return Data::string(n.to_string()),
+            Meaning::Float(n) if shape == Some(&Shape::Text) => return Data::string(short(n)),
+            Meaning::Int(n) => n as f64,
+            Meaning::Uint(n) => n as f64,
+            Meaning::Float(n) => n,
+        };
+        self.infinite |= !number.is_finite();
+        Data::Float(number)
+    }
+
+    fn members(
+        &mut self,
+        at: usize,
+        shape: Option<&Shape>,
+        members: &mut Members,
+        keys: &mut Keys,
+    ) -> Result<(), Str> {
+        let mut children = self.tape.children(at);
+        while let (Some(key_at), Some(value_at)) = (children.next(), children.next()) {
+            if self.tape.is_merge(key_at) {
+                self.merge(value_at, shape, members, keys)?;
+                continue;
+            }
+            let (meaning, text) = self.key(key_at)?;
+            let key = match meaning {
+                Meaning::Text => text,
+                Meaning::Int(n) => n.to_string().into(),
+                Meaning::Float(n) if n.is_nan() => ".nan".into(),
+                Meaning::Float(n) if n.is_infinite() => if n > 0.0 { ".inf" } else { "-.inf" }.into(),
+                Meaning::Float(n) => short(n).into(),
+                Meaning::Bool(truth) => if truth { "true" } else { "false" }.into(),
+                Meaning::Null | Meaning::Uint(_) => {
+                    self.value(value_at, None)?;
+                    self.unsupported(meaning, value_at);
+                    continue;
+                }
+            };
+            let value = self.value(value_at, shape.and_then(|shape| shape.member(&key)))?;
+            if self.strict && !keys.insert(go_syntax::key(meaning, &key)) {
+                let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
+                let key = go_syntax::key(meaning, &key);
+                self.repeated.push(format!("line {line}: key {key} already set in map"));
+                continue;
+            }
+            members.insert(key, value);
+        }
+        Ok(())
+    }
+
+    fn unsupported(&mut self, meaning: Meaning, value_at: usize) {
+        if self.unsupported.is_none() {
+            let (kind, key) = match meaning {
+                Meaning::Uint(n) => ("uint64", format!("{n:#x}")),
+                _ => ("%!s(<nil>)", "<nil>".to_owned()),
+            };
+            let value = go_syntax::write_top(self.tape, value_at);
+            self.unsupported =
+                Some(format!("unsupported map key of type: {kind}, key: {key}, value: {value}"));
+        }
+    }
+
+    fn key(&mut self, at: usize) -> Result<(Meaning, Str), Str> {
+        let Some(node) = self.tape.nodes.get(at) else { return Ok((Meaning::Null, "".into())) };
+        match &node.content {
+            Content::Scalar { text, implicit, tag } => {
+                self.refused(at)?;
+                scalar(text, *implicit, tag.as_deref())
+            }
+            Content::Alias { target, .. } => {
+                self.refused(at)?;
+                self.deeper(node.line, |decoder| decoder.key(*target))
+            }
+            Content::Sequence | Content::Mapping => {
+                self.value(at, None)?;
+                Err(format!("yaml: invalid map key: {}", go_syntax::write(self.tape, at)).into())
+            }
+        }
+    }
+
+    fn merge(
+        &mut self,
+        at: usize,
+        shape: Option<&Shape>,
+        members: &mut Members,
+        keys: &mut Keys,
+    ) -> Result<(), Str> {
+        match self.tape.nodes.get(at).map(|node| &node.content) {
+            Some(Content::Sequence) => {
+                let maps: Vec<_> = self.tape.children(at).collect();
+                // The first counts most, so it comes last.
+                for map in maps.into_iter().rev() {
+                    self.merge_one(map, shape, members, keys)?;
+                }
+                Ok(())
+            }
+            _ => self.merge_one(at, shape, members, keys),
+        }
+    }
+
+    fn merge_one(
+        &mut self,
+        at: usize,
+        shape: Option<&Shape>,
+        members: &mut Members,
+        keys: &mut Keys,
+    ) -> Result<(), Str> {
+        let Some(node) = self.tape.nodes.get(at) else { return Ok(()) };
+        let map = match &node.content {
+            Content::Mapping => at,
+            Content::Alias { target, .. } if self.tape.is_mapping(*target) => {
+                self.refused(at)?;
+                *target
+            }
+            _ => return Err("yaml: map merge requires map or sequence of maps as the value".into()),
+        };
+        self.deeper(node.line, |decoder| decoder.members(map, shape, members, keys))
+    }
+}
+
+impl Tape<'_> {
+    /// Whether the key means that its value is merged into the map.
+    pub(super) fn is_merge(&self, at: usize) -> bool {
+        match self.nodes.get(at).map(|node| &node.content) {
+            Some(Content::Scalar { text, implicit, tag }) => {
+                text == "<<"
+                    && (*implicit
+                        || tag
+                            .as_deref()
+                            .and_then(|tag| tag.strip_prefix(LONG))
+                            .is_some_and(|tag| tag == "merge"))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_mapping(&self, at: usize) -> bool {
+        matches!(self.nodes.get(at).map(|node| &node.content), Some(Content::Mapping))
+    }
+}
+
+/// What a scalar means, and its text where that is its meaning.
+pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(Meaning, Str), Str> {
+    let meaning = match tag {
+        None if implicit => resolve::plain(text),
+        None => Meaning::Text,
+        Some(tag) if tag.strip_prefix(LONG) == Some("binary") => {
+            // Go passes over line breaks, wherever they stand.
+            let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+            return match BASE64.decode(digits) {
+                Ok(bytes) => Ok((Meaning::Text, lossy(&bytes))),
+                Err(_) => Err("yaml: !!binary value contains invalid base64 data".into()),
+            };
+        }
+        Some(tag) => resolve::tagged(tag, text)?,
+    };
+    Ok((meaning, if meaning == Meaning::Text { Arc::from(text) } else { Arc::from("") }))
+}
+
+/// As Go's JSON writes bytes that are no text: one mark for each of them.
+fn lossy(bytes: &[u8]) -> Str {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|_| text.push(char::REPLACEMENT_CHARACTER));
+    }
+    text.into()
+}
+
+/// A float with no more digits than a float of 32 bits needs.
+fn short(n: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "that is the point")]
+    let short = n as f32;
+    // Read back, its digits are those of the short one.
+    let digits = format!("{short:e}").parse().unwrap_or(n);
+    format_float(digits, Form::General, None)
+}

@@ -1,0 +1,272 @@
+//! From values to YAML, as go-yaml's emitter lays it out.
+//!
+//! go-yaml v2 and v3 share one emitter but for a few rules, which [`Dialect`] names. The state that decides where lines
+//! break (column, indentation, whether anything but indentation stands on the line) is go-yaml's, because its oddities
+//! can be seen in the output.
+//!
+//! Elsewhere: what a text looks like ([`scalar`]), when a plain text would be read as something else ([`plain`]), the
+//! order of keys ([`order`]).
+
+mod order;
+mod plain;
+mod scalar;
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use crate::nesting::{Nesting, Unwritable};
+use crate::value::{List, Map, Value};
+use scalar::{Look, Style};
+
+/// The longest key that stands on one line with its value, in bytes.
+const SIMPLE_KEY: usize = 128;
+
+/// Which go-yaml is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Lists in maps are not indented; long texts are folded; a tab calls for double quotes.
+    V2,
+    /// Lists in maps are indented; no text is folded; one with tabs can be a block.
+    V3,
+}
+
+impl Dialect {
+    /// Columns after which a text is folded at its next space.
+    fn width(self) -> usize {
+        match self {
+            Self::V2 => 80,
+            Self::V3 => usize::MAX,
+        }
+    }
+}
+
+/// How a dialect turns a leaf into text.
+pub(super) trait Leaves {
+    const DIALECT: Dialect;
+
+    /// A number as it is to be written.
+    fn number(&self, out: &mut String, number: f64);
+
+    /// What is to be written for a value that is neither text nor a plain list or map: another value that is.
+    fn plainly(&self, value: &Value) -> Result<Value, Unwritable>;
+
+    /// What becomes of a text on its way to the emitter.
+    fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, Unwritable>;
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Sequence,
+    Mapping,
+}
+
+pub(super) struct Emitter<L> {
+    leaves: L,
+    out: String,
+    column: usize,
+    /// Of the node at hand; none before the first.
+    indent: Option<usize>,
+    /// The last thing written was white space, so that no more is needed.
+    whitespace: bool,
+    /// Nothing but indentation and indicators stands on the line.
+    indention: bool,
+}
+
+impl<L: Leaves> Emitter<L> {
+    pub fn new(leaves: L) -> Self {
+        Self { leaves, out: String::new(), column: 0, indent: None, whitespace: true, indention: true }
+    }
+
+    /// The one document of this value, with the newline at its end.
+    pub fn document(mut self, value: &Value) -> Result<String, Unwritable> {
+        self.node(value, Place::Root, &Nesting::default())?;
+        self.start_line();
+        Ok(self.out)
+    }
+
+    fn node(&mut self, value: &Value, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        match value {
+            Value::Map(map) if map.is_empty() => self.empty("{}"),
+            Value::List(list) if list.is_empty() => self.empty("[]"),
+            Value::Map(map) => return self.mapping(map, around),
+            Value::List(list) => return self.sequence(list, place, around),
+            Value::String(text) => self.string(text)?,
+            Value::Nil | Value::Null => self.word("null"),
+            Value::Bool(truth) => self.word(if *truth { "true" } else { "false" }),
+            Value::Int(n) | Value::Int64(n) => self.number(|_, out| {
+                // A String takes whatever is written to it.
+                let _ = write!(out, "{n}");
+            }),
+            Value::Uint64(n) => self.number(|_, out| {
+                let _ = write!(out, "{n}");
+            }),
+            Value::Float(n) if n.is_finite() => self.number(|leaves, out| leaves.number(out, *n)),
+            other => {
+                let plain = self.leaves.plainly(other)?;
+                return match plain {
+                    // What was made plain is not asked about again.
+                    Value::Float(n) => {
+                        self.number(|leaves, out| leaves.number(out, n));
+                        Ok(())
+                    }
+                    Value::Raw(bytes) => {
+                        self.binary(&bytes);
+                        Ok(())
+                    }
+                    plain => self.node(&plain, place, around),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn sequence(&mut self, list: &List, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        let inside = around.inside_list()?;
+        let outer = self.indent;
+        let beside_its_key = L::DIALECT == Dialect::V2 && place == Place::Mapping && !self.indention;
+        self.indent = match outer {
+            None => Some(0),
+            Some(indent) if beside_its_key => Some(indent),
+            Some(indent) => Some(indent + 2),
+        };
+        for item in list.iter() {
+            self.start_line();
+            self.indicator("-", true, false, true);
+            self.node(item, Place::Sequence, &inside)?;
+        }
+        self.indent = outer;
+        Ok(())
+    }
+
+    fn mapping(&mut self, map: &Map, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        let inside = around.inside_map(map)?;
+        let outer = self.indent;
+        self.indent = Some(outer.map_or(0, |indent| indent + 2));
+        let entries = map.entries();
+        if order::is_natural(&entries, L::DIALECT) {
+            for (key, value) in entries.iter() {
+                self.entry(key, value, &inside)?;
+            }
+        } else {
+            for (key, value) in order::natural(&entries, L::DIALECT) {
+                self.entry(key, value, &inside)?;
+            }
+        }
+        self.indent = outer;
+        Ok(())
+    }
+
+    fn entry(&mut self, key: &str, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        self.start_line();
+        let key = self.leaves.text(key, true)?;
+        let look = Look::at(&key, L::DIALECT);
+        if !look.multiline && key.len() <= SIMPLE_KEY {
+            self.scalar(&key, &look, Style::wanted(&key, L::DIALECT), true);
+            self.indicator(":", false, false, false);
+        } else {
+            self.indicator("?", true, false, true);
+            self.scalar(&key, &look, Style::wanted(&key, L::DIALECT), false);
+            self.start_line();
+            self.indicator(":", true, false, true);
+        }
+        self.node(value, Place::Mapping, around)
+    }
+
+    fn string(&mut self, text: &str) -> Result<(), Unwritable> {
+        let text = self.leaves.text(text, false)?;
+        self.scalar(&text, &Look::at(&text, L::DIALECT), Style::wanted(&text, L::DIALECT), false);
+        Ok(())
+    }
+
+    /// Bytes that are no text.
+    fn binary(&mut self, bytes: &[u8]) {
+        self.space_unless(self.whitespace);
+        self.push("!!binary");
+        self.whitespace = false;
+        self.indention = false;
+        let text = in_lines(&crate::go::base64(bytes));
+        let style = if text.contains('\n') { Style::Literal } else { Style::Plain };
+        self.scalar(&text, &Look::at(&text, L::DIALECT), style, false);
+    }
+
+    fn empty(&mut self, brackets: &str) {
+        self.indicator(brackets, true, false, false);
+    }
+
+    /// Plain ASCII that needs no look.
+    fn word(&mut self, word: &str) {
+        self.number(|_, out| out.push_str(word));
+    }
+
+    fn number(&mut self, write: impl FnOnce(&L, &mut String)) {
+        self.space_unless(self.whitespace);
+        let before = self.out.len();
+        write(&self.leaves, &mut self.out);
+        self.column += self.out.len() - before;
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn indicator(&mut self, text: &str, after_space: bool, is_whitespace: bool, is_indention: bool) {
+        self.space_unless(!after_space || self.whitespace);
+        self.push(text);
+        self.whitespace = is_whitespace;
+        self.indention &= is_indention;
+    }
+
+    fn space_unless(&mut self, spaced: bool) {
+        if !spaced {
+            self.push(" ");
+        }
+    }
+
+    /// Writes ASCII.
+    fn push(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.len();
+    }
+
+    fn push_char(&mut self, c: char) {
+        self.out.push(c);
+        self.column += 1;
+    }
+
+    fn end_line(&mut self) {
+        self.out.push('\n');
+        self.column = 0;
+        self.indention = true;
+    }
+
+    /// Goes to the indentation, on a new line unless this one has only come that far.
+    fn start_line(&mut self) {
+        let indent = self.indent.unwrap_or(0);
+        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
+            self.end_line();
+        }
+        for _ in self.column..indent {
+            self.out.push(' ');
+        }
+        self.column = self.column.max(indent);
+        self.whitespace = true;
+        self.indention = true;
+    }
+}
+
+/// Broken after every 70 characters, as go-yaml breaks what it encodes; what fits on one line is left alone.
+fn in_lines(base64: &str) -> String {
+    const LINE: usize = 70;
+    if base64.len() < LINE {
+        return base64.to_owned();
+    }
+    let mut out = String::with_capacity(base64.len() + base64.len() / LINE + 1);
+    for (at, c) in base64.chars().enumerate() {
+        if at > 0 && at % LINE == 0 {
+            out.push('\n');
+        }
+        out.push(c);
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,45 @@
+//! `toYamlPretty`: values written by go-yaml v3, as they are.
+
+use std::borrow::Cow;
+
+use super::emit::{Dialect, Emitter, Leaves};
+use crate::data::Data;
+use crate::go::{Form, format_float};
+use crate::nesting::Unwritable;
+use crate::value::{List, Value};
+
+/// As `toYamlPretty` writes it, with the newline at its end.
+pub fn write_pretty(value: &Value) -> Result<String, Unwritable> {
+    Emitter::new(AsItIs).document(value)
+}
+
+struct AsItIs;
+
+impl Leaves for AsItIs {
+    const DIALECT: Dialect = Dialect::V3;
+
+    fn number(&self, out: &mut String, number: f64) {
+        let text = format_float(number, Form::General, None);
+        out.push_str(match text.as_str() {
+            "+Inf" => ".inf",
+            "-Inf" => "-.inf",
+            "NaN" => ".nan",
+            text => text,
+        });
+    }
+
+    fn plainly(&self, value: &Value) -> Result<Value, Unwritable> {
+        match value {
+            // The emitter knows these.
+            Value::Float(_) | Value::Raw(_) => Ok(value.clone()),
+            Value::Bytes(bytes) => Ok(List::ints(bytes.iter().copied().map(i64::from)).into()),
+            Value::Complex(..) => Err(Unwritable::Refused("cannot marshal type: complex128".into())),
+            Value::Object(object) => Ok(Value::from(&object.data()?)),
+            value => Ok(Value::from(&Data::try_from(value)?)),
+        }
+    }
+
+    fn text<'t>(&self, text: &'t str, _: bool) -> Result<Cow<'t, str>, Unwritable> {
+        Ok(Cow::Borrowed(text))
+    }
+}

@@ -1,0 +1,218 @@
+//! What a scalar means: go-yaml v2's rules, which are those of YAML 1.1 for the most part.
+
+use super::timestamp::is_timestamp;
+use crate::value::Str;
+
+/// A scalar's meaning. What is not here is the text itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Meaning {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// Beyond an `i64`.
+    Uint(u64),
+    Float(f64),
+    Text,
+}
+
+pub(super) const LONG: &str = "tag:yaml.org,2002:";
+
+const WORDS: &[(&str, Meaning)] = &[
+    ("y", Meaning::Bool(true)),
+    ("Y", Meaning::Bool(true)),
+    ("yes", Meaning::Bool(true)),
+    ("Yes", Meaning::Bool(true)),
+    ("YES", Meaning::Bool(true)),
+    ("true", Meaning::Bool(true)),
+    ("True", Meaning::Bool(true)),
+    ("TRUE", Meaning::Bool(true)),
+    ("on", Meaning::Bool(true)),
+    ("On", Meaning::Bool(true)),
+    ("ON", Meaning::Bool(true)),
+    ("n", Meaning::Bool(false)),
+    ("N", Meaning::Bool(false)),
+    ("no", Meaning::Bool(false)),
+    ("No", Meaning::Bool(false)),
+    ("NO", Meaning::Bool(false)),
+    ("false", Meaning::Bool(false)),
+    ("False", Meaning::Bool(false)),
+    ("FALSE", Meaning::Bool(false)),
+    ("off", Meaning::Bool(false)),
+    ("Off", Meaning::Bool(false)),
+    ("OFF", Meaning::Bool(false)),
+    ("~", Meaning::Null),
+    ("null", Meaning::Null),
+    ("Null", Meaning::Null),
+    ("NULL", Meaning::Null),
+    (".nan", Meaning::Float(f64::NAN)),
+    (".NaN", Meaning::Float(f64::NAN)),
+    (".NAN", Meaning::Float(f64::NAN)),
+    (".inf", Meaning::Float(f64::INFINITY)),
+    (".Inf", Meaning::Float(f64::INFINITY)),
+    (".INF", Meaning::Float(f64::INFINITY)),
+    ("+.inf", Meaning::Float(f64::INFINITY)),
+    ("+.Inf", Meaning::Float(f64::INFINITY)),
+    ("+.INF", Meaning::Float(f64::INFINITY)),
+    ("-.inf", Meaning::Float(f64::NEG_INFINITY)),
+    ("-.Inf", Meaning::Float(f64::NEG_INFINITY)),
+    ("-.INF", Meaning::Float(f64::NEG_INFINITY)),
+];
+
+/// What a plain text without a tag means.
+pub(super) fn plain(text: &str) -> Meaning {
+    match text.as_bytes().first() {
+        None => Meaning::Null,
+        Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => word(text),
+        Some(b'.') => match word(text) {
+            Meaning::Text => point(text),
+            found => found,
+        },
+        Some(b'+' | b'-') => match word(text) {
+            Meaning::Text => number(text),
+            found => found,
+        },
+        Some(b'0'..=b'9') => number(text),
+        Some(_) => Meaning::Text,
+    }
+}
+
+/// What a text with a tag means, or why it cannot mean that.
+pub(super) fn tagged(tag: &str, text: &str) -> Result<Meaning, Str> {
+    let Some(kind) = tag.strip_prefix(LONG) else { return Ok(Meaning::Text) };
+    if !matches!(kind, "bool" | "int" | "float" | "null" | "timestamp") {
+        return Ok(Meaning::Text);
+    }
+    let meaning = plain(text);
+    let found = match meaning {
+        Meaning::Null => "null",
+        Meaning::Bool(_) => "bool",
+        Meaning::Int(_) | Meaning::Uint(_) => "int",
+        Meaning::Float(_) => "float",
+        Meaning::Text if kind == "timestamp" && is_timestamp(text) => "timestamp",
+        Meaning::Text => "str",
+    };
+    match meaning {
+        _ if found == kind => Ok(meaning),
+        #[expect(clippy::cast_precision_loss, reason = "as go-yaml does")]
+        Meaning::Int(n) if kind == "float" => Ok(Meaning::Float(n as f64)),
+        _ => Err(format!("yaml: cannot decode !!{found} `{text}` as a !!{kind}").into()),
+    }
+}
+
+fn word(text: &str) -> Meaning {
+    // The longest has five letters.
+    if text.len() > 5 {
+        return Meaning::Text;
+    }
+    WORDS.iter().find(|(word, _)| *word == text).map_or(Meaning::Text, |(_, meaning)| *meaning)
+}
+
+/// A number, or a date, which stays a text.
+fn number(text: &str) -> Meaning {
+    // Most texts that begin with a digit or a sign are none, and are told by one of their first letters.
+    let plain = if text.contains('_') { &text.replace('_', "") } else { text };
+    let bytes = plain.as_bytes();
+    let digits = plain.strip_prefix(['+', '-']).unwrap_or(plain);
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Meaning::Text;
+    }
+    if let Some(n) = go_int(plain) {
+        return Meaning::Int(n);
+    }
+    if bytes.first().is_some_and(u8::is_ascii_digit)
+        && let Some(n) = go_uint(plain)
+    {
+        return Meaning::Uint(n);
+    }
+    if is_float(digits)
+        && let Some(n) = plain.parse::<f64>().ok().filter(|n| n.is_finite())
+    {
+        return Meaning::Float(n);
+    }
+    // A second sign, which the general form refuses, slips through here.
+    if let Some(bits) = plain.strip_prefix("0b") {
+        if let Ok(n) = i64::from_str_radix(bits, 2) {
+            return Meaning::Int(n);
+        }
+    } else if let Some(bits) = plain.strip_prefix("-0b")
+        && let Ok(n) = i64::from_str_radix(&format!("-{bits}"), 2)
+    {
+        return Meaning::Int(n);
+    }
+    Meaning::Text
+}
+
+/// The radix that a prefix says, and the digits behind it.
+fn radix(digits: &str) -> (u32, &str) {
+    let bytes = digits.as_bytes();
+    if bytes.first() != Some(&b'0') {
+        return (10, digits);
+    }
+    let rest = digits.get(2..).unwrap_or_default();
+    match bytes.get(1) {
+        Some(b'b' | b'B') if !rest.is_empty() => (2, rest),
+        Some(b'o' | b'O') if !rest.is_empty() => (8, rest),
+        Some(b'x' | b'X') if !rest.is_empty() => (16, rest),
+        Some(_) => (8, digits.get(1..).unwrap_or_default()),
+        None => (10, digits),
+    }
+}
+
+fn go_uint(text: &str) -> Option<u64> {
+    let (radix, digits) = radix(text);
+    // Rust would take a sign here.
+    if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return None;
+    }
+    u64::from_str_radix(digits, radix).ok()
+}
+
+fn go_int(text: &str) -> Option<i64> {
+    match text.strip_prefix('-') {
+        Some(digits) => 0_i64.checked_sub_unsigned(go_uint(digits)?),
+        None => i64::try_from(go_uint(text.strip_prefix('+').unwrap_or(text))?).ok(),
+    }
+}
+
+/// Digits, a point, an exponent, all decimal. The sign is already gone.
+fn is_float(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let mut at = digits(0);
+    if bytes.get(at) == Some(&b'.') {
+        let fraction = digits(at + 1);
+        if at + fraction == 0 {
+            return false;
+        }
+        at += 1 + fraction;
+    } else if at == 0 {
+        return false;
+    }
+    if matches!(bytes.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        if matches!(bytes.get(at), Some(b'+' | b'-')) {
+            at += 1;
+        }
+        let exponent = digits(at);
+        if exponent == 0 {
+            return false;
+        }
+        at += exponent;
+    }
+    at == bytes.len()
+}
+
+/// What begins with a point is read as Go's `ParseFloat` reads it: with underscores between digits only.
+fn point(text: &str) -> Meaning {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let misplaced = |at: usize| at == 0 || !is_digit(at - 1) || !is_digit(at + 1);
+    if memchr::memchr_iter(b'_', bytes).any(misplaced) {
+        return Meaning::Text;
+    }
+    let plain = if text.contains('_') { &text.replace('_', "") } else { text };
+    match plain.parse::<f64>() {
+        Ok(n) if is_float(plain) && n.is_finite() => Meaning::Float(n),
+        _ => Meaning::Text,
+    }
+}

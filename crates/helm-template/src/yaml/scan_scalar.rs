@@ -1,0 +1,443 @@
+//! The texts of scalars: plain, quoted, and in blocks.
+
+use std::borrow::Cow;
+
+use super::problem::Problem;
+use super::scan::{Scanner, Token, What};
+use super::scan_tag::hex;
+
+/// A text that is put together from slices of the source: one that needs no putting together stays a slice.
+struct Pieced<'a> {
+    text: &'a str,
+    start: usize,
+    end: usize,
+    owned: Option<String>,
+    skim: bool,
+    skimmed: bool,
+}
+
+impl<'a> Pieced<'a> {
+    fn new(scanner: &Scanner<'a>) -> Self {
+        let at = scanner.at;
+        Self { text: scanner.text, start: at, end: at, owned: None, skim: scanner.skim, skimmed: false }
+    }
+
+    fn slice(&mut self, start: usize, end: usize) {
+        if start == end {
+            return;
+        }
+        if start == self.end {
+            self.end = end;
+        } else if self.start == self.end && self.owned.is_none() {
+            (self.start, self.end) = (start, end);
+        } else {
+            self.close();
+            (self.start, self.end) = (start, end);
+        }
+    }
+
+    /// Text that does not stand in the source.
+    fn add(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.close();
+            if let Some(owned) = &mut self.owned {
+                owned.push_str(text);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if self.skim {
+            self.skimmed = true;
+        } else {
+            let slice = self.text.get(self.start..self.end).unwrap_or_default();
+            self.owned.get_or_insert_with(|| String::with_capacity(slice.len() + 64)).push_str(slice);
+        }
+        // Nothing is left open, and nothing follows on it.
+        (self.start, self.end) = (usize::MAX, usize::MAX);
+    }
+
+    fn token(mut self, plain: bool, line: usize) -> Token<'a> {
+        let text = if self.skimmed {
+            Cow::Borrowed("")
+        } else if self.owned.is_some() {
+            if self.start != usize::MAX {
+                self.close();
+            }
+            Cow::Owned(self.owned.unwrap_or_default())
+        } else {
+            Cow::Borrowed(self.text.get(self.start..self.end).unwrap_or_default())
+        };
+        Token { what: What::Scalar { plain, skimmed: self.skimmed }, line, text, suffix: None }
+    }
+}
+
+/// The line breaks between two lines that are folded into one.
+#[derive(Default)]
+struct Fold {
+    first: &'static str,
+    more: String,
+}
+
+impl Fold {
+    /// One line break becomes a space, further ones stay. The separators of Unicode stay in any case.
+    fn append_to(&mut self, text: &mut Pieced<'_>) {
+        if self.first == "\n" {
+            text.add(if self.more.is_empty() { " " } else { &self.more });
+        } else {
+            text.add(self.first);
+            text.add(&self.more);
+        }
+        self.first = "";
+        self.more.clear();
+    }
+}
+
+/// What the scanner stops at inside of a plain scalar: blanks, the end, what may be a line break, `:`.
+const STOP: u8 = 1;
+/// And between brackets.
+const FLOW_STOP: u8 = 2;
+
+static STOPS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut each = 0;
+    let stops = [0, b' ', b'\t', b'\r', b'\n', b':', 0xC2, 0xE2];
+    while each < stops.len() {
+        table[stops[each] as usize] = STOP | FLOW_STOP;
+        each += 1;
+    }
+    let stops = [b',', b'?', b'[', b']', b'{', b'}'];
+    each = 0;
+    while each < stops.len() {
+        table[stops[each] as usize] = FLOW_STOP;
+        each += 1;
+    }
+    table
+};
+
+impl<'a> Scanner<'a> {
+    pub(super) fn scan_plain(&mut self) -> Result<Token<'a>, Problem> {
+        let (line, indent) = (self.line, self.indent + 1);
+        let mut text = Pieced::new(self);
+        let mut fold = Fold::default();
+        // Blanks that belong to the text if more of it follows on the same line.
+        let mut blanks = self.at;
+        let mut folding = false;
+        loop {
+            self.need(4)?;
+            if self.at_document_mark() || self.byte(0) == b'#' {
+                break;
+            }
+            let start = self.at;
+            self.pass_plain_run();
+            if self.at > start {
+                if folding {
+                    fold.append_to(&mut text);
+                    folding = false;
+                } else {
+                    text.slice(blanks, start);
+                }
+                text.slice(start, self.at);
+                blanks = self.at;
+                self.need(2)?;
+            }
+            if !self.is_blank(0) && !self.is_break(0) {
+                break;
+            }
+            self.need(1)?;
+            loop {
+                if self.is_blank(0) {
+                    if folding && self.level_is_below(indent) && self.byte(0) == b'\t' {
+                        return Err(self.problem("found a tab character that violates indentation"));
+                    }
+                    self.skip();
+                } else if self.is_break(0) {
+                    self.need(2)?;
+                    if folding {
+                        fold.more.push_str(self.take_break());
+                    } else {
+                        fold.first = self.take_break();
+                        folding = true;
+                    }
+                } else {
+                    break;
+                }
+                self.need(1)?;
+            }
+            if self.flow_level == 0 && self.level_is_below(indent) {
+                break;
+            }
+        }
+        if folding {
+            self.key_allowed = true;
+        }
+        Ok(text.token(true, line))
+    }
+
+    fn level_is_below(&self, indent: isize) -> bool {
+        isize::try_from(self.column()).is_ok_and(|column| column < indent)
+    }
+
+    /// Passes what is neither blank nor ends a plain scalar.
+    fn pass_plain_run(&mut self) {
+        let in_flow = self.flow_level > 0;
+        let mask = if in_flow { FLOW_STOP } else { STOP };
+        let bytes = self.text.as_bytes();
+        let mut at = self.at;
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let Some(run) = rest.iter().position(|byte| STOPS[usize::from(*byte)] & mask != 0) else {
+                at = bytes.len();
+                break;
+            };
+            at += run;
+            let goes_on = match bytes.get(at) {
+                Some(b':') => !self.is_blank_or_end(at + 1 - self.at),
+                Some(0xC2 | 0xE2) => !self.is_break(at - self.at),
+                _ => false,
+            };
+            if !goes_on {
+                break;
+            }
+            at += 1;
+        }
+        self.advance_to(at);
+    }
+
+    pub(super) fn scan_quoted(&mut self, single: bool) -> Result<Token<'a>, Problem> {
+        let line = self.line;
+        let quote = if single { b'\'' } else { b'"' };
+        self.skip();
+        let mut text = Pieced::new(self);
+        loop {
+            self.need(4)?;
+            if self.at_document_mark() {
+                return Err(self.problem("found unexpected document indicator"));
+            }
+            if self.byte(0) == 0 {
+                return Err(self.problem("found unexpected end of stream"));
+            }
+            let mut fold = Fold::default();
+            let mut folding = self.scan_quoted_run(&mut text, single)?;
+            self.need(1)?;
+            if self.byte(0) == quote {
+                break;
+            }
+            let blanks = self.at;
+            loop {
+                if self.is_blank(0) {
+                    self.skip();
+                } else if self.is_break(0) {
+                    self.need(2)?;
+                    if folding {
+                        fold.more.push_str(self.take_break());
+                    } else {
+                        fold.first = self.take_break();
+                        folding = true;
+                    }
+                } else {
+                    break;
+                }
+                self.need(1)?;
+            }
+            if folding {
+                fold.append_to(&mut text);
+            } else {
+                text.slice(blanks, self.at);
+            }
+        }
+        self.skip();
+        Ok(text.token(false, line))
+    }
+
+    /// What stands between blanks in quotes. True after an escaped line break, where blanks do not count.
+    fn scan_quoted_run(&mut self, text: &mut Pieced<'a>, single: bool) -> Result<bool, Problem> {
+        loop {
+            let start = self.at;
+            self.advance_to(self.quoted_run_end(single));
+            text.slice(start, self.at);
+            match self.byte(0) {
+                b'\'' if single && self.byte(1) == b'\'' => {
+                    self.skip();
+                    text.slice(self.at, self.at + 1);
+                    self.skip();
+                }
+                b'\\' if !single && self.is_break(1) => {
+                    self.need(3)?;
+                    self.skip();
+                    self.take_break();
+                    return Ok(true);
+                }
+                b'\\' if !single => self.scan_escape(text)?,
+                _ => {
+                    // Each character passed asked for two more.
+                    if self.at > start {
+                        self.need(2)?;
+                    }
+                    return Ok(false);
+                }
+            }
+            self.need(2)?;
+        }
+    }
+
+    /// Where blanks, the quote or an escape begin.
+    fn quoted_run_end(&self, single: bool) -> usize {
+        let bytes = self.text.as_bytes();
+        let special = if single { b'\'' } else { b'\\' };
+        let mut at = self.at;
+        loop {
+            match bytes.get(at) {
+                None | Some(b' ' | b'\t' | b'\r' | b'\n') => return at,
+                Some(b'"') if !single => return at,
+                Some(byte) if *byte == special => return at,
+                Some(0xC2 | 0xE2) if self.is_break(at - self.at) => return at,
+                Some(_) => at += 1,
+            }
+        }
+    }
+
+    fn scan_escape(&mut self, text: &mut Pieced<'_>) -> Result<(), Problem> {
+        let digits = match self.byte(1) {
+            b'x' => 2,
+            b'u' => 4,
+            b'U' => 8,
+            other => {
+                let plain = match other {
+                    b'0' => "\0",
+                    b'a' => "\x07",
+                    b'b' => "\x08",
+                    b't' | b'\t' => "\t",
+                    b'n' => "\n",
+                    b'v' => "\x0B",
+                    b'f' => "\x0C",
+                    b'r' => "\r",
+                    b'e' => "\x1B",
+                    b' ' => " ",
+                    b'"' => "\"",
+                    b'\'' => "'",
+                    b'\\' => "\\",
+                    b'N' => "\u{85}",
+                    b'_' => "\u{A0}",
+                    b'L' => "\u{2028}",
+                    b'P' => "\u{2029}",
+                    _ => return Err(self.problem("found unknown escape character")),
+                };
+                text.add(plain);
+                self.advance_to(self.at + 2);
+                return Ok(());
+            }
+        };
+        self.advance_to(self.at + 2);
+        self.need(digits)?;
+        let mut code = 0_u32;
+        for digit in 0..digits {
+            let Some(value) = hex(self.byte(digit)) else {
+                return Err(self.problem("did not find expected hexdecimal number"));
+            };
+            code = code << 4 | u32::from(value);
+        }
+        let Some(c) = char::from_u32(code) else {
+            return Err(self.problem("found invalid Unicode character escape code"));
+        };
+        text.add(c.encode_utf8(&mut [0; 4]));
+        self.advance_to(self.at + digits);
+        Ok(())
+    }
+
+    pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token<'a>, Problem> {
+        let line = self.line;
+        self.skip();
+        self.need(1)?;
+        let (chomping, increment) = self.scan_block_head()?;
+        self.pass_rest_of_line()?;
+        let mut indent = match increment {
+            0 => 0,
+            _ => usize::try_from(self.indent).unwrap_or(0) + increment,
+        };
+        let mut text = Pieced::new(self);
+        let mut leading = "";
+        // Line breaks, as slices of the source where they can be.
+        let mut trailing = String::new();
+        self.scan_block_breaks(&mut indent, &mut trailing)?;
+        self.need(1)?;
+        let mut after_blank = false;
+        while self.column() == indent && self.byte(0) != 0 {
+            let blank = self.is_blank(0);
+            if !literal && !after_blank && !blank && leading == "\n" {
+                if trailing.is_empty() {
+                    text.add(" ");
+                }
+            } else {
+                text.add(leading);
+            }
+            text.add(&trailing);
+            trailing.clear();
+            after_blank = blank;
+            let start = self.at;
+            self.advance_to(self.line_end());
+            text.slice(start, self.at);
+            self.need(2)?;
+            leading = self.take_break();
+            self.scan_block_breaks(&mut indent, &mut trailing)?;
+        }
+        if chomping != Chomping::Strip {
+            text.add(leading);
+        }
+        if chomping == Chomping::Keep {
+            text.add(&trailing);
+        }
+        Ok(text.token(false, line))
+    }
+
+    /// `+` or `-`, and a digit for the indentation, in either order.
+    fn scan_block_head(&mut self) -> Result<(Chomping, usize), Problem> {
+        let (mut chomping, mut increment) = (None, None);
+        loop {
+            match self.byte(0) {
+                b'+' if chomping.is_none() => chomping = Some(Chomping::Keep),
+                b'-' if chomping.is_none() => chomping = Some(Chomping::Strip),
+                b'0' if increment.is_none() => {
+                    return Err(self.problem("found an indentation indicator equal to 0"));
+                }
+                digit @ b'1'..=b'9' if increment.is_none() => increment = Some(usize::from(digit - b'0')),
+                _ => return Ok((chomping.unwrap_or(Chomping::Clip), increment.unwrap_or(0))),
+            }
+            self.skip();
+            self.need(1)?;
+        }
+    }
+
+    /// Passes indentation and empty lines, and finds out the indentation where it was not said.
+    fn scan_block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Problem> {
+        let mut deepest = 0;
+        loop {
+            self.need(1)?;
+            while (*indent == 0 || self.column() < *indent) && self.byte(0) == b' ' {
+                self.skip();
+            }
+            self.need(1)?;
+            deepest = deepest.max(self.column());
+            if (*indent == 0 || self.column() < *indent) && self.byte(0) == b'\t' {
+                return Err(self.problem("found a tab character where an indentation space is expected"));
+            }
+            if !self.is_break(0) {
+                break;
+            }
+            self.need(2)?;
+            breaks.push_str(self.take_break());
+        }
+        if *indent == 0 {
+            *indent = deepest.max(usize::try_from(self.indent + 1).unwrap_or(0)).max(1);
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of the line breaks at the end of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chomping {
+    Strip,
+    Clip,
+    Keep,
+}

@@ -1,0 +1,232 @@
+//! Directives, anchors, aliases and tags.
+
+use super::problem::Problem;
+use super::scan::{Scanner, Token, What};
+
+impl<'a> Scanner<'a> {
+    pub(super) fn scan_directive(&mut self) -> Result<Token<'a>, Problem> {
+        let line = self.line;
+        self.skip();
+        self.need(1)?;
+        let name = self.take_word()?;
+        if name.is_empty() {
+            return Err(self.problem("could not find expected directive name"));
+        }
+        if !self.is_blank_or_end(0) {
+            return Err(self.problem("found unexpected non-alphabetical character"));
+        }
+        let token = match name {
+            "YAML" => self.scan_version(line)?,
+            "TAG" => self.scan_tag_directive(line)?,
+            _ => return Err(self.problem("found unknown directive name")),
+        };
+        self.pass_rest_of_line()?;
+        Ok(token)
+    }
+
+    /// Blanks, a comment, and the line break, behind a directive or the head of a block scalar.
+    pub(super) fn pass_rest_of_line(&mut self) -> Result<(), Problem> {
+        self.need(1)?;
+        self.pass_blanks()?;
+        if self.byte(0) == b'#' {
+            self.advance_to(self.line_end());
+            self.need(1)?;
+        }
+        if !self.is_break_or_end(0) {
+            return Err(self.problem("did not find expected comment or line break"));
+        }
+        if self.is_break(0) {
+            self.need(2)?;
+            self.take_break();
+        }
+        Ok(())
+    }
+
+    fn pass_blanks(&mut self) -> Result<(), Problem> {
+        while self.is_blank(0) {
+            self.skip();
+        }
+        self.need(1)
+    }
+
+    /// Letters, digits, `_` and `-`.
+    fn take_word(&mut self) -> Result<&'a str, Problem> {
+        let start = self.at;
+        while is_word(self.byte(0)) {
+            self.skip();
+        }
+        self.need(1)?;
+        Ok(self.text.get(start..self.at).unwrap_or_default())
+    }
+
+    fn scan_version(&mut self, line: usize) -> Result<Token<'a>, Problem> {
+        self.need(1)?;
+        self.pass_blanks()?;
+        let major = self.scan_version_number()?;
+        if self.byte(0) != b'.' {
+            return Err(self.problem("did not find expected digit or '.' character"));
+        }
+        self.skip();
+        let minor = self.scan_version_number()?;
+        Ok(Token { what: What::Version { known: (major, minor) == (1, 1) }, line, ..Token::default() })
+    }
+
+    fn scan_version_number(&mut self) -> Result<u8, Problem> {
+        self.need(1)?;
+        let (mut value, mut length) = (0, 0);
+        while self.byte(0).is_ascii_digit() {
+            length += 1;
+            if length > 2 {
+                return Err(self.problem("found extremely long version number"));
+            }
+            value = value * 10 + (self.byte(0) - b'0');
+            self.skip();
+            self.need(1)?;
+        }
+        if length == 0 {
+            return Err(self.problem("did not find expected version number"));
+        }
+        Ok(value)
+    }
+
+    fn scan_tag_directive(&mut self, line: usize) -> Result<Token<'a>, Problem> {
+        self.need(1)?;
+        self.pass_blanks()?;
+        let handle = self.scan_tag_handle(true)?;
+        self.need(1)?;
+        if !self.is_blank(0) {
+            return Err(self.problem("did not find expected whitespace"));
+        }
+        self.pass_blanks()?;
+        let prefix = self.scan_tag_uri(None)?;
+        self.need(1)?;
+        if !self.is_blank_or_end(0) {
+            return Err(self.problem("did not find expected whitespace or line break"));
+        }
+        Ok(Token { what: What::TagDirective, line, text: handle.into(), suffix: Some(prefix.into()) })
+    }
+
+    pub(super) fn scan_anchor(&mut self, what: What) -> Result<Token<'a>, Problem> {
+        let line = self.line;
+        self.skip();
+        self.need(1)?;
+        let name = self.take_word()?;
+        let ended = self.is_blank_or_end(0)
+            || matches!(self.byte(0), b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
+        if name.is_empty() || !ended {
+            return Err(self.problem("did not find expected alphabetic or numeric character"));
+        }
+        Ok(Token { what, line, text: name.into(), suffix: None })
+    }
+
+    pub(super) fn scan_tag(&mut self) -> Result<Token<'a>, Problem> {
+        let line = self.line;
+        self.need(2)?;
+        let (handle, suffix) = if self.byte(1) == b'<' {
+            self.skip();
+            self.skip();
+            let uri = self.scan_tag_uri(None)?;
+            if self.byte(0) != b'>' {
+                return Err(self.problem("did not find the expected '>'"));
+            }
+            self.skip();
+            ("", uri)
+        } else {
+            let handle = self.scan_tag_handle(false)?;
+            if handle.len() > 1 && handle.ends_with('!') {
+                (handle, self.scan_tag_uri(None)?)
+            } else {
+                let suffix = self.scan_tag_uri(Some(handle))?;
+                // A lone `!` is a tag, and not a handle.
+                if suffix.is_empty() { ("", handle.to_owned()) } else { ("!", suffix) }
+            }
+        };
+        self.need(1)?;
+        if !self.is_blank_or_end(0) {
+            return Err(self.problem("did not find expected whitespace or line break"));
+        }
+        Ok(Token { what: What::Tag, line, text: handle.into(), suffix: Some(suffix.into()) })
+    }
+
+    fn scan_tag_handle(&mut self, directive: bool) -> Result<&'a str, Problem> {
+        self.need(1)?;
+        let start = self.at;
+        if self.byte(0) != b'!' {
+            return Err(self.problem("did not find expected '!'"));
+        }
+        self.skip();
+        self.need(1)?;
+        let name = self.take_word()?;
+        if self.byte(0) == b'!' {
+            self.skip();
+        } else if directive && !name.is_empty() {
+            return Err(self.problem("did not find expected '!'"));
+        }
+        Ok(self.text.get(start..self.at).unwrap_or_default())
+    }
+
+    /// The rest of a tag; behind a head that was no handle, whose `!` does not belong to it.
+    fn scan_tag_uri(&mut self, head: Option<&str>) -> Result<String, Problem> {
+        let mut uri = head.and_then(|head| head.get(1..)).unwrap_or_default().as_bytes().to_vec();
+        let mut found = head.is_some();
+        self.need(1)?;
+        while is_word(self.byte(0)) || b";/?:@&=+$,.!~*'()[]%".contains(&self.byte(0)) {
+            if self.byte(0) == b'%' {
+                self.scan_uri_escapes(&mut uri)?;
+            } else {
+                uri.push(self.byte(0));
+                self.skip();
+            }
+            self.need(1)?;
+            found = true;
+        }
+        if !found {
+            return Err(self.problem("did not find expected tag URI"));
+        }
+        Ok(String::from_utf8_lossy(&uri).into_owned())
+    }
+
+    /// One character, written as its escaped octets.
+    fn scan_uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), Problem> {
+        let mut left = None;
+        while left != Some(0) {
+            self.need(3)?;
+            let (Some(high), Some(low)) = (hex(self.byte(1)), hex(self.byte(2))) else {
+                return Err(self.problem("did not find URI escaped octet"));
+            };
+            if self.byte(0) != b'%' {
+                return Err(self.problem("did not find URI escaped octet"));
+            }
+            let octet = high << 4 | low;
+            left = Some(match left {
+                None => match octet {
+                    0..=0x7F => 0,
+                    0xC0..=0xDF => 1,
+                    0xE0..=0xEF => 2,
+                    0xF0..=0xF7 => 3,
+                    _ => return Err(self.problem("found an incorrect leading UTF-8 octet")),
+                },
+                Some(_) if octet & 0xC0 != 0x80 => {
+                    return Err(self.problem("found an incorrect trailing UTF-8 octet"));
+                }
+                Some(left) => left - 1,
+            });
+            uri.push(octet);
+            self.advance_to(self.at + 3);
+        }
+        Ok(())
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+pub(super) fn hex(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}

@@ -1,0 +1,133 @@
+//! A document as a list of its nodes, each before its children.
+//!
+//! go-yaml reads a document to its end before it asks what anything in it means, so that an error of the grammar
+//! comes before all others. This is what it keeps in between.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::events::{Event, Events};
+use super::problem::Problem;
+use crate::value::Str;
+
+/// How deep collections may lie in each other. go-yaml stops at ten thousand of each kind; what walks the data
+/// afterwards does so on a stack.
+pub const MAX_DEPTH: usize = 1000;
+pub(super) const TOO_DEEP: &str = "exceeded max depth of 1000";
+
+#[derive(Debug)]
+pub(super) struct Node<'a> {
+    /// Where the first node stands that does not belong to this one.
+    pub next: usize,
+    /// From zero.
+    pub line: usize,
+    pub content: Content<'a>,
+}
+
+#[derive(Debug)]
+pub(super) enum Content<'a> {
+    Scalar {
+        text: Cow<'a, str>,
+        implicit: bool,
+        tag: Option<Box<str>>,
+    },
+    Sequence,
+    /// Keys and values by turns.
+    Mapping,
+    Alias {
+        name: Cow<'a, str>,
+        target: usize,
+    },
+}
+
+/// The nodes of one document; none where the stream has ended.
+#[derive(Debug, Default)]
+pub(super) struct Tape<'a> {
+    pub nodes: Vec<Node<'a>>,
+    pub aliases: bool,
+}
+
+impl<'a> Tape<'a> {
+    /// The next document of the stream.
+    pub(super) fn read(events: &mut Events<'a>) -> Result<Self, Str> {
+        let mut tape = Self::default();
+        let mut open = Vec::new();
+        let mut anchors = HashMap::new();
+        loop {
+            let at = tape.nodes.len();
+            match events.read().map_err(worded)? {
+                Event::StreamEnd | Event::DocumentEnd => return Ok(tape),
+                Event::DocumentStart => {}
+                Event::Scalar(scalar) => {
+                    if let Some(anchor) = scalar.properties.anchor {
+                        anchors.insert(anchor, at);
+                    }
+                    let (text, implicit, tag) = (scalar.text, scalar.implicit, scalar.properties.tag);
+                    tape.push(scalar.line, Content::Scalar { text, implicit, tag });
+                }
+                Event::Alias { name, line } => {
+                    let Some(target) = anchors.get(&name).copied() else {
+                        return Err(format!("yaml: unknown anchor '{name}' referenced").into());
+                    };
+                    tape.aliases = true;
+                    tape.push(line, Content::Alias { name, target });
+                }
+                Event::SequenceStart { properties, line } => {
+                    properties.anchor.and_then(|anchor| anchors.insert(anchor, at));
+                    tape.open(line, Content::Sequence, &mut open)?;
+                }
+                Event::MappingStart { properties, line } => {
+                    properties.anchor.and_then(|anchor| anchors.insert(anchor, at));
+                    tape.open(line, Content::Mapping, &mut open)?;
+                }
+                Event::SequenceEnd | Event::MappingEnd => {
+                    if let Some(node) = open.pop().and_then(|opened: usize| tape.nodes.get_mut(opened)) {
+                        node.next = at;
+                    }
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, line: usize, content: Content<'a>) {
+        let next = self.nodes.len() + 1;
+        self.nodes.push(Node { next, line, content });
+    }
+
+    fn open(&mut self, line: usize, content: Content<'a>, open: &mut Vec<usize>) -> Result<(), Str> {
+        open.push(self.nodes.len());
+        if open.len() > MAX_DEPTH {
+            return Err(worded(Problem { line: line + 1, text: TOO_DEEP }));
+        }
+        self.push(line, content);
+        Ok(())
+    }
+
+    /// The places of the children of a node.
+    pub(super) fn children(&self, at: usize) -> Children<'_, 'a> {
+        Children { tape: self, at: at + 1, end: self.nodes.get(at).map_or(0, |node| node.next) }
+    }
+}
+
+pub(super) struct Children<'t, 'a> {
+    tape: &'t Tape<'a>,
+    at: usize,
+    end: usize,
+}
+
+impl Iterator for Children<'_, '_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let at = self.at;
+        if at >= self.end {
+            return None;
+        }
+        self.at = self.tape.nodes.get(at)?.next;
+        Some(at)
+    }
+}
+
+pub(super) fn worded(problem: Problem) -> Str {
+    problem.to_string().into()
+}

@@ -1,0 +1,127 @@
+//! `toYaml`: values written by go-yaml v2, after a detour.
+//!
+//! Helm writes a value as JSON, reads that as YAML and writes what it read. The detour leaves traces: numbers are what
+//! YAML makes of JSON's spelling, and what JSON leaves unescaped but YAML does not take in a quoted text is refused or
+//! folded. Here the traces are made without the detour.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::emit::{Dialect, Emitter, Leaves};
+use crate::data::Data;
+use crate::go::{Form, format_float, text_of};
+use crate::nesting::Unwritable;
+use crate::value::Value;
+
+/// As `toYaml` writes it, with the newline at its end. What cannot be written is an error in the words of
+/// `sigs.k8s.io/yaml`.
+pub fn write_value(value: &Value) -> Result<String, Unwritable> {
+    Emitter::new(ByWayOfJson).document(value)
+}
+
+/// As [`write_value`].
+pub fn write(data: &Data) -> Result<String, Unwritable> {
+    write_value(&Value::from(data))
+}
+
+/// The longest key that YAML's reader takes in JSON, in characters with quotes and escapes.
+const LONGEST_KEY: usize = 1024;
+
+struct ByWayOfJson;
+
+impl Leaves for ByWayOfJson {
+    const DIALECT: Dialect = Dialect::V2;
+
+    fn number(&self, out: &mut String, number: f64) {
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        // JSON spells a whole number without an exponent up to here, and YAML reads it as an integer as far as 64 bits
+        // go.
+        const UNSIGNED: f64 = 18_446_744_073_709_551_616.0;
+        const SIGNED: f64 = 9_223_372_036_854_775_808.0;
+        // A String takes whatever is written to it.
+        if number.fract() == 0.0 && number.abs() < EXACT {
+            #[expect(clippy::cast_possible_truncation, reason = "whole, and less than 2^53")]
+            let _ = write!(out, "{}", number as i64);
+        } else if number.fract() == 0.0 && number < UNSIGNED && number >= -SIGNED && fits_64_bits(number) {
+            out.push_str(&format_float(number, Form::Fixed, None));
+        } else {
+            out.push_str(&format_float(number, Form::General, None));
+        }
+    }
+
+    fn plainly(&self, value: &Value) -> Result<Value, Unwritable> {
+        match value {
+            Value::Object(object) => object.data().map(|data| Value::from(&data)),
+            Value::Raw(bytes) => Ok(Value::String(text_of(bytes).into())),
+            value => Data::try_from(value).map(|data| Value::from(&data)),
+        }
+        .map_err(|why| Unwritable::Refused(format!("error marshaling into JSON: {why}").into()))
+    }
+
+    fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, Unwritable> {
+        if is_key && text.len() > LONGEST_KEY / 6 - 2 && crate::json::length(text) > LONGEST_KEY {
+            return Err(refused("did not find expected ',' or '}'"));
+        }
+        // All that follows begins with one of these bytes.
+        if memchr::memchr3(0x7F, 0xC2, 0xEF, text.as_bytes()).is_none() {
+            return Ok(Cow::Borrowed(text));
+        }
+        if text.contains(|c| matches!(c, '\u{7F}'..='\u{9F}' | '\u{FFFE}' | '\u{FFFF}') && c != NEXT_LINE) {
+            return Err(refused("control characters are not allowed"));
+        }
+        if !text.contains(NEXT_LINE) {
+            return Ok(Cow::Borrowed(text));
+        }
+        if is_key {
+            return Err(refused("did not find expected ',' or '}'"));
+        }
+        fold(text).map(Cow::Owned)
+    }
+}
+
+/// What the digits say, which can be more than the number is: 2^64 is spelt 18446744073709552000.
+fn fits_64_bits(number: f64) -> bool {
+    let digits = format_float(number, Form::Fixed, None);
+    digits.parse::<i64>().is_ok() || digits.parse::<u64>().is_ok()
+}
+
+fn refused(why: &str) -> Unwritable {
+    Unwritable::Refused(format!("yaml: {why}").into())
+}
+
+/// To YAML a line break, to JSON a character like others.
+const NEXT_LINE: char = '\u{85}';
+
+/// Line breaks within quotes: one is a space, of several each but the first stays; spaces around them go.
+fn fold(text: &str) -> Result<String, Unwritable> {
+    let mut folded = String::with_capacity(text.len());
+    let mut lines = text.split(NEXT_LINE).enumerate().peekable();
+    let mut breaks = 0;
+    while let Some((at, line)) = lines.next() {
+        if at > 0 {
+            breaks += 1;
+            let marker = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
+            if marker.is_some_and(|rest| is_ended(rest, lines.peek().is_some())) {
+                return Err(refused("found unexpected document indicator"));
+            }
+        }
+        let line = if at > 0 { line.trim_start_matches(' ') } else { line };
+        let line = if lines.peek().is_some() { line.trim_end_matches(' ') } else { line };
+        if line.is_empty() && lines.peek().is_some() && at > 0 {
+            continue;
+        }
+        match breaks {
+            0 => {}
+            1 => folded.push(' '),
+            several => (1..several).for_each(|_| folded.push('\n')),
+        }
+        breaks = 0;
+        folded.push_str(line);
+    }
+    Ok(folded)
+}
+
+/// What a document indicator must be followed by. A tab would be escaped here, and a quote ends the text.
+fn is_ended(rest: &str, by_a_break: bool) -> bool {
+    rest.starts_with(' ') || (rest.is_empty() && by_a_break)
+}

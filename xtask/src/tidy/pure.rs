@@ -1,0 +1,122 @@
+//! The crates that render charts reach for nothing by themselves: no files, network, environment, clock, chance or
+//! threads. What they need of the world comes through the traits of `helm_template::outside`.
+//!
+//! Two ways lead out of a crate: what its sources name, and what it depends on. Both are closed here.
+
+use serde_json::Value;
+
+use super::code::bare;
+use super::sources::Source;
+
+const PURE: &[&str] = &["helm-template", "helm-chart", "helm-engine"];
+
+/// What a source must not name.
+const WAYS_OUT: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::os",
+    "std::io::stdin",
+    "SystemTime",
+    "Instant",
+    "RandomState",
+    "Timestamp::now",
+    "Zoned::now",
+    "TimeZone::system",
+    "TimeZone::get",
+    "thread::spawn",
+    "File::open",
+    "File::create",
+    "include_str!",
+    "include_bytes!",
+];
+
+/// What none of them may depend on.
+const OUTSIDERS: &[&str] =
+    &["aws-lc-rs", "rand", "getrandom", "tokio", "reqwest", "hyper", "kube", "tempfile", "uuid", "rayon"];
+
+/// Complaints about a source; its tests may do as they like.
+pub fn check_source(source: &Source) -> Vec<String> {
+    let Source { path, text } = source;
+    let pure = PURE.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
+    if !pure || path.ends_with("/tests.rs") || path.contains("/tests/") {
+        return Vec::new();
+    }
+    let code = bare(text);
+    let mut complaints = Vec::new();
+    for (number, line) in (1..).zip(code.lines()).take_while(|(_, line)| !line.starts_with("mod tests {")) {
+        for way in WAYS_OUT.iter().filter(|way| names(line, way)) {
+            complaints.push(format!("{path}:{number}: `{way}` leads out of a crate that must be pure"));
+        }
+    }
+    complaints
+}
+
+/// Complaints about what `cargo metadata` says of their dependencies.
+pub fn check_dependencies(metadata: &Value) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for package in array(&metadata["packages"]) {
+        let Some(name) = package["name"].as_str().filter(|name| PURE.contains(name)) else { continue };
+        for dependency in array(&package["dependencies"]) {
+            let other = dependency["name"].as_str().unwrap_or_default();
+            if dependency["kind"] != "dev" && OUTSIDERS.contains(&other) {
+                complaints.push(format!(
+                    "{name}: depends on {other}, which leads out of a crate that must be pure"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether the line names it, and not something longer.
+fn names(line: &str, way: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(way)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + way.len()..].starts_with(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn complaints(path: &str, text: &str) -> Vec<String> {
+        check_source(&Source { path: path.to_owned(), text: text.to_owned() })
+    }
+
+    #[test]
+    fn a_way_out_is_named_with_its_place() {
+        let text = "//! X. Not std::fs.\nuse std::fs;\nlet a = \"std::net\";\nlet now = Timestamp::now();\n\
+                    fn instantly(f: MyInstant) {}\n#[cfg(test)]\nmod tests {\n    use std::env;\n}\n";
+        assert_eq!(
+            complaints("crates/helm-chart/src/load.rs", text),
+            [
+                "crates/helm-chart/src/load.rs:2: `std::fs` leads out of a crate that must be pure",
+                "crates/helm-chart/src/load.rs:4: `Timestamp::now` leads out of a crate that must be pure",
+            ]
+        );
+        for elsewhere in [
+            "crates/helm-host/src/lib.rs",
+            "crates/helm-chart/tests/all/main.rs",
+            "crates/helm-chart/src/x/tests.rs",
+        ] {
+            assert_eq!(complaints(elsewhere, text), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_dependency_that_leads_out_is_named() {
+        let dependencies = json!([{"name": "rand", "kind": null}, {"name": "tokio", "kind": "dev"}, {"name": "memchr", "kind": null}]);
+        let metadata = json!({"packages": [
+            {"name": "helm-engine", "dependencies": dependencies},
+            {"name": "server", "dependencies": dependencies},
+        ]});
+        let complaint = "helm-engine: depends on rand, which leads out of a crate that must be pure";
+        assert_eq!(check_dependencies(&metadata), [complaint]);
+    }
+}
