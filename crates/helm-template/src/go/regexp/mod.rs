@@ -10,8 +10,5 @@ mod names;
 mod subject;
 mod translate;
 
-#[cfg(test)]
-mod tests;
-
 pub use expression::{Expression, quote_meta};
 pub use subject::Subject;

@@ -8,7 +8,7 @@ use super::class::perl;
 use crate::profile::Profile;
 
 /// Groups inside groups. Go stops at a depth of 1,000; the crate works by recursion, and nobody needs this many.
-const DEEPEST: usize = 200;
+const DEEPEST: usize = 100;
 
 /// No repetition, and no product of nested ones, goes beyond this.
 const MOST: i64 = 1_000;

@@ -11,9 +11,6 @@ mod layout;
 mod parse;
 mod zone;
 
-#[cfg(test)]
-mod tests;
-
 pub use calendar::{Date, MONTHS, WEEKDAYS};
 pub use duration::Duration;
 pub use instant::Time;
