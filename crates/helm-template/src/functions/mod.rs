@@ -3,6 +3,8 @@
 //! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
 //! together over Go's own. What a function refuses and in which words is as in Helm.
 
+#![expect(clippy::unnecessary_wraps, reason = "the functions of the table have one shape")]
+
 mod arguments;
 mod crypto;
 mod dates;

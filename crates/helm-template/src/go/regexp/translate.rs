@@ -70,6 +70,7 @@ pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, S
 }
 
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
 struct Flags {
     fold: bool,
     many_lines: bool,
@@ -159,21 +160,20 @@ impl<'p> Translation<'p> {
                     repeat = rest;
                     self.repeat(&Repeat { written: c.to_string(), count: None }, rest, after, last_repeat)?
                 }
-                '{' => match counted(rest) {
-                    Some((min, max, after)) => {
+                '{' => {
+                    if let Some((min, max, after)) = counted(rest) {
                         let written = &rest[..rest.len() - after.len()];
                         if !(0..=MOST).contains(&min) || max > MOST || (max >= 0 && min > max) {
                             return Err(Flaw::RepeatSize(written));
                         }
                         repeat = rest;
-                        let count = Some((min, max));
-                        self.repeat(&Repeat { written: written.to_owned(), count }, rest, after, last_repeat)?
-                    }
-                    None => {
+                        let counted = Repeat { written: written.to_owned(), count: Some((min, max)) };
+                        self.repeat(&counted, rest, after, last_repeat)?
+                    } else {
                         self.literal('{');
                         after
                     }
-                },
+                }
                 '\\' => self.backslash(rest)?,
                 c => {
                     self.literal(c);

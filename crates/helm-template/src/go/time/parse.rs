@@ -298,8 +298,7 @@ fn signed(value: &[u8], width: usize) -> Read<'_, i64> {
     let (text, rest) = value.split_at_checked(width).ok_or(Flaw::Shape)?;
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
     };
     if !digits.iter().all(u8::is_ascii_digit) {
         return Err(Flaw::Shape);
