@@ -8,6 +8,7 @@ mod class;
 mod expression;
 mod names;
 mod subject;
+mod tokens;
 mod translate;
 
 pub use expression::{Expression, quote_meta};

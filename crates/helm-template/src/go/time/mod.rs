@@ -9,6 +9,7 @@ mod format;
 mod instant;
 mod layout;
 mod parse;
+mod read;
 mod zone;
 
 pub use calendar::{Date, MONTHS, WEEKDAYS};
