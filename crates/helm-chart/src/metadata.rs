@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use helm_template::Unwritable;
 use helm_template::data::{Data, Members};
 use helm_template::go::{is_printable, quote};
 use helm_template::profile::Profile;
@@ -341,7 +342,7 @@ impl Metadata {
 
     /// `Chart.yaml` as `helm show chart` and `helm package` write it. A chart of the first kind keeps its
     /// dependencies in `requirements.yaml`.
-    pub fn to_yaml(&self) -> String {
+    pub fn to_yaml(&self) -> Result<String, Unwritable> {
         let mut data = self.to_data();
         if &*self.api_version == "v1"
             && let Some(members) = data.as_map_mut()
@@ -431,7 +432,7 @@ impl Lock {
     }
 
     /// As `helm package` writes it.
-    pub fn to_yaml(&self) -> String {
+    pub fn to_yaml(&self) -> Result<String, Unwritable> {
         let dependencies = self.dependencies.iter().map(Dependency::to_data).collect();
         yaml::write(&Data::Map(Members::from([
             ("dependencies".into(), Data::List(dependencies)),

@@ -42,7 +42,8 @@ fn run(command: Command) -> Result<ExitCode> {
 
 /// A command line that makes no sense. Helm's commands say so in its words, and with its exit code.
 fn refused(error: &clap::Error) -> ExitCode {
-    let is_helm = std::env::args().nth(1).is_some_and(|command| cli::helm::COMMANDS.contains(&command.as_str()));
+    let is_helm =
+        std::env::args().nth(1).is_some_and(|command| cli::helm::COMMANDS.contains(&command.as_str()));
     match cli::helm::refused::words(error) {
         Some(why) if is_helm => cli::helm::finish(Err(why.into())),
         _ => error.exit(),

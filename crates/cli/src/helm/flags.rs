@@ -19,7 +19,8 @@ pub struct HelmArg {
 }
 
 fn generation() -> impl TypedValueParser<Value = Profile> {
-    PossibleValuesParser::new(["3", "4"]).map(|word| if word == "3" { Profile::Helm3 } else { Profile::Helm4 })
+    PossibleValuesParser::new(["3", "4"])
+        .map(|word| if word == "3" { Profile::Helm3 } else { Profile::Helm4 })
 }
 
 /// A flag that may also be given as `--flag=false`, as all of Helm's may.

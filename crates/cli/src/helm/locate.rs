@@ -9,7 +9,8 @@ pub fn chart(name: &str) -> Result<PathBuf, String> {
     let name = name.trim();
     let path = Path::new(name);
     if path.exists() {
-        return std::path::absolute(path).map_err(|error| format!("cannot find out where {name} is: {error}"));
+        return std::path::absolute(path)
+            .map_err(|error| format!("cannot find out where {name} is: {error}"));
     }
     if path.is_absolute() || name.starts_with('.') {
         return Err(format!("path {} not found", quote(name)));

@@ -78,7 +78,8 @@ pub fn run(args: &TemplateArgs) -> Outcome {
     let profile = args.helm.profile;
     if args.names.is_empty() {
         return Err(
-            "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]".into()
+            "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]"
+                .into(),
         );
     }
     let mut capabilities = Capabilities::default_of(profile);
@@ -160,21 +161,20 @@ fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
         return Err(format!("{} charts are not installable", metadata.chart_type));
     }
     if metadata.deprecated {
-        eprintln!("{}", match profile {
-            Profile::Helm3 => "WARNING: This chart is deprecated",
-            Profile::Helm4 => "level=WARN msg=\"this chart is deprecated\"",
-        });
+        eprintln!(
+            "{}",
+            match profile {
+                Profile::Helm3 => "WARNING: This chart is deprecated",
+                Profile::Helm4 => "level=WARN msg=\"this chart is deprecated\"",
+            }
+        );
     }
     dependencies::check(&loaded.chart, profile).map_err(|why| why.to_string())?;
     Ok(loaded.chart)
 }
 
 fn show(args: &TemplateArgs, name: &str, release: &Release) -> Outcome {
-    let shown = Shown {
-        crds: args.include_crds.0,
-        hooks: !args.no_hooks.0,
-        tests: !args.skip_tests.0,
-    };
+    let shown = Shown { crds: args.include_crds.0, hooks: !args.no_hooks.0, tests: !args.skip_tests.0 };
     let text = match &args.output_dir {
         None => release.text(shown),
         Some(folder) => write_files(args, folder, name, release, shown)?,
@@ -212,7 +212,8 @@ fn write_files(
         let mut text = Vec::new();
         output::write(&mut text, (source, content));
         let append = written.contains(&file) || (is_hook && file.exists());
-        write_file(&file, &text, append).map_err(|error| format!("open {}: {}", file.display(), reason(&error)))?;
+        write_file(&file, &text, append)
+            .map_err(|error| format!("open {}: {}", file.display(), reason(&error)))?;
         said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
         written.push(file);
     }
