@@ -14,6 +14,7 @@ mod formats;
 mod lists;
 mod math;
 mod merge;
+mod moments;
 mod numbers;
 mod paths;
 mod random;
@@ -60,4 +61,9 @@ pub fn table(profile: Profile) -> Functions {
 }
 
 /// What Helm 4 added.
-const NOT_IN_HELM3: &[&str] = &["mustToYaml", "mustToToml"];
+#[rustfmt::skip]
+const NOT_IN_HELM3: &[&str] = &[
+    "mustToYaml", "mustToToml",
+    "mustToDuration", "durationNanoseconds", "durationMicroseconds", "durationMilliseconds", "durationSeconds",
+    "durationMinutes", "durationHours", "durationDays", "durationWeeks", "durationRoundTo", "durationTruncateTo",
+];

@@ -216,7 +216,13 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
         Value::Object(object) => match verb {
             'v' | 's' => pad(out, spec, &object.print()),
             'q' => pad(out, spec, &quote(&object.print())),
-            _ => bad(out, spec, verb, value),
+            'x' | 'X' if object.int().is_some() => {
+                pad(out, spec, &string(spec, verb, &object.print()).unwrap_or_default());
+            }
+            _ => match object.int() {
+                Some(n) => integer(out, spec, verb, value, n < 0, n.unsigned_abs()),
+                None => bad(out, spec, verb, value),
+            },
         },
         Value::Bool(_) => bad(out, spec, verb, value),
     }

@@ -10,3 +10,6 @@ mod write;
 
 pub use parse::parse;
 pub use write::write;
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,9 @@ mod order;
 mod plain;
 mod scalar;
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::fmt::Write;
 
