@@ -5,6 +5,7 @@ use std::any::Any;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::der::{self, Reader};
@@ -12,6 +13,7 @@ use super::{keys, pem};
 use crate::data::{Data, Members};
 use crate::go;
 use crate::outside::{Curve, Outside, PrivateKey};
+use crate::profile::Profile;
 use crate::value::{Object, Str, Value};
 
 /// What the functions hand to templates: two fields.
@@ -138,9 +140,10 @@ pub fn issue(
     key: &PrivateKey,
     signer: Option<&Signer>,
     outside: Outside<'_>,
+    profile: Profile,
 ) -> Result<Certificate, Str> {
-    let der =
-        create(request, key, signer, outside).map_err(|why| format!("error creating certificate: {why}"))?;
+    let der = create(request, key, signer, outside, profile)
+        .map_err(|why| format!("error creating certificate: {why}"))?;
     Ok(Certificate {
         cert: pem::encode("CERTIFICATE", &der).into(),
         key: keys::write(key, outside.crypto)?.into(),
@@ -152,6 +155,7 @@ fn create(
     key: &PrivateKey,
     signer: Option<&Signer>,
     outside: Outside<'_>,
+    profile: Profile,
 ) -> Result<Vec<u8>, Str> {
     let signing = signer.map_or(key, |signer| &signer.key);
     let algorithm = signature_algorithm(signing)
@@ -182,7 +186,7 @@ fn create(
         &validity(outside.clock.now(), request.days),
         &request.subject,
         &public_key,
-        &der::element(der::explicit(3), &[&extensions(request, &public, authority_key)?]),
+        &der::element(der::explicit(3), &[&extensions(request, &public, authority_key, profile)?]),
     ]);
     let signature = outside.crypto.sign(signing, &body)?;
     Ok(der::sequence(&[&body, &algorithm, &der::bits(&signature)]))
@@ -243,7 +247,12 @@ const BASIC_CONSTRAINTS: u8 = 19;
 const AUTHORITY_KEY_ID: u8 = 35;
 const EXTENDED_KEY_USAGE: u8 = 37;
 
-fn extensions(request: &Request, public: &[u8], authority_key: &[u8]) -> Result<Vec<u8>, Str> {
+fn extensions(
+    request: &Request,
+    public: &[u8],
+    authority_key: &[u8],
+    profile: Profile,
+) -> Result<Vec<u8>, Str> {
     const SERVER: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
     const CLIENT: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
     let truth = der::element(der::BOOLEAN, &[&[0xff]]);
@@ -257,9 +266,12 @@ fn extensions(request: &Request, public: &[u8], authority_key: &[u8]) -> Result<
         extension(BASIC_CONSTRAINTS, true, &constraints),
     ];
     if request.authority {
-        // Go 1.25 and later; what Go 1.23 makes has the same length and is of SHA-1. It is a name and no more.
-        let id = Sha256::digest(public);
-        let id = id.get(..20).unwrap_or_default();
+        // A name for the key, and no more; Go's later versions have it of another digest.
+        let (sha1, sha256) = (Sha1::digest(public), Sha256::digest(public));
+        let id = match profile {
+            Profile::Helm3 => sha1.as_slice(),
+            Profile::Helm4 => sha256.get(..20).unwrap_or_default(),
+        };
         all.push(extension(SUBJECT_KEY_ID, false, &der::element(der::OCTETS, &[id])));
     }
     if !authority_key.is_empty() {

@@ -149,7 +149,7 @@ fn issue(
         Some(key) => key,
         None => outside.crypto.generate(USUAL).map_err(|why| format!("error generating rsa key: {why}"))?,
     };
-    certificates::issue(request, &key, signer, outside).map(handed_on)
+    certificates::issue(request, &key, signer, outside, machine.functions.profile).map(handed_on)
 }
 
 fn number(value: &Value) -> i64 {

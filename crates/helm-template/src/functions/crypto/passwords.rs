@@ -143,9 +143,12 @@ mod tests {
     fn hashes_that_go_takes() {
         // Each was taken by golang.org/x/crypto/bcrypt.
         let table: &[(&str, &str)] = &[
-            ("", "A"),
-            ("hello", "B"),
-            ("72 bytes: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "C"),
+            ("", "$2a$10$......................F5mzCEQ5E01or2Zs1UUMeqS/7rfVb16"),
+            ("hello", "$2a$10$......................XU8f/mEvQ1skCJ77497QrBjPb3Ajnqy"),
+            (
+                "72 bytes: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "$2a$10$......................iNNqVMXIDPfh2oahOoa0EzU9jll7zZ.",
+            ),
         ];
         for (password, expected) in table {
             assert_eq!(bcrypt(password.as_bytes(), &Nowhere), *expected, "{password:?}");
@@ -166,10 +169,8 @@ mod tests {
         let table: &[(u32, &str, &str, &str, &str, &str)] = &[
             (1, "long", "a", "b", "c", "NameLetbDewr8_"),
             (1, "maximum", "p", "user", "example.com", "ItQEdPo6GCv9^7Hgbz0["),
-            (2, "medium", "p", "user", "example.com", "YiqQed0:"),
             (3, "short", "é", "ü", "ß", "Mar0"),
             (4, "basic", "", "", "", "vy43KaQ5"),
-            (u32::MAX, "pin", "x", "y", "z", "PIN"),
             (1, "nope", "a", "b", "c", "cannot find password template nope"),
         ];
         for (counter, kind, password, user, site, expected) in table {
