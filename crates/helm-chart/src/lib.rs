@@ -6,6 +6,7 @@ pub mod archive;
 pub mod chart;
 pub mod dependencies;
 pub mod ignore;
+pub mod index;
 pub mod load;
 pub mod metadata;
 mod moment;

@@ -9,11 +9,12 @@ use helm_template::Unwritable;
 use helm_template::data::{Data, Members};
 use helm_template::go::{is_printable, quote};
 use helm_template::profile::Profile;
+use helm_template::semver::Version;
 use helm_template::value::Str;
 use helm_template::yaml;
 
 use crate::moment;
-use crate::typed::{self, Package, Shape, Struct};
+use crate::typed::{self, Keys, Shape, Struct, structure};
 
 /// `Chart.yaml`. What it does not say is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,83 +69,57 @@ pub struct Lock {
 
 const TEXTS: Shape = Shape::List(&Shape::Text);
 
-static MAINTAINER: Struct = Struct {
-    package: Package::Chart,
-    name: "Maintainer",
-    fields: &[("name", Shape::Text), ("email", Shape::Text), ("url", Shape::Text)],
-    embedded: None,
-};
+static MAINTAINER: Struct = structure! {Chart "Maintainer" {
+    "name": Shape::Text,
+    "email": Shape::Text,
+    "url": Shape::Text,
+}};
 
-static DEPENDENCY: Struct = Struct {
-    package: Package::Chart,
-    name: "Dependency",
-    fields: &[
-        ("name", Shape::Text),
-        ("version", Shape::Text),
-        ("repository", Shape::Text),
-        ("condition", Shape::Text),
-        ("tags", TEXTS),
-        ("enabled", Shape::Flag),
-        ("import-values", Shape::List(&Shape::Any)),
-        ("alias", Shape::Text),
-    ],
-    embedded: None,
-};
+static DEPENDENCY: Struct = structure! {Chart "Dependency" {
+    "name": Shape::Text,
+    "version": Shape::Text,
+    "repository": Shape::Text,
+    "condition": Shape::Text,
+    "tags": TEXTS,
+    "enabled": Shape::Flag,
+    "import-values": Shape::List(&Shape::Any),
+    "alias": Shape::Text,
+}};
 
-pub(crate) static METADATA: Struct = Struct {
-    package: Package::Chart,
-    name: "Metadata",
-    fields: &[
-        ("name", Shape::Text),
-        ("home", Shape::Text),
-        ("sources", TEXTS),
-        ("version", Shape::Text),
-        ("description", Shape::Text),
-        ("keywords", TEXTS),
-        ("maintainers", Shape::List(&Shape::Struct(&MAINTAINER))),
-        ("icon", Shape::Text),
-        ("apiVersion", Shape::Text),
-        ("condition", Shape::Text),
-        ("tags", Shape::Text),
-        ("appVersion", Shape::Text),
-        ("deprecated", Shape::Flag),
-        ("annotations", Shape::Map(&Shape::Text)),
-        ("kubeVersion", Shape::Text),
-        ("dependencies", Shape::List(&Shape::Struct(&DEPENDENCY))),
-        ("type", Shape::Text),
-    ],
-    embedded: None,
-};
+pub(crate) static METADATA: Struct = structure! {Chart "Metadata" {
+    "name": Shape::Text,
+    "home": Shape::Text,
+    "sources": TEXTS,
+    "version": Shape::Text,
+    "description": Shape::Text,
+    "keywords": TEXTS,
+    "maintainers": Shape::List(&Shape::Struct(&MAINTAINER)),
+    "icon": Shape::Text,
+    "apiVersion": Shape::Text,
+    "condition": Shape::Text,
+    "tags": Shape::Text,
+    "appVersion": Shape::Text,
+    "deprecated": Shape::Flag,
+    "annotations": Shape::Map(&Shape::Text),
+    "kubeVersion": Shape::Text,
+    "dependencies": Shape::List(&Shape::Struct(&DEPENDENCY)),
+    "type": Shape::Text,
+}};
 
-static LOCK: Struct = Struct {
-    package: Package::Chart,
-    name: "Lock",
-    fields: &[
-        ("generated", Shape::Time),
-        ("digest", Shape::Text),
-        ("dependencies", Shape::List(&Shape::Struct(&DEPENDENCY))),
-    ],
-    embedded: None,
-};
+static LOCK: Struct = structure! {Chart "Lock" {
+    "generated": Shape::Time,
+    "digest": Shape::Text,
+    "dependencies": Shape::List(&Shape::Struct(&DEPENDENCY)),
+}};
 
 /// What Helm 4 reads first, to see which kind of chart it has before it.
-static CHART_BASE: Struct = Struct {
-    package: Package::Loader,
-    name: "chartBase",
-    fields: &[("apiVersion", Shape::Text)],
-    embedded: None,
-};
-
-/// Reads a text of YAML as a struct. Errors are those of `sigs.k8s.io/yaml`.
-pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile) -> Result<Data, Str> {
-    let data = yaml::parse(text)?;
-    typed::decode(data, Shape::Struct(of), profile, false)
-        .map_err(|error| format!("error unmarshaling JSON: while decoding JSON: {error}").into())
-}
+static CHART_BASE: Struct = structure! {Loader "chartBase" {
+    "apiVersion": Shape::Text,
+}};
 
 /// The `apiVersion` of a `Chart.yaml`, whatever else it says.
 pub(crate) fn api_version(text: &[u8], profile: Profile) -> Result<Str, Str> {
-    Ok(text_of(&read(text, &CHART_BASE, profile)?, "apiVersion"))
+    Ok(text_of(&typed::read(text, &CHART_BASE, profile, Keys::Any)?, "apiVersion"))
 }
 
 /// What is known of a chart before it has been checked.
@@ -159,7 +134,7 @@ impl Draft {
 
     /// Adds what a text says, as Go decodes into a struct that already holds something.
     pub fn add(&mut self, text: &[u8], profile: Profile) -> Result<(), Str> {
-        overlay(&mut self.0, read(text, &METADATA, profile)?);
+        overlay(&mut self.0, typed::read(text, &METADATA, profile, Keys::Any)?);
         Ok(())
     }
 
@@ -182,6 +157,16 @@ impl Draft {
 
     /// Checks it.
     pub fn finish(self, profile: Profile) -> Result<Metadata, Invalid> {
+        self.check(profile, Twins::Refused)
+    }
+
+    /// Checks it as a part of a repository's index. Some repositories drop the aliases of dependencies, so that two of
+    /// one name are no error there.
+    pub(crate) fn finish_listed(self, profile: Profile) -> Result<Metadata, Invalid> {
+        self.check(profile, Twins::Allowed)
+    }
+
+    fn check(self, profile: Profile, twins: Twins) -> Result<Metadata, Invalid> {
         let data = self.0;
         let mut metadata = Metadata {
             name: text_of(&data, "name"),
@@ -217,14 +202,21 @@ impl Draft {
         for dependency in items_of(&data, "dependencies") {
             if *dependency == Data::Null {
                 // Those before it are checked first.
-                metadata.check_dependencies()?;
+                metadata.check_dependencies(twins)?;
                 return Err(Invalid("dependencies must not contain empty or null nodes".into()));
             }
             metadata.dependencies.push(Dependency::from_data(dependency));
         }
-        metadata.check_dependencies()?;
+        metadata.check_dependencies(twins)?;
         Ok(metadata)
     }
+}
+
+/// What to do with two dependencies of one name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Twins {
+    Refused,
+    Allowed,
 }
 
 /// Why metadata are not valid.
@@ -237,10 +229,10 @@ impl Metadata {
     pub fn validate(&mut self, profile: Profile) -> Result<(), Invalid> {
         self.check_self(profile)?;
         self.clean_maintainers();
-        self.check_dependencies()
+        self.check_dependencies(Twins::Refused)
     }
 
-    fn check_self(&mut self, _profile: Profile) -> Result<(), Invalid> {
+    fn check_self(&mut self, profile: Profile) -> Result<(), Invalid> {
         for text in [
             &mut self.name,
             &mut self.description,
@@ -274,7 +266,7 @@ impl Metadata {
         if self.version.is_empty() {
             return invalid("chart.metadata.version is required".into());
         }
-        if !is_version(&self.version) {
+        if Version::parse(&self.version, profile).is_err() {
             return invalid(format!("chart.metadata.version {} is invalid", quote(&self.version)));
         }
         if !matches!(&*self.chart_type, "" | "application" | "library") {
@@ -291,11 +283,11 @@ impl Metadata {
         }
     }
 
-    fn check_dependencies(&mut self) -> Result<(), Invalid> {
+    fn check_dependencies(&mut self, twins: Twins) -> Result<(), Invalid> {
         let mut taken = BTreeSet::new();
         for dependency in &mut self.dependencies {
             dependency.validate()?;
-            if !taken.insert(dependency.key()) {
+            if !taken.insert(dependency.key()) && twins == Twins::Refused {
                 return Err(Invalid(format!(
                     "more than one dependency with name or alias {}",
                     quote(dependency.key())
@@ -419,7 +411,7 @@ impl Dependency {
 impl Lock {
     /// Nothing where the text is null.
     pub fn parse(text: &[u8], profile: Profile) -> Result<Option<Self>, Str> {
-        let data = read(text, &LOCK, profile)?;
+        let data = typed::read(text, &LOCK, profile, Keys::Any)?;
         if data == Data::Null {
             return Ok(None);
         }
@@ -463,14 +455,6 @@ fn overlay(under: &mut Data, over: Data) {
     }
 }
 
-fn is_version(text: &str) -> bool {
-    let core = text.strip_prefix('v').unwrap_or(text);
-    let core = core.split(['-', '+']).next().unwrap_or_default();
-    !core.is_empty()
-        && core.split('.').count() <= 3
-        && core.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
-}
-
 /// Makes every space a plain one and drops what cannot be printed.
 fn clean(text: &mut Str) {
     if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
@@ -483,7 +467,7 @@ fn clean(text: &mut Str) {
     *text = cleaned.into();
 }
 
-fn text_of(data: &Data, key: &str) -> Str {
+pub(crate) fn text_of(data: &Data, key: &str) -> Str {
     match data.get(key) {
         Some(Data::String(text)) => text.clone(),
         _ => Str::default(),
@@ -494,7 +478,7 @@ fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
     data.get(key).and_then(Data::as_list).unwrap_or_default()
 }
 
-fn texts_of(data: &Data, key: &str) -> Vec<Str> {
+pub(crate) fn texts_of(data: &Data, key: &str) -> Vec<Str> {
     items_of(data, key).iter().map(|item| item.as_str().unwrap_or_default().into()).collect()
 }
 

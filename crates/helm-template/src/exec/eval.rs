@@ -211,6 +211,11 @@ impl<'t> Frame<'_, '_, 't> {
             (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int64) => {
                 Ok(Value::Int64(*int))
             }
+            // Its kind is that of a number.
+            (
+                ExprKind::Number { value: Number { int: Some(int), .. }, .. },
+                Type::Object("time.Duration"),
+            ) => Ok(Value::Int64(*int)),
             (ExprKind::Number { value: Number { uint: Some(uint), .. }, .. }, Type::Uint32) => {
                 Ok(Value::Uint64(uint & u64::from(u32::MAX))) // what does not fit is cut off
             }
@@ -221,7 +226,7 @@ impl<'t> Frame<'_, '_, 't> {
                 let expected = match wanted {
                     Type::Bool => "bool",
                     Type::String => "string",
-                    Type::Int | Type::Int64 => "integer",
+                    Type::Int | Type::Int64 | Type::Object("time.Duration") => "integer",
                     Type::Uint32 => "unsigned integer",
                     Type::Float64 => "float",
                     other => {

@@ -1,4 +1,4 @@
-//! TOML as Helm reads and writes it, which is as BurntSushi's `toml` does.
+//! TOML as Helm reads and writes it, which is as Go's `github.com/BurntSushi/toml` does.
 //!
 //! Helm 3 knows TOML 1.0 and Helm 4 knows 1.1; they also write floats differently.
 
@@ -10,3 +10,6 @@ mod write;
 
 pub use parse::parse;
 pub use write::write;
+
+#[cfg(test)]
+mod tests;
