@@ -10,6 +10,7 @@ pub mod load;
 pub mod metadata;
 mod moment;
 mod path;
+pub mod provenance;
 mod typed;
 
 pub use chart::{Chart, File};

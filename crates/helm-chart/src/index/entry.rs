@@ -89,7 +89,8 @@ impl ChartVersion {
         Ok(version)
     }
 
-    pub(super) fn to_data(&self) -> Data {
+    /// As JSON has it.
+    pub fn to_data(&self) -> Data {
         let Data::Map(mut members) = self.metadata.to_data() else { return Data::Null };
         let urls = self.urls.iter().cloned().map(Data::String).collect();
         members.insert("urls".into(), if self.urls.is_empty() { Data::Null } else { Data::List(urls) });
