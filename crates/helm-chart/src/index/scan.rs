@@ -443,7 +443,7 @@ fn is_plain(line: &str) -> bool {
 }
 
 /// Whether a plain scalar can be nothing but a text: no number, truth, null or time of day.
-fn is_surely_text(text: &str) -> bool {
+pub(super) fn is_surely_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     match bytes.first() {
         Some(b'0'..=b'9') => {

@@ -82,6 +82,10 @@ fn both_ways_lead_to_the_same() {
     assert_eq!(all(&fast), all(&full));
     assert_eq!((&fast.api_version, &fast.generated), (&full.api_version, &full.generated));
     assert_eq!(all(&full).len(), 3);
+    let pieces = Index::parse_pieces(&bytes(CANONICAL), Profile::Helm4)
+        .expect("entries on lines of their own")
+        .unwrap();
+    assert_eq!(all(&pieces), all(&full));
     let alpha = full.get("alpha", "").unwrap();
     assert_eq!(&*alpha.metadata.version, "1.10.0");
     assert_eq!(&*alpha.metadata.dependencies[0].version, "^1.0.0");
@@ -238,7 +242,8 @@ fn addresses_are_joined_as_by_helm() {
 
 /// Where the fast way says yes, the long way says the same.
 fn agree(text: &str) -> Result<(), TestCaseError> {
-    if let Some(fast) = Index::scan(&bytes(text), Profile::Helm4) {
+    let ways = [Index::scan(&bytes(text), Profile::Helm4), Index::parse_pieces(&bytes(text), Profile::Helm4)];
+    for fast in ways.into_iter().flatten() {
         let full = Index::parse_fully(text.as_bytes(), Profile::Helm4);
         prop_assert_eq!(fast.as_ref().map(all), full.as_ref().map(all), "{}", text);
     }
