@@ -5,6 +5,8 @@
 
 mod cursor;
 mod json;
+#[cfg(test)]
+mod tests;
 
 use helm_template::data::{Data, Members};
 use helm_template::go::{printf, quote};
