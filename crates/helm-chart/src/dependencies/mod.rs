@@ -7,6 +7,8 @@
 mod enable;
 mod graph;
 mod import;
+#[cfg(test)]
+mod tests;
 
 use helm_template::data::Members;
 use helm_template::profile::Profile;

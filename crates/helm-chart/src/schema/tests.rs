@@ -152,7 +152,7 @@ fn references_never_lead_astray() {
         chain += &format!(r##""d{n}":{{"$ref":"#/$defs/d{}"}},"##, n + 1);
     }
     chain += r#""d10000":{"type":"string"}}}"#;
-    let deep = format!("{}{}", r#"{"not":"#.repeat(700), "}".repeat(700));
+    let deep = format!("{}true{}", r#"{"not":"#.repeat(700), "}".repeat(700));
     let cases = [
         (r##"{"$ref":"#"}"##, "reference"),
         (r##"{"properties":{"a":{"$ref":"#/properties/a"}}}"##, "reference"),
@@ -172,14 +172,33 @@ fn references_never_lead_astray() {
 
 fn any_json() -> impl Strategy<Value = Data> {
     let keyword = prop::sample::select(vec![
-        "type", "properties", "items", "$ref", "anyOf", "not", "enum", "required", "minimum", "pattern", "a", "#", "if",
-        "then", "$id", "dependencies", "additionalProperties", "contains", "format", "unevaluatedProperties",
+        "type",
+        "properties",
+        "items",
+        "$ref",
+        "anyOf",
+        "not",
+        "enum",
+        "required",
+        "minimum",
+        "pattern",
+        "a",
+        "#",
+        "if",
+        "then",
+        "$id",
+        "dependencies",
+        "additionalProperties",
+        "contains",
+        "format",
+        "unevaluatedProperties",
     ]);
     let leaf = prop_oneof![
         Just(Data::Null),
         any::<bool>().prop_map(Data::Bool),
         (-3..4_i32).prop_map(|n| Data::Float(f64::from(n))),
-        prop::sample::select(vec!["string", "object", "#", "#/not", "a", "[", "date", "urn:x"]).prop_map(Data::string),
+        prop::sample::select(vec!["string", "object", "#", "#/not", "a", "[", "date", "urn:x"])
+            .prop_map(Data::string),
     ];
     leaf.prop_recursive(5, 40, 5, move |inner| {
         prop_oneof![

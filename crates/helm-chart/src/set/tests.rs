@@ -89,7 +89,11 @@ fn base() -> Members {
 fn applied(kind: Kind, line: &str, profile: Profile) -> Result<String, String> {
     let mut values = base();
     let mut open = |name: &str| {
-        if name.starts_with("bad") { Err(format!("no file {name}").into()) } else { Ok(format!("<{name}>").into()) }
+        if name.starts_with("bad") {
+            Err(format!("no file {name}").into())
+        } else {
+            Ok(format!("<{name}>").into())
+        }
     };
     apply(kind, line, &mut values, profile, &mut open).map_err(|error| error.to_string())?;
     Ok(json::write(&Data::Map(values), Style::Raw).unwrap())
@@ -118,7 +122,8 @@ fn whole_numbers_are_whole() {
 fn what_would_eat_the_machine_is_refused() {
     let many: String = (0..100).map(|n| format!("k{n}[65536]=1,")).collect();
     let deep = format!("a{}=1", "[0]".repeat(100_000));
-    for (line, expected) in [(many, "lists have more than 1048576 elements"), (deep, "more than 250 indexes")] {
+    for (line, expected) in [(many, "lists have more than 1048576 elements"), (deep, "more than 250 indexes")]
+    {
         let error = applied(Typed, &line, Profile::Helm4).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
