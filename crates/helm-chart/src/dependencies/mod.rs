@@ -17,7 +17,7 @@ use helm_template::value::Str;
 
 use crate::chart::Chart;
 use crate::values::{TypeMismatch, Warning, to_map};
-use graph::Graph;
+use graph::{Graph, ROOT};
 
 /// How deep charts can stand in charts.
 pub const MAX_DEPTH: usize = 64;
@@ -58,9 +58,8 @@ fn prepare_tree(
     warnings: &mut Vec<Warning>,
 ) -> Result<Chart, PrepareError> {
     let mut graph = Graph::of(chart, profile)?;
-    let root = graph.root();
-    enable::enable(&mut graph, root, &to_map(user), "", warnings)?;
-    import::import(&mut graph, root, warnings)?;
+    enable::enable(&mut graph, ROOT, &to_map(user), "", warnings)?;
+    import::import(&mut graph, ROOT, warnings)?;
     Ok(graph.into_tree())
 }
 

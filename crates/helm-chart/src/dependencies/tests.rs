@@ -196,7 +196,7 @@ fn missing_dependencies_are_named() {
 #[test]
 fn charts_in_charts_end_somewhere() {
     let mut nested = Chart::default();
-    for _ in 0..MAX_DEPTH + 1 {
+    for _ in 0..=MAX_DEPTH {
         nested = Chart { dependencies: vec![nested], ..Chart::default() };
     }
     let error = prepare(nested, &Members::new(), Profile::Helm3, &mut vec![]).unwrap_err();

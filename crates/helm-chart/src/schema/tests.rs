@@ -1,6 +1,8 @@
 //! What the schemas say of values, as both Helms put it.
 
 use bytes::Bytes;
+use std::fmt::Write;
+
 use helm_template::data::Data;
 use helm_template::json;
 use helm_template::profile::Profile;
@@ -149,7 +151,7 @@ fn charts_are_named_with_what_is_wrong_in_each() {
 fn references_never_lead_astray() {
     let mut chain = String::from(r##"{"$ref":"#/$defs/d0","$defs":{"##);
     for n in 0..10_000 {
-        chain += &format!(r##""d{n}":{{"$ref":"#/$defs/d{}"}},"##, n + 1);
+        let _ = write!(chain, r##""d{n}":{{"$ref":"#/$defs/d{}"}},"##, n + 1);
     }
     chain += r#""d10000":{"type":"string"}}}"#;
     let deep = format!("{}true{}", r#"{"not":"#.repeat(700), "}".repeat(700));
