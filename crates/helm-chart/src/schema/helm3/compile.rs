@@ -219,7 +219,7 @@ fn arrays(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
             }
         }
         Some(data @ (Data::Map(_) | Data::Bool(_))) => {
-            schema.items = Rest::Schema(from.inner(data, &["items"]))
+            schema.items = Rest::Schema(from.inner(data, &["items"]));
         }
         Some(_) => return Err(bad()),
     }

@@ -63,6 +63,10 @@ fn one<'d>(
     if let Some(Data::String(reference)) = from.get("$ref") {
         schema.reference = follow(&mut from, reference, warnings)?;
         if draft < 2019 {
+            // Nothing beside a reference counts here, but for what the library forgets to pass over.
+            if draft >= 6 {
+                schema.constant = from.get("const").cloned();
+            }
             return Ok(schema);
         }
     }
