@@ -60,8 +60,8 @@ pub enum PrivateKey {
     Ecdsa { curve: Curve, secret: Vec<u8> },
     /// The seed.
     Ed25519([u8; 32]),
-    /// The sequence of zero, p, q, g, y and x, in DER. It is made and handed on; nothing is signed with it.
-    Dsa(Vec<u8>),
+    /// The numbers p, q, g, y and x, their highest bytes first. It is made and handed on; nothing is signed with it.
+    Dsa([Vec<u8>; 5]),
 }
 
 /// Keys and signatures. What is signed, and how keys and certificates are written, is decided here inside.

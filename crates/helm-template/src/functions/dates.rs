@@ -185,7 +185,7 @@ fn told(value: &Value) -> Result<Duration, Str> {
 }
 
 fn of_float(seconds: f64) -> Result<Duration, Str> {
-    const MOST: f64 = 9_223_372_036.854_775_807;
+    const MOST: f64 = 9_223_372_036.854_776;
     let shown = || print(&Value::Float(seconds));
     if !seconds.is_finite() {
         return Err(format!("invalid duration seconds: {}", shown()).into());

@@ -382,17 +382,15 @@ impl<'a> Events<'a> {
     }
 
     fn indentless_sequence(&mut self) -> Step<'a> {
-        match self.scanner.peek()? {
-            (What::BlockEntry, line) => match self.after()?.0 {
-                What::BlockEntry | What::Key | What::Value | What::BlockEnd => {
-                    Ok(self.empty(State::IndentlessSequence, line))
-                }
-                _ => self.node_then(State::IndentlessSequence, Place::Block),
-            },
-            _ => {
-                self.pop();
-                Ok(Event::SequenceEnd)
+        let (What::BlockEntry, line) = self.scanner.peek()? else {
+            self.pop();
+            return Ok(Event::SequenceEnd);
+        };
+        match self.after()?.0 {
+            What::BlockEntry | What::Key | What::Value | What::BlockEnd => {
+                Ok(self.empty(State::IndentlessSequence, line))
             }
+            _ => self.node_then(State::IndentlessSequence, Place::Block),
         }
     }
 

@@ -98,3 +98,6 @@ pub(crate) fn json_kind(data: &Data) -> &'static str {
         Data::Map(_) => "object",
     }
 }
+
+#[cfg(test)]
+mod tests;

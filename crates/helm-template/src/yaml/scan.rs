@@ -72,6 +72,7 @@ struct SimpleKey {
     column: usize,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the grammar")]
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
     bytes: &'a [u8],
@@ -199,9 +200,8 @@ impl<'a> Scanner<'a> {
     /// The line break at this place, if there is one: its length, and the text that it stands for.
     pub(super) fn line_break(&self, offset: usize) -> Option<(usize, &'static str)> {
         match self.byte(offset) {
-            b'\n' => Some((1, "\n")),
             b'\r' if self.byte(offset + 1) == b'\n' => Some((2, "\n")),
-            b'\r' => Some((1, "\n")),
+            b'\n' | b'\r' => Some((1, "\n")),
             0xC2 if self.byte(offset + 1) == 0x85 => Some((2, "\n")),
             0xE2 if self.byte(offset + 1) == 0x80 => match self.byte(offset + 2) {
                 0xA8 => Some((3, "\u{2028}")),

@@ -82,7 +82,7 @@ impl Pieces {
 /// Nothing refused, and no byte order mark.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let refused = |byte: &u8| (*byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r')) | (*byte == 0x7F);
+    let refused = |byte: &u8| matches!(byte, 0..=0x08 | 0x0B | 0x0C | 0x0E..=0x1F | 0x7F);
     // Counted and not searched, so that many bytes are looked at together.
     if bytes.chunks(4096).any(|chunk| chunk.iter().map(|byte| u32::from(refused(byte))).sum::<u32>() > 0) {
         return false;

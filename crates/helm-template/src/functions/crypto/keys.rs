@@ -26,7 +26,10 @@ pub fn curve_name(curve: Curve) -> Vec<u8> {
 pub fn write(key: &PrivateKey, crypto: &dyn Crypto) -> Result<String, Str> {
     Ok(match key {
         PrivateKey::Rsa(pkcs1) => pem::encode("RSA PRIVATE KEY", pkcs1),
-        PrivateKey::Dsa(numbers) => pem::encode("DSA PRIVATE KEY", numbers),
+        PrivateKey::Dsa(numbers) => {
+            let [p, q, g, y, x] = numbers.each_ref().map(|number| der::integer(number));
+            pem::encode("DSA PRIVATE KEY", &der::sequence(&[&der::integer(&[]), &p, &q, &g, &y, &x]))
+        }
         PrivateKey::Ecdsa { curve, secret } => {
             let sec1 = der::sequence(&[
                 &der::integer(&[1]),
@@ -169,12 +172,16 @@ fn sec1_parts(bytes: &[u8]) -> Option<(&[u8], &[u8], Option<&[u8]>)> {
 }
 
 fn dsa(bytes: &[u8]) -> Result<PrivateKey, Str> {
-    let whole = Reader(bytes).element(der::SEQUENCE).filter(|element| {
-        let mut numbers = Reader(element.content);
-        (0..6).all(|_| numbers.read(der::INTEGER).is_some())
-    });
-    let whole = whole.ok_or_else(|| unreadable(bytes, "DSAKeyFormat"))?;
-    Ok(PrivateKey::Dsa(whole.whole.to_vec()))
+    let numbers = || {
+        let mut whole = Reader(bytes).sequence()?;
+        whole.read(der::INTEGER)?;
+        let mut numbers: [Vec<u8>; 5] = Default::default();
+        for number in &mut numbers {
+            *number = whole.read(der::INTEGER)?.to_vec();
+        }
+        Some(numbers)
+    };
+    numbers().map(PrivateKey::Dsa).ok_or_else(|| unreadable(bytes, "DSAKeyFormat"))
 }
 
 fn other_form(parser: &str) -> Str {
@@ -219,4 +226,58 @@ fn dotted(oid: &[u8]) -> String {
         }
     }
     numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_key_is_told_in_the_words_of_go() {
+        // (label, base64, what sprig says)
+        let table: &[(&str, &str, &str)] = &[
+            ("PRIVATE KEY", "", "decoding PEM as PKCS#8: asn1: syntax error: sequence truncated"),
+            ("PRIVATE KEY", "MAA=", "decoding PEM as PKCS#8: asn1: syntax error: sequence truncated"),
+            ("PRIVATE KEY", "MIIB", "decoding PEM as PKCS#8: asn1: syntax error: truncated tag or length"),
+            (
+                "RSA PRIVATE KEY",
+                "MAMCAQA=",
+                "parsing RSA private key from PEM: asn1: syntax error: sequence truncated",
+            ),
+            (
+                "EC PRIVATE KEY",
+                "aGVsbG8=",
+                "parsing EC private key from PEM: x509: failed to parse EC private key: asn1: structure error: tags \
+                 don't match (16 vs {class:1 tag:8 length:101 isCompound:true}) {optional:false explicit:false \
+                 application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
+                 omitEmpty:false} ecPrivateKey @2",
+            ),
+            ("FOO PRIVATE KEY", "MAA=", "invalid private key type FOO PRIVATE KEY"),
+            ("CERTIFICATE", "MAA=", "no private key data in PEM block of type CERTIFICATE"),
+        ];
+        for (label, body, expected) in table {
+            let text = format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n");
+            let why = read(text.as_bytes()).err();
+            assert_eq!(why.as_deref(), Some(*expected), "{label} {body}");
+        }
+        assert_eq!(read(b"").err().as_deref(), Some("no PEM data in input"));
+    }
+
+    #[test]
+    fn numbers_with_points() {
+        assert_eq!(dotted(RSA), "1.2.840.113549.1.1.1");
+        assert_eq!(dotted(ED25519), "1.3.101.112");
+        assert_eq!(dotted(&[0x88, 0x37]), "2.999");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            for label in ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY"] {
+                let _ = read(pem::encode(label, &bytes).as_bytes());
+            }
+        }
+    }
 }

@@ -22,7 +22,7 @@ impl Expression {
     /// An error is worded as Go's.
     pub fn compile(pattern: &str, profile: Profile) -> Result<Self, String> {
         let translated = translate(pattern, profile)?;
-        let regex = RegexBuilder::new(&translated.pattern).size_limit(LARGEST).nest_limit(1_000).build();
+        let regex = RegexBuilder::new(&translated.pattern).size_limit(LARGEST).build();
         let regex = regex.map_err(|_| Flaw::TooLarge.words(pattern))?;
         Ok(Self { regex, names: translated.names, blank: pattern.is_empty() })
     }
