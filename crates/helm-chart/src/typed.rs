@@ -1,12 +1,14 @@
 //! Data of a declared form, as `sigs.k8s.io/yaml` decodes a text into a Go struct.
 //!
-//! Keys are matched without regard to case, numbers and truths become texts where a text is due, and what has another
-//! form is an error in Go's words. What comes out has the declared keys only, each with a value of its form.
+//! Keys are matched without regard to case, and what has another form is an error in Go's words. What comes out has the
+//! declared keys only, each with a value of its form. That numbers become texts where texts are due is YAML's part: a
+//! [`Struct`] tells it where.
 
 use helm_template::data::{Data, Members};
-use helm_template::go::{Form, format_float};
+use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
+use helm_template::yaml;
 
 use crate::moment;
 
@@ -24,13 +26,43 @@ pub(crate) enum Shape {
     Named(&'static str, &'static Shape),
 }
 
-/// A Go struct, pointed to by what holds it.
+/// A Go struct, pointed to by what holds it. [`structure`] declares one.
 pub(crate) struct Struct {
     pub package: Package,
     pub name: &'static str,
     pub fields: &'static [Field],
     /// A struct whose fields are this one's too.
     pub embedded: Option<&'static Struct>,
+    /// Where it wants texts. Not in what it has embedded: `sigs.k8s.io/yaml` does not see through that.
+    pub texts: yaml::Shape,
+}
+
+/// Declares a struct: its package, its name, its fields by their names in JSON.
+macro_rules! structure {
+    ($package:ident $name:literal { $($field:literal: $shape:expr,)* } $(embeds $embedded:expr)?) => {
+        $crate::typed::Struct {
+            package: $crate::typed::Package::$package,
+            name: $name,
+            fields: &[$(($field, $shape)),*],
+            embedded: $crate::typed::structure!(@embedded $($embedded)?),
+            texts: ::helm_template::yaml::Shape::Struct(&[$(($field, $crate::typed::texts($shape))),*]),
+        }
+    };
+    (@embedded) => { None };
+    (@embedded $embedded:expr) => { Some($embedded) };
+}
+pub(crate) use structure;
+
+/// Where a form wants texts.
+pub(crate) const fn texts(shape: Shape) -> yaml::Shape {
+    match shape {
+        Shape::Text => yaml::Shape::Text,
+        Shape::List(Shape::Text) => yaml::Shape::List(&yaml::Shape::Text),
+        Shape::Map(Shape::Text) => yaml::Shape::Map(&yaml::Shape::Text),
+        Shape::List(Shape::Struct(of)) => yaml::Shape::List(&of.texts),
+        Shape::Struct(of) => of.texts,
+        _ => yaml::Shape::Any,
+    }
 }
 
 pub(crate) type Field = (&'static str, Shape);
@@ -40,6 +72,7 @@ pub(crate) type Field = (&'static str, Shape);
 pub(crate) enum Package {
     Chart,
     Loader,
+    Provenance,
     Repo,
 }
 
@@ -49,6 +82,7 @@ impl Package {
             (Self::Chart, Profile::Helm3) => "chart",
             (Self::Chart, Profile::Helm4) => "v2",
             (Self::Loader, _) => "loader",
+            (Self::Provenance, _) => "provenance",
             (Self::Repo, _) => "repo",
         }
     }
@@ -73,10 +107,27 @@ impl Shape {
     }
 }
 
-/// Brings data to a shape. Nulls that Go would not see are left out.
-pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, strict: bool) -> Result<Data, Str> {
-    let mut decoder = Decoder { profile, strict, within: None, path: Vec::new(), first: None };
-    let data = decoder.value(data, shape, true)?;
+/// Whether keys have to be known, and may stand only once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    Any,
+    Strict,
+}
+
+/// Reads YAML as a struct. Errors are those of `sigs.k8s.io/yaml`.
+pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile, keys: Keys) -> Result<Data, Str> {
+    let data = match keys {
+        Keys::Any => yaml::parse_as(text, &of.texts)?,
+        Keys::Strict => yaml::parse_strict(text, &of.texts)?,
+    };
+    decode(data, Shape::Struct(of), profile, keys)
+        .map_err(|error| format!("error unmarshaling JSON: while decoding JSON: {error}").into())
+}
+
+/// Brings data to a shape, as Go's JSON does. Nulls that Go would not see are left out.
+pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, keys: Keys) -> Result<Data, Str> {
+    let mut decoder = Decoder { profile, keys, within: None, path: Vec::new(), first: None };
+    let data = decoder.value(data, shape)?;
     match decoder.first {
         Some(error) => Err(error),
         None => Ok(data.unwrap_or_default()),
@@ -85,8 +136,7 @@ pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, strict: bool) -
 
 struct Decoder {
     profile: Profile,
-    /// Refuse keys that a struct does not know.
-    strict: bool,
+    keys: Keys,
     within: Option<&'static Struct>,
     path: Vec<&'static str>,
     /// Go goes on after a wrong type and tells the first at the end.
@@ -94,37 +144,34 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// `coerce`: whether numbers and truths may become texts. Nothing: a null where Go leaves what is there.
-    fn value(&mut self, data: Data, shape: Shape, coerce: bool) -> Result<Option<Data>, Str> {
+    /// Nothing: a null where Go leaves what is there.
+    fn value(&mut self, data: Data, shape: Shape) -> Result<Option<Data>, Str> {
         Ok(Some(match (shape, data) {
             (Shape::Named(_, inner), data @ (Data::List(_) | Data::Map(_) | Data::Null)) => {
-                return self.value(data, *inner, coerce);
+                return self.value(data, *inner);
             }
             (Shape::Text | Shape::Flag | Shape::Time, Data::Null) => return Ok(None),
             (Shape::Any, data) | (_, data @ Data::Null) => data,
             (Shape::Text, text @ Data::String(_)) => text,
-            (Shape::Text, data @ (Data::Bool(_) | Data::Int(_) | Data::Float(_))) if coerce => {
-                Data::string(scalar_text(&data))
-            }
             (Shape::Flag, flag @ Data::Bool(_)) => flag,
             (Shape::Time, Data::String(text)) => Data::string(moment::normal(&text)?),
             (Shape::Time, _) => return Err("Time.UnmarshalJSON: input is not a JSON string".into()),
             (Shape::List(of), Data::List(items)) => {
                 let mut list = Vec::with_capacity(items.len());
                 for item in items {
-                    list.push(self.value(item, *of, coerce)?.unwrap_or_else(|| zero(*of)));
+                    list.push(self.value(item, *of)?.unwrap_or_else(|| zero(*of)));
                 }
                 Data::List(list)
             }
             (Shape::Map(of), Data::Map(members)) => {
                 let mut map = Members::new();
                 for (key, value) in members {
-                    let value = self.value(value, *of, coerce)?.unwrap_or_else(|| zero(*of));
+                    let value = self.value(value, *of)?.unwrap_or_else(|| zero(*of));
                     map.insert(key, value);
                 }
                 Data::Map(map)
             }
-            (Shape::Struct(of), Data::Map(members)) => self.members(members, of, coerce)?,
+            (Shape::Struct(of), Data::Map(members)) => self.members(members, of)?,
             (shape, data) => {
                 self.wrong(&data, shape);
                 return Ok(None);
@@ -132,15 +179,13 @@ impl Decoder {
         }))
     }
 
-    fn members(&mut self, members: Members, of: &'static Struct, coerce: bool) -> Result<Data, Str> {
+    fn members(&mut self, members: Members, of: &'static Struct) -> Result<Data, Str> {
         let outer = self.within.replace(of);
         let mut found = Members::new();
         for (key, value) in members {
             let Some((&(name, shape), embedded)) = of.field(&key) else {
-                if self.strict {
-                    self.first.get_or_insert_with(|| {
-                        format!("json: unknown field {}", helm_template::go::quote(&key)).into()
-                    });
+                if self.keys == Keys::Strict {
+                    self.first.get_or_insert_with(|| format!("json: unknown field {}", quote(&key)).into());
                 }
                 continue;
             };
@@ -151,8 +196,7 @@ impl Decoder {
                 self.path.push(embedded.name);
             }
             self.path.push(name);
-            // sigs.k8s.io/yaml does not look into embedded structs for the forms of their fields.
-            let value = self.value(value, shape, coerce && embedded.is_none())?;
+            let value = self.value(value, shape)?;
             self.path.truncate(depth);
             if let Some(value) = value {
                 found.insert(name.into(), value);
@@ -190,6 +234,13 @@ impl Decoder {
 }
 
 impl Struct {
+    /// The place and the form of a field, by its own spelling.
+    pub fn canonical_field(&self, key: &str) -> Option<(usize, Shape)> {
+        let embedded = self.embedded.map_or(&[][..], |embedded| embedded.fields);
+        let mut fields = self.fields.iter().chain(embedded).enumerate();
+        fields.find(|(_, (name, _))| *name == key).map(|(index, (_, shape))| (index, *shape))
+    }
+
     /// The field that a key means, and the embedded struct that it is of: the same spelling before the same letters.
     fn field(&self, key: &str) -> Option<(&'static Field, Option<&'static Struct>)> {
         let find = |same: fn(&str, &str) -> bool| {
@@ -209,19 +260,5 @@ fn zero(shape: Shape) -> Data {
         Shape::Text | Shape::Time => Data::string(""),
         Shape::Flag => Data::Bool(false),
         _ => Data::Null,
-    }
-}
-
-/// A plain scalar of YAML as the text it becomes where a text is due. Floats are printed with the precision of 32 bits.
-fn scalar_text(data: &Data) -> String {
-    match data {
-        Data::Bool(truth) => truth.to_string(),
-        Data::Int(n) => n.to_string(),
-        #[expect(clippy::cast_possible_truncation, reason = "that is what Go does here")]
-        Data::Float(n) => {
-            let shortest = format!("{:e}", *n as f32);
-            format_float(shortest.parse().unwrap_or(*n), Form::General, None)
-        }
-        _ => String::new(),
     }
 }

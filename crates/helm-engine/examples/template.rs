@@ -57,19 +57,12 @@ fn run() -> Result<Vec<u8>, String> {
         subchart_notes: false,
         limits: Limits::default(),
     };
-    let nowhere = helm_template::outside::Nowhere;
-    let outside = helm_template::outside::Outside {
-        clock: &nowhere,
-        random: &nowhere,
-        crypto: &nowhere,
-        cluster: &nowhere,
-        names: &nowhere,
-    };
-    let release = engine.render(&Prepared::new(loaded.chart), &request, outside).map_err(|failure| {
-        match failure.stage {
+    let host = helm_host::Host::new();
+    let release = engine.render(&Prepared::new(loaded.chart), &request, host.outside()).map_err(
+        |failure| match failure.stage {
             Stage::Values => failure.why,
             _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why),
-        }
-    })?;
+        },
+    )?;
     Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
+use helm_template::yaml::{Head, head};
 
-use crate::head::{Head, head};
 use crate::hooks::{self, Hook};
 use crate::render::Rendered;
 use crate::scope::is_partial;

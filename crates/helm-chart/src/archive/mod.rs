@@ -7,5 +7,9 @@
 mod gzip;
 mod read;
 mod tar;
+#[cfg(test)]
+mod tests;
+mod write;
 
 pub use read::{ArchiveError, Limits, files};
+pub use write::{PackError, write};

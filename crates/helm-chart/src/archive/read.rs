@@ -265,8 +265,12 @@ fn inner_name(name: &str) -> Result<Str, ArchiveError> {
     let slash = if name.contains('\\') { '\\' } else { '/' };
     let (base, inner) = name.split_once(slash).unwrap_or((name, ""));
     let inner = inner.replace(slash, "/");
-    if inner.starts_with('/') {
+    // Helm drops the base folder before it looks, and does not see what leads out there.
+    if name.starts_with(slash) || inner.starts_with('/') {
         return Err(ArchiveError::Absolute);
+    }
+    if base == ".." {
+        return Err(ArchiveError::Parent);
     }
     let inner = path::clean(&inner);
     if inner == "." {

@@ -130,3 +130,15 @@ impl Extended {
         Some(text(content).to_vec())
     }
 }
+
+/// A name that is too long for its field, cut at a slash so that its two parts fit into two fields.
+pub(super) fn path_in_two(name: &str) -> Option<(&str, &str)> {
+    const NAME: usize = 100;
+    const PREFIX: usize = 155;
+    if name.len() <= NAME || !name.is_ascii() {
+        return None;
+    }
+    let cut = name[..name.len().min(PREFIX + 1)].rfind('/').filter(|cut| *cut > 0)?;
+    let (prefix, rest) = (&name[..cut], &name[cut + 1..]);
+    (!rest.is_empty() && rest.len() <= NAME).then_some((prefix, rest))
+}

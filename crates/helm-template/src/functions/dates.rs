@@ -3,7 +3,7 @@
 use super::moments::{DURATION, TIME, as_duration, as_time, duration_value, time_value};
 use crate::exec::{Machine, Row, Run};
 use crate::go::time::{Duration, Time, Zone};
-use crate::go::{Number, print, quote};
+use crate::go::{parse_float, print, quote};
 use crate::value::{Str, Type, Value};
 
 type Done = Result<Value, Str>;
@@ -160,7 +160,7 @@ fn told(value: &Value) -> Result<Duration, Str> {
             if let Ok(duration) = Duration::parse(text) {
                 return Ok(duration);
             }
-            match float(text) {
+            match parse_float(text) {
                 Some(seconds) => of_float(seconds),
                 None => Err(format!("could not parse duration {}", quote(&whole)).into()),
             }
@@ -184,26 +184,8 @@ fn told(value: &Value) -> Result<Duration, Str> {
     }
 }
 
-/// A number as `strconv.ParseFloat` reads it.
-fn float(text: &str) -> Option<f64> {
-    if text.contains(['x', 'X']) {
-        return Number::read(text).ok().filter(|number| number.looks_float)?.float;
-    }
-    let between_digits = |at: usize| {
-        let digit =
-            |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
-        digit(at.checked_sub(1)) && digit(Some(at + 1))
-    };
-    if !memchr::memchr_iter(b'_', text.as_bytes()).all(between_digits) {
-        return None;
-    }
-    let number = text.replace('_', "").parse::<f64>().ok()?;
-    // What is too large is an error there, and infinite only in words.
-    (number.is_finite() || text.contains(['i', 'I', 'n', 'N'])).then_some(number)
-}
-
 fn of_float(seconds: f64) -> Result<Duration, Str> {
-    const MOST: f64 = 9_223_372_036.854_775_807;
+    const MOST: f64 = 9_223_372_036.854_776;
     let shown = || print(&Value::Float(seconds));
     if !seconds.is_finite() {
         return Err(format!("invalid duration seconds: {}", shown()).into());

@@ -105,3 +105,91 @@ fn list_of(read: Result<Vec<Data>, Str>) -> Value {
 fn error(why: Str) -> Map {
     Map::from_entries([("Error".into(), Value::String(why))])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::table;
+
+    fn call(profile: Profile, name: &str, argument: Value) -> Result<String, Str> {
+        let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
+        let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
+        match run {
+            Some(Run::Plain(run)) => run(&[argument]).map(|value| crate::go::print(&value)),
+            _ => panic!("{name}"),
+        }
+    }
+
+    /// Answers of Helm 3.17.3 and 4.3.1, as Go prints them.
+    #[test]
+    fn what_cannot_be_read_or_written() {
+        let complex = || Value::Complex(0.0, 1.0);
+        let (three, four) = (Profile::Helm3, Profile::Helm4);
+        let yaml = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal";
+        let table: &[(Profile, &str, Value, Result<&str, &str>)] = &[
+            (four, "toYaml", complex(), Ok("")),
+            (
+                four,
+                "mustToYaml",
+                complex(),
+                Err("error marshaling into JSON: json: unsupported type: complex128"),
+            ),
+            (four, "toYamlPretty", complex(), Err("cannot marshal type: complex128")),
+            (four, "toJson", complex(), Ok("")),
+            (four, "toPrettyJson", complex(), Ok("")),
+            (four, "mustToJson", complex(), Err("json: unsupported type: complex128")),
+            (four, "toRawJson", complex(), Err("json: unsupported type: complex128")),
+            (three, "toToml", complex(), Ok("unsupported type for key '': complex128")),
+            (three, "toToml", Value::Nil, Err("reflect: call of reflect.Value.Type on zero Value")),
+            (three, "toToml", Value::Float(1e6), Ok("1000000.0")),
+            (four, "toToml", Value::Float(1e6), Ok("1e+06")),
+            (
+                four,
+                "mustToToml",
+                List::any([Value::Nil]).into(),
+                Err("toml: cannot encode array with nil element"),
+            ),
+            (four, "fromYaml", "".into(), Ok("map[]")),
+            (
+                four,
+                "fromYaml",
+                "[]".into(),
+                Ok(&format!("map[Error:{yaml} array into Go value of type map[string]interface {{}}]")),
+            ),
+            (
+                four,
+                "fromYamlArray",
+                "x".into(),
+                Ok(&format!("[{yaml} string into Go value of type []interface {{}}]")),
+            ),
+            (four, "fromJson", "".into(), Ok("map[Error:unexpected end of JSON input]")),
+            (
+                four,
+                "fromJsonArray",
+                "{}".into(),
+                Ok("[json: cannot unmarshal object into Go value of type []interface {}]"),
+            ),
+            (four, "mustFromJson", "x".into(), Err("invalid character 'x' looking for beginning of value")),
+            (
+                three,
+                "fromToml",
+                "a=\"\\e\"".into(),
+                Ok("map[Error:toml: line 1 (last key \"a\"): invalid escape in string '\\e']"),
+            ),
+            (four, "fromToml", "a=\"\\e\"".into(), Ok("map[a:\u{1b}]")),
+        ];
+        for (profile, name, argument, expected) in table {
+            let done = call(*profile, name, argument.clone());
+            assert_eq!(done.as_deref().map_err(AsRef::as_ref), *expected, "{profile:?} {name}");
+        }
+    }
+
+    #[test]
+    fn helm_3_lacks_two() {
+        use crate::parse::Names;
+        for name in ["mustToYaml", "mustToToml"] {
+            assert!(table(Profile::Helm3).index(name).is_none());
+            assert!(table(Profile::Helm4).index(name).is_some());
+        }
+    }
+}

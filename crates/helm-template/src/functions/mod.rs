@@ -3,6 +3,8 @@
 //! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
 //! together over Go's own. What a function refuses and in which words is as in Helm.
 
+#![expect(clippy::unnecessary_wraps, reason = "the functions of the table have one shape")]
+
 mod arguments;
 mod crypto;
 mod dates;
@@ -24,6 +26,9 @@ mod templates;
 mod types;
 mod versions;
 mod words;
+
+#[cfg(test)]
+mod tests;
 
 pub use defaults::SAID_BY_CHART;
 
@@ -55,7 +60,9 @@ pub fn table(profile: Profile) -> Functions {
     }
     if profile == Profile::Helm3 {
         functions.extend(formats::HELM3);
-        NOT_IN_HELM3.iter().for_each(|name| functions.remove(name));
+        for name in NOT_IN_HELM3 {
+            functions.remove(name);
+        }
     }
     functions
 }

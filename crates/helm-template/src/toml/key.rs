@@ -1,5 +1,7 @@
 //! Keys and quoted texts.
 
+use std::fmt::Write;
+
 /// What needs no quotes in a key.
 pub(super) fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
@@ -36,7 +38,10 @@ pub(super) fn quote(out: &mut String, text: &str) {
             '\n' => out.push_str("\\n"),
             '\u{c}' => out.push_str("\\f"),
             '\r' => out.push_str("\\r"),
-            c if c.is_ascii_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c.is_ascii_control() => {
+                // A String takes whatever is written to it.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
             c => out.push(c),
         }
     }

@@ -1,4 +1,4 @@
-//! TOML as Helm reads and writes it, which is as BurntSushi's `toml` does.
+//! TOML as Helm reads and writes it, which is as Go's `github.com/BurntSushi/toml` does.
 //!
 //! Helm 3 knows TOML 1.0 and Helm 4 knows 1.1; they also write floats differently.
 

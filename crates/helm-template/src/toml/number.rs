@@ -79,7 +79,7 @@ pub(super) fn value(literal: &str, time_only_in_minutes: bool) -> Result<Value, 
         Some("0x") => 16,
         _ => 10,
     };
-    if radix == 10 && (unsigned.contains(':') || unsigned.get(1..).is_some_and(|rest| is_date(rest))) {
+    if radix == 10 && (unsigned.contains(':') || unsigned.get(1..).is_some_and(is_date)) {
         return date(literal, time_only_in_minutes);
     }
     if radix == 10 && literal.contains(['.', 'e', 'E']) { float(literal) } else { integer(literal, radix) }

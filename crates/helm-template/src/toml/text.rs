@@ -13,7 +13,7 @@ pub(super) struct Fault {
 }
 
 pub(super) struct Text<'t> {
-    text: &'t str,
+    all: &'t str,
     /// The byte behind the text that is part of no character.
     bad: Option<u8>,
     at: usize,
@@ -31,7 +31,7 @@ impl<'t> Text<'t> {
             Some(chunk) => (chunk.valid(), chunk.invalid().first().copied()),
             None => ("", None),
         };
-        Self { text, bad, at: 0, string_at: 0, ended: false, profile }
+        Self { all: text, bad, at: 0, string_at: 0, ended: false, profile }
     }
 
     /// TOML 1.1.
@@ -44,11 +44,11 @@ impl<'t> Text<'t> {
     }
 
     fn read(&self) -> &'t str {
-        self.text.get(..self.at).unwrap_or_default()
+        self.all.get(..self.at).unwrap_or_default()
     }
 
     fn rest(&self) -> &'t str {
-        self.text.get(self.at..).unwrap_or_default()
+        self.all.get(self.at..).unwrap_or_default()
     }
 
     /// A fault where the reader stands. At the end the last line is meant, which Helm 3 miscounts.
@@ -120,7 +120,7 @@ impl<'t> Text<'t> {
         let start = self.at;
         while self.next()?.is_some_and(&is) {}
         self.back();
-        Ok(self.text.get(start..self.at).unwrap_or_default())
+        Ok(self.all.get(start..self.at).unwrap_or_default())
     }
 
     pub fn skip_blanks(&mut self) -> Result<(), Fault> {
@@ -339,13 +339,13 @@ impl<'t> Text<'t> {
         let start = self.at;
         for _ in 0..count {
             if !self.next()?.is_some_and(|c| c.is_ascii_hexdigit()) {
-                let found = crate::go::quote(self.text.get(self.string_at..self.at).unwrap_or_default());
+                let found = crate::go::quote(self.all.get(self.string_at..self.at).unwrap_or_default());
                 return Err(self.fault(format!(
                     "expected {in_words} hexadecimal digits after '\\{kind}', but got {found} instead"
                 )));
             }
         }
-        let digits = self.text.get(start..self.at).unwrap_or_default();
+        let digits = self.all.get(start..self.at).unwrap_or_default();
         u32::from_str_radix(digits, 16)
             .ok()
             .and_then(char::from_u32)

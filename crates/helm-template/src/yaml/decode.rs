@@ -23,6 +23,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
+/// Reading goes as deep as the text does, on whatever stack it was called.
+const RED_ZONE: usize = 64 * 1024;
+const MORE_STACK: usize = 1024 * 1024;
+
 pub(super) struct Decoder<'t, 'a> {
     tape: &'t Tape<'a>,
     strict: bool,
@@ -108,7 +112,7 @@ impl Decoder<'_, '_> {
         if self.depth > MAX_DEPTH {
             return Err(format!("yaml: line {}: {TOO_DEEP}", line + 1).into());
         }
-        let read = read(self);
+        let read = stacker::maybe_grow(RED_ZONE, MORE_STACK, || read(self));
         self.depth -= 1;
         read
     }

@@ -57,14 +57,17 @@ fn alone(value: &Loose) -> String {
 
 fn print(value: &Loose, out: &mut String) {
     match value {
-        Loose::Scalar(meaning, text) => out.push_str(&match meaning {
-            Meaning::Null => "interface {}(nil)".to_owned(),
-            Meaning::Bool(truth) => truth.to_string(),
-            Meaning::Int(n) => n.to_string(),
-            Meaning::Uint(n) => format!("{n:#x}"),
-            Meaning::Float(n) => format_float(*n, Form::General, None),
-            Meaning::Text => quote(text),
-        }),
+        Loose::Scalar(meaning, text) => {
+            let printed = match meaning {
+                Meaning::Null => "interface {}(nil)".to_owned(),
+                Meaning::Bool(truth) => truth.to_string(),
+                Meaning::Int(n) => n.to_string(),
+                Meaning::Uint(n) => format!("{n:#x}"),
+                Meaning::Float(n) => format_float(*n, Form::General, None),
+                Meaning::Text => quote(text),
+            };
+            out.push_str(&printed);
+        }
         Loose::List(items) => {
             out.push_str("[]interface {}{");
             for (number, item) in items.iter().enumerate() {

@@ -127,22 +127,17 @@ impl Look {
 
     /// A collection. False where it is unusual.
     fn open(&mut self, place: Place, properties: &Properties<'_>) -> bool {
-        let led = match (self.places.len(), self.wanted) {
-            (0, _) => place == Place::Key,
-            (_, Wanted::Metadata | Wanted::Annotations) => place == Place::Key,
-            (_, Wanted::Nothing) => {
-                self.places.push(place);
-                return *properties == Properties::default()
-                    && self.places.len() < MAX_DEPTH
-                    // As a key it is an error.
-                    && self.places.iter().rev().nth(1) != Some(&Place::Key);
-            }
-            _ => false,
+        // As a key it is an error.
+        let bare = *properties == Properties::default() && self.places.last() != Some(&Place::Key);
+        let leads = match self.wanted {
+            Wanted::Metadata | Wanted::Annotations => true,
+            Wanted::Nothing => self.places.is_empty(),
+            _ => return false,
         };
-        self.inside += 1;
         self.wanted = Wanted::Nothing;
         self.places.push(place);
-        led && *properties == Properties::default()
+        self.inside += usize::from(leads);
+        bare && self.places.len() < MAX_DEPTH && (!leads || place == Place::Key)
     }
 
     /// A key or a value. False where it is unusual.

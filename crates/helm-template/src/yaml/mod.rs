@@ -12,14 +12,17 @@ mod decode;
 mod documents;
 mod emit;
 pub mod events;
+mod events_flow;
 mod go_syntax;
 mod head;
 mod pretty;
 mod problem;
 mod resolve;
 mod scan;
+mod scan_key;
 mod scan_scalar;
 mod scan_tag;
+mod scan_text;
 mod shape;
 mod source;
 mod tape;
@@ -98,3 +101,6 @@ pub(crate) fn json_kind(data: &Data) -> &'static str {
         Data::Map(_) => "object",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,11 +120,14 @@ impl Time {
     /// Go's `AddDate`: the 31st of a short month is in the next.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
+        // Far beyond all that can be told, where Go goes astray as well.
+        const FARTHEST: i64 = 1_000_000_000_000;
+        let near = |count: i64| count.clamp(-FARTHEST, FARTHEST);
         let date = self.date();
         let date = Date {
-            year: date.year.saturating_add(years),
-            month: date.month.saturating_add(months),
-            day: date.day.saturating_add(days),
+            year: date.year + near(years),
+            month: date.month + near(months),
+            day: date.day + near(days),
         };
         Self::shown(date, self.second_of_day(), self.nanosecond, self.zone.clone())
     }

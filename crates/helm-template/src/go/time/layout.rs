@@ -97,7 +97,7 @@ pub(super) fn next(layout: &str) -> (&str, Option<(&str, Element)>) {
 /// `.000` or `,999`, unless other digits follow.
 fn fraction(text: &str) -> Option<(&str, Element)> {
     let separator = text.chars().next().filter(|c| matches!(c, '.' | ','))?;
-    let digit = text.bytes().nth(1).filter(|byte| matches!(byte, b'0' | b'9'))?;
+    let digit = text.as_bytes().get(1).copied().filter(|byte| matches!(byte, b'0' | b'9'))?;
     let digits = text.bytes().skip(1).take_while(|byte| *byte == digit).count();
     let (written, rest) = text.split_at(1 + digits);
     if rest.starts_with(|c: char| c.is_ascii_digit()) {

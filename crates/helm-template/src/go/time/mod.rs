@@ -9,10 +9,8 @@ mod format;
 mod instant;
 mod layout;
 mod parse;
+mod read;
 mod zone;
-
-#[cfg(test)]
-mod tests;
 
 pub use calendar::{Date, MONTHS, WEEKDAYS};
 pub use duration::Duration;

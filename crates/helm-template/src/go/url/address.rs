@@ -1,6 +1,6 @@
 //! Whether a host in brackets is an IPv6 address, as Go's `net/netip` reads it.
 
-use crate::go::quote;
+use crate::go::quote_bytes;
 
 /// What is wrong with an address, and from where on.
 type Flaw<'a> = (&'static str, &'a [u8]);
@@ -17,9 +17,8 @@ pub(super) fn check_ipv6(address: &[u8]) -> Result<(), String> {
         None => Err(("unable to parse IP", [].as_slice())),
     };
     checked.map_err(|(says, from)| {
-        let shown = |text: &[u8]| quote(&String::from_utf8_lossy(text));
-        let at = if from.is_empty() { String::new() } else { format!(" (at {})", shown(from)) };
-        format!("invalid host: ParseAddr({}): {says}{at}", shown(address))
+        let at = if from.is_empty() { String::new() } else { format!(" (at {})", quote_bytes(from)) };
+        format!("invalid host: ParseAddr({}): {says}{at}", quote_bytes(address))
     })
 }
 

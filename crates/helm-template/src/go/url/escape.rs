@@ -1,6 +1,6 @@
 //! Percent signs: which bytes need one where.
 
-use crate::go::quote;
+use crate::go::quote_bytes;
 
 /// A part of an address, each with its own rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     while let Some((byte, after)) = rest.split_first() {
         if *byte != b'%' {
             if matches!(part, Part::Host | Part::Zone) && byte.is_ascii() && needs_escape(*byte, part) {
-                let shown = quote(&char::from(*byte).to_string());
+                let shown = quote_bytes(&[*byte]);
                 return Err(format!("invalid character {shown} in host name"));
             }
             out.push(*byte);
@@ -54,7 +54,7 @@ pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
             continue;
         }
         let shown = &rest[..rest.len().min(3)];
-        let bad = || format!("invalid URL escape {}", quote(&String::from_utf8_lossy(shown)));
+        let bad = || format!("invalid URL escape {}", quote_bytes(shown));
         let hex = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
         let (Some(high), Some(low)) = (hex(0), hex(1)) else { return Err(bad()) };
         let value = u8::try_from(high * 16 + low).unwrap_or_default();

@@ -5,9 +5,6 @@ mod escape;
 mod parse;
 mod write;
 
-#[cfg(test)]
-mod tests;
-
 pub use parse::user_of;
 
 /// An address in its parts, decoded but for the query. Bytes, because what is behind an escape need not be text.

@@ -3,13 +3,13 @@
 use super::address::check_ipv6;
 use super::escape::{Part, unescape};
 use super::{Url, User};
-use crate::go::quote;
+use crate::go::quote_bytes;
 use crate::profile::Profile;
 
 impl Url {
     pub fn parse(text: &[u8], profile: Profile) -> Result<Self, String> {
         let (rest, fragment) = cut(text, b'#');
-        let blame = |text: &[u8], why: String| format!("parse {}: {why}", shown(text));
+        let blame = |text: &[u8], why: String| format!("parse {}: {why}", quote_bytes(text));
         let mut url = parse(rest, profile).map_err(|why| blame(rest, why))?;
         url.fragment = unescape(fragment, Part::Fragment).map_err(|why| blame(text, why))?;
         Ok(url)
@@ -20,10 +20,6 @@ impl Url {
 pub fn user_of(text: &[u8], profile: Profile) -> Result<Option<User>, String> {
     let whole = [b"proto://", text, b"@host"].concat();
     Ok(Url::parse(&whole, profile)?.user)
-}
-
-fn shown(text: &[u8]) -> String {
-    quote(&String::from_utf8_lossy(text))
 }
 
 fn cut(text: &[u8], at: u8) -> (&[u8], &[u8]) {
@@ -123,21 +119,27 @@ fn bracketed(host: &[u8], profile: Profile) -> Result<Vec<u8>, String> {
     let end = memchr::memrchr(b']', host).ok_or("missing ']' in host")?;
     let (inside, port) = (&host[1..end], &host[end + 1..]);
     check_port(port)?;
-    let port = unescape(port, Part::Host)?;
-    let zone = memchr::memmem::find(inside, b"%25").unwrap_or(inside.len());
-    let mut address = unescape(&inside[..zone], Part::Host)?;
-    address.extend(unescape(&inside[zone..], Part::Zone)?);
-    // Before Go 1.26 nobody looked whether it is one.
-    if profile == Profile::Helm4 {
-        check_ipv6(&address)?;
+    let zone = memchr::memmem::find(inside, b"%25");
+    // Before Go 1.26 nobody looked whether it is one, and brackets were read along with it.
+    if profile == Profile::Helm3 {
+        let Some(zone) = zone else { return unescape(host, Part::Host) };
+        let (before, rest) = host.split_at(zone + 1);
+        let mut all = unescape(before, Part::Host)?;
+        all.extend(unescape(&rest[..end - before.len()], Part::Zone)?);
+        all.extend_from_slice(&host[end..]);
+        return Ok(all);
     }
-    Ok([b"[", address.as_slice(), b"]", &port].concat())
+    let (before, zone) = inside.split_at(zone.unwrap_or(inside.len()));
+    let mut address = unescape(before, Part::Host)?;
+    address.extend(unescape(zone, Part::Zone)?);
+    check_ipv6(&address)?;
+    Ok([b"[", address.as_slice(), b"]", port].concat())
 }
 
 fn check_port(port: &[u8]) -> Result<(), String> {
     match port {
         [] => Ok(()),
         [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => Ok(()),
-        port => Err(format!("invalid port {} after host", shown(port))),
+        port => Err(format!("invalid port {} after host", quote_bytes(port))),
     }
 }

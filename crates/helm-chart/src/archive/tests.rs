@@ -1,0 +1,227 @@
+//! Archives that are as they should be, and archives that are not. What Helm says of each was recorded from Helm
+//! 3.17.3; rows marked as ours are archives that it would take.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use helm_template::profile::Profile;
+use proptest::prelude::*;
+
+use super::write::Block;
+use super::{Limits, files};
+
+const CHART: (u8, &str, &str, &[u8]) =
+    (b'0', "c/Chart.yaml", "", b"apiVersion: v2\nname: c\nversion: 1.0.0\n");
+
+/// Kind, name, target of a link, content.
+type Entry<'a> = (u8, &'a str, &'a str, &'a [u8]);
+
+fn tar(entries: &[Entry]) -> Vec<u8> {
+    let mut tar = Vec::new();
+    for (kind, name, link, data) in entries {
+        let header =
+            Block { kind: *kind, name, link, prefix: "", mode: 0o644, size: data.len(), modified: 0 };
+        tar.extend(header.bytes().unwrap());
+        tar.extend(*data);
+        tar.resize(tar.len().next_multiple_of(512), 0);
+    }
+    tar.resize(tar.len() + 1024, 0);
+    tar
+}
+
+fn zip(bytes: &[u8]) -> Vec<u8> {
+    let mut zip = GzEncoder::new(Vec::new(), Compression::new(6));
+    zip.write_all(bytes).unwrap();
+    zip.finish().unwrap()
+}
+
+fn read(archive: &[u8]) -> Result<Vec<String>, String> {
+    let files =
+        files(archive, Profile::Helm3, &mut Limits::of(Profile::Helm3)).map_err(|error| error.to_string())?;
+    Ok(files.iter().map(|file| file.name.to_string()).collect())
+}
+
+#[test]
+fn names_are_taken_or_refused_as_by_helm() {
+    let refused = |text: &str| Err(text.to_owned());
+    let taken = |name: &str| Ok(vec!["Chart.yaml".to_owned(), name.to_owned()]);
+    let outside =
+        |name| refused(&format!("chart illegally contains content outside the base directory: \"{name}\""));
+    let parent = "chart illegally references parent directory";
+    let absolute = "chart illegally contains absolute paths";
+    let drive = "chart contains illegally named files";
+    let rows: [(Entry, _); 23] = [
+        ((b'0', "c/a", "", b""), taken("a")),
+        ((0, "c/a", "", b"x"), taken("a")),
+        ((b'7', "c/a", "", b"x"), taken("a")),
+        ((b'0', "c/a/../b", "", b"x"), taken("b")),
+        ((b'0', "c\\templates\\a.yaml", "", b"x"), taken("templates/a.yaml")),
+        ((b'0', "c", "", b""), outside("c")),
+        ((b'0', "c/.", "", b""), outside("c/.")),
+        ((b'0', "c//etc/passwd", "", b""), refused(absolute)),
+        ((b'0', "c/../../x", "", b""), refused(parent)),
+        ((b'0', "c/..a", "", b""), refused(parent)),
+        ((b'0', "c/c:/x", "", b""), refused(drive)),
+        ((b'0', "c\\d:\\x", "", b""), refused(drive)),
+        ((b'0', "Chart.yaml/a", "", b""), refused("chart yaml not in base directory")),
+        // A link that stays in the chart is an empty file.
+        ((b'2', "c/a", "Chart.yaml", b""), taken("a")),
+        ((b'1', "c/a", "c/Chart.yaml", b""), taken("a")),
+        // Ours.
+        ((b'0', "/etc/passwd", "", b""), refused(absolute)),
+        ((b'0', "../x", "", b""), refused(parent)),
+        (
+            (b'2', "c/a", "/etc/passwd", b""),
+            refused("chart file \"a\" is a link to \"/etc/passwd\", which is outside of the chart"),
+        ),
+        (
+            (b'2', "c/a/b", "../../x", b""),
+            refused("chart file \"a/b\" is a link to \"../../x\", which is outside of the chart"),
+        ),
+        ((b'3', "c/a", "", b""), refused("chart file \"a\" is a character device")),
+        ((b'4', "c/a", "", b""), refused("chart file \"a\" is a block device")),
+        ((b'6', "c/a", "", b""), refused("chart file \"a\" is a named pipe")),
+        ((b'0', "c/Chart.yaml", "", b""), refused("chart illegally contains two files named \"Chart.yaml\"")),
+    ];
+    for (entry, expected) in rows {
+        assert_eq!(read(&zip(&tar(&[CHART, entry]))), expected, "{entry:?}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_passed_over() {
+    let entries: [Entry; 4] = [
+        (b'g', "pax_global_header", "", b"11 foo=bar\n"),
+        (b'5', "c/a/", "", b""),
+        (0, "c/b/", "", b""),
+        CHART,
+    ];
+    assert_eq!(read(&zip(&tar(&entries))), Ok(vec!["Chart.yaml".to_owned()]));
+}
+
+#[test]
+fn long_names_come_before_their_headers() {
+    let long = format!("c/{}", "x".repeat(300));
+    let record = format!("312 path={long}\n");
+    for (kind, content) in [(b'x', record.as_bytes()), (b'L', long.as_bytes())] {
+        let entries: [Entry; 2] = [(kind, "long", "", content), (b'0', "c/short", "", b"x")];
+        assert_eq!(read(&zip(&tar(&entries))), Ok(vec![long[2..].to_owned()]));
+    }
+    for broken in ["312 path=c/short\n", "x path=a\n", "5 =a\n", "12 path=c/\0a\n"] {
+        let entries: [Entry; 2] = [(b'x', "long", "", broken.as_bytes()), CHART];
+        assert_eq!(read(&zip(&tar(&entries))), Err("archive/tar: invalid tar header".to_owned()), "{broken}");
+    }
+}
+
+#[test]
+fn damaged_archives_are_refused_as_by_helm() {
+    let whole = tar(&[CHART]);
+    let packed = zip(&whole);
+    let changed = |at: usize, to: &[u8]| [&packed[..at], to, &packed[at + to.len()..]].concat();
+    let taken = || Ok(vec!["Chart.yaml".to_owned()]);
+    let refused = |text: &str| Err(text.to_owned());
+    let rows = [
+        ("whole", packed.clone(), taken()),
+        ("text", b"hello world, this is no archive".to_vec(), refused("gzip: invalid header")),
+        ("another method", changed(2, &[9]), refused("gzip: invalid header")),
+        ("nothing", Vec::new(), refused("unexpected EOF")),
+        ("five bytes", packed[..5].to_vec(), refused("unexpected EOF")),
+        ("cut", packed[..packed.len() - 40].to_vec(), refused("unexpected EOF")),
+        ("without its checksum", packed[..packed.len() - 8].to_vec(), taken()),
+        ("with another checksum", changed(packed.len() - 8, &[0; 8]), taken()),
+        ("with more behind it", [&packed[..], b"junk"].concat(), taken()),
+        ("two members", [zip(&whole[..700]), zip(&whole[700..])].concat(), taken()),
+        ("first member damaged", [&changed(packed.len() - 8, &[0; 8])[..], &zip(b"x")].concat(), taken()),
+        ("no tar", zip(&[b'x'; 2000]), refused("archive/tar: invalid tar header")),
+        ("empty tar", zip(&tar(&[])), refused("no files in chart archive")),
+        ("cut header", zip(&whole[..300]), refused("unexpected EOF")),
+        ("cut content", zip(&whole[..520]), refused("unexpected EOF")),
+        ("cut padding", zip(&whole[..700]), taken()),
+        ("without its end", zip(&whole[..1024]), taken()),
+        (
+            "junk after one empty block",
+            zip(&[&whole[..1536], &[b'x'; 512]].concat()),
+            refused("archive/tar: invalid tar header"),
+        ),
+    ];
+    for (what, archive, expected) in rows {
+        assert_eq!(read(&archive), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_header_with_another_sum_is_none() {
+    let mut whole = tar(&[CHART]);
+    whole[0] = b'd';
+    assert_eq!(read(&zip(&whole)), Err("archive/tar: invalid tar header".to_owned()));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    let archive = zip(&tar(&[(b'0', "c/a", "", b"\xef\xbb\xbfx")]));
+    let files = files(&archive, Profile::Helm4, &mut Limits::of(Profile::Helm4)).unwrap();
+    assert_eq!(&files[0].data[..], b"x");
+}
+
+#[test]
+fn a_bomb_is_given_up_at_the_header_that_announces_it() {
+    // A gigabyte, of which only the header is ever unpacked: the content is not even there.
+    let header =
+        Block { kind: b'0', name: "c/a", link: "", prefix: "", mode: 0o644, size: 1 << 30, modified: 0 };
+    let bomb = zip(&header.bytes().unwrap());
+    let said = |profile| files(&bomb, profile, &mut Limits::of(profile)).unwrap_err().to_string();
+    assert_eq!(said(Profile::Helm3), "decompressed chart is larger than the maximum file size 104857600");
+    assert_eq!(said(Profile::Helm4), "decompressed chart is larger than the maximum size 104857600");
+    let large = Block { size: 6 << 20, ..header };
+    let large = zip(&[&large.bytes().unwrap()[..], &vec![0; 6 << 20]].concat());
+    assert_eq!(
+        read(&large),
+        Err("decompressed chart file \"c/a\" is larger than the maximum file size 5242880".into())
+    );
+    assert!(files(&large, Profile::Helm4, &mut Limits::of(Profile::Helm4)).is_ok());
+}
+
+#[test]
+fn many_files_are_counted_together() {
+    let names: Vec<String> = (0..40).map(|n| format!("c/{n}")).collect();
+    let entries: Vec<Entry> = names.iter().map(|name| (b'0', name.as_str(), "", &[0; 1000][..])).collect();
+    let archive = zip(&tar(&entries));
+    let small = |limits: Limits| {
+        files(&archive, Profile::Helm3, &mut limits.clone()).map_err(|error| error.to_string())
+    };
+    let limits = Limits::of(Profile::Helm3);
+    assert!(small(Limits { unpacked: 40_001, entries: 40, packed: archive.len(), ..limits }).is_ok());
+    let larger = small(Limits { unpacked: 40_000, ..limits });
+    assert_eq!(larger, Err("decompressed chart is larger than the maximum file size 104857600".into()));
+    assert!(small(Limits { entries: 39, ..limits }).unwrap_err().starts_with("chart archive has more than"));
+    assert!(small(Limits { packed: archive.len() - 1, ..limits }).unwrap_err().contains("larger"));
+}
+
+#[test]
+fn folders_without_end_are_cut_off() {
+    // Entries that are no files count too: a stream of nothing but headers.
+    let folder: Entry = (b'5', "c/a/", "", b"");
+    let archive = zip(&tar(&vec![folder; 2000]));
+    let mut limits = Limits { unpacked: 1000, ..Limits::of(Profile::Helm3) };
+    assert!(files(&archive, Profile::Helm3, &mut limits).is_err());
+    let mut limits = Limits { entries: 1999, ..Limits::of(Profile::Helm3) };
+    let error = files(&archive, Profile::Helm3, &mut limits).unwrap_err();
+    assert!(error.to_string().starts_with("chart archive has more than"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        let _ = read(&bytes);
+        let _ = read(&zip(&bytes));
+    }
+
+    #[test]
+    fn no_change_to_an_archive_is_too_strange(at in 0..1536usize, byte: u8, cut in 0..2560usize) {
+        let mut whole = tar(&[(b'x', "long", "", b"12 path=c/a\n"), CHART]);
+        whole[at] = byte;
+        whole.truncate(cut);
+        let _ = read(&zip(&whole));
+    }
+}

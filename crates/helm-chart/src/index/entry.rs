@@ -1,0 +1,109 @@
+//! One version of a chart in an index.
+
+use helm_template::data::{Data, Members};
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+use helm_template::yaml;
+
+use crate::metadata::{Draft, METADATA, Metadata, text_of, texts_of};
+use crate::moment;
+use crate::typed::{self, Keys, Package, Shape, Struct, structure};
+
+/// What an index says of a version.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChartVersion {
+    pub metadata: Metadata,
+    pub urls: Vec<Str>,
+    pub created: Str,
+    pub removed: bool,
+    /// SHA-256 of the archive, in hexadecimal digits.
+    pub digest: Str,
+    /// What older Helms wrote, kept as it is: `checksum`, `engine`, `tillerVersion`, `url`.
+    pub old: Members,
+}
+
+pub(super) static VERSION: Struct = structure! {Repo "ChartVersion" {
+    "urls": Shape::List(&Shape::Text),
+    "created": Shape::Time,
+    "removed": Shape::Flag,
+    "digest": Shape::Text,
+    "checksum": Shape::Text,
+    "engine": Shape::Text,
+    "tillerVersion": Shape::Text,
+    "url": Shape::Text,
+} embeds &METADATA};
+
+pub(super) static INDEX: Struct = Struct {
+    package: Package::Repo,
+    name: "IndexFile",
+    fields: &[
+        ("serverInfo", Shape::Map(&Shape::Any)),
+        ("apiVersion", Shape::Text),
+        ("generated", Shape::Time),
+        ("entries", Shape::Map(&Shape::Named("repo.ChartVersions", &Shape::List(&Shape::Struct(&VERSION))))),
+        ("publicKeys", Shape::List(&Shape::Text)),
+        ("annotations", Shape::Map(&Shape::Text)),
+    ],
+    embedded: None,
+    texts: yaml::Shape::Struct(&[
+        ("apiVersion", yaml::Shape::Text),
+        ("entries", yaml::Shape::Map(&VERSIONS)),
+        ("publicKeys", yaml::Shape::List(&yaml::Shape::Text)),
+        ("annotations", yaml::Shape::Map(&yaml::Shape::Text)),
+    ]),
+};
+
+static VERSIONS: yaml::Shape = yaml::Shape::List(&VERSION.texts);
+
+const OLD: [&str; 4] = ["checksum", "engine", "tillerVersion", "url"];
+
+/// Reads an entry: a list with one item.
+pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
+    let one = match yaml::parse_strict(text, &VERSIONS)? {
+        Data::List(items) => <[Data; 1]>::try_from(items).ok(),
+        _ => None,
+    };
+    let [one] = one.ok_or_else(|| Str::from("an entry is not a list with one item"))?;
+    typed::decode(one, Shape::Struct(&VERSION), profile, Keys::Strict)
+}
+
+impl ChartVersion {
+    /// From decoded data. An error is the version and what is wrong with it.
+    pub(super) fn from_data(data: Data, profile: Profile) -> Result<Self, (Str, String)> {
+        let created = text_of(&data, "created");
+        let members = data.as_map().into_iter().flatten();
+        let old = members
+            .filter(|(key, _)| OLD.contains(&&***key))
+            .map(|(key, value)| (key.clone(), value.clone()));
+        let mut version = Self {
+            metadata: Metadata::default(),
+            urls: texts_of(&data, "urls"),
+            created: if created.is_empty() { moment::ZERO.into() } else { created },
+            removed: data.get("removed").and_then(Data::as_bool).unwrap_or_default(),
+            digest: text_of(&data, "digest"),
+            old: old.collect(),
+        };
+        let named = text_of(&data, "version");
+        let mut draft = Draft::of(data);
+        draft.default_api_version();
+        version.metadata = draft.finish_listed(profile).map_err(|problem| (named, problem.to_string()))?;
+        Ok(version)
+    }
+
+    /// As JSON has it.
+    pub fn to_data(&self) -> Data {
+        let Data::Map(mut members) = self.metadata.to_data() else { return Data::Null };
+        let urls = self.urls.iter().cloned().map(Data::String).collect();
+        members.insert("urls".into(), if self.urls.is_empty() { Data::Null } else { Data::List(urls) });
+        members.insert("created".into(), Data::String(self.created.clone()));
+        if self.removed {
+            members.insert("removed".into(), Data::Bool(true));
+        }
+        if !self.digest.is_empty() {
+            members.insert("digest".into(), Data::String(self.digest.clone()));
+        }
+        let old = self.old.iter().filter(|(_, value)| value.as_str().is_some_and(|text| !text.is_empty()));
+        members.extend(old.map(|(key, value)| (key.clone(), value.clone())));
+        Data::Map(members)
+    }
+}

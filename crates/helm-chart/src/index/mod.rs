@@ -1,0 +1,253 @@
+//! Repository indexes: which charts a repository has, in which versions.
+//!
+//! The index of a large repository has tens of megabytes, and who reads it wants one entry. So an [`Index`] keeps the
+//! text and knows where in it each version stands; an entry is decoded when it is asked for. Helm writes its indexes in
+//! one layout, which `scan` recognises line by line. What is laid out otherwise is cut into entries (`pieces`), and each
+//! is parsed once; what cannot be cut is parsed as a whole, brought to Helm's layout, and kept likewise.
+
+mod build;
+mod entry;
+mod pieces;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use helm_template::data::Data;
+use helm_template::profile::Profile;
+use helm_template::semver::{Constraints, Version};
+use helm_template::value::Str;
+use helm_template::{json, yaml};
+
+pub use build::{Builder, join_url};
+pub use entry::ChartVersion;
+
+use crate::metadata::text_of;
+use crate::typed::{self, Keys, Shape};
+
+/// The largest index that is read, in bytes. The largest public ones have some 50 MB.
+pub const MAX_INDEX: usize = 256 << 20;
+
+/// A repository's index.
+#[derive(Clone, Debug)]
+pub struct Index {
+    profile: Profile,
+    pub api_version: Str,
+    pub generated: Str,
+    /// By the names of charts; the newest version first.
+    charts: BTreeMap<Str, Vec<Place>>,
+    text: Bytes,
+    /// What was passed over, and why.
+    pub warnings: Vec<String>,
+}
+
+/// Where an entry stands in the text.
+#[derive(Clone, Debug)]
+struct Place {
+    version: Str,
+    span: Range<usize>,
+}
+
+/// Why an index cannot be read, or has not what was asked for. The words are Helm's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError {
+    #[error("empty index.yaml file")]
+    Empty,
+    #[error("index is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("{0}")]
+    Text(Str),
+    #[error("no API version specified")]
+    NoApiVersion,
+    #[error("no chart name found")]
+    NoChart,
+    #[error("no chart version found")]
+    NoVersions,
+    #[error("no chart version found for {name}-{version}")]
+    NoVersion { name: Str, version: Str },
+    #[error("{0}")]
+    Constraint(Str),
+}
+
+impl Index {
+    /// Reads an index, by the fastest way that is open.
+    pub fn parse(text: Bytes, profile: Profile) -> Result<Self, IndexError> {
+        if text.is_empty() {
+            return Err(IndexError::Empty);
+        }
+        if text.len() > MAX_INDEX {
+            return Err(IndexError::TooLarge(MAX_INDEX));
+        }
+        match Self::scan(&text, profile).or_else(|| Self::parse_pieces(&text, profile)) {
+            Some(index) => index,
+            None => Self::parse_fully(&text, profile),
+        }
+    }
+
+    /// Reads an index in the layout that Helm writes. Nothing: it is another, or there is something wrong with it.
+    pub fn scan(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
+        let found = scan::scan(text)?;
+        let mut index = Self::empty(profile, text.clone());
+        index.api_version = found.api_version.into();
+        index.generated = found.generated;
+        for chart in found.charts {
+            let mut places = Vec::with_capacity(chart.versions.len());
+            for seen in chart.versions {
+                if seen.is_plainly_valid(profile) {
+                    places.push(Place { version: seen.version.into(), span: seen.span });
+                } else {
+                    let data = entry::parse(text.get(seen.span.clone())?, profile).ok()?;
+                    index.take(chart.name, data, |version| places.push(Place { version, span: seen.span }));
+                }
+            }
+            index.charts.insert(chart.name.into(), places);
+        }
+        Some(index.finish())
+    }
+
+    /// Reads an index entry by entry. Nothing: it cannot be cut, or there is something wrong with it.
+    pub fn parse_pieces(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
+        let pieces = pieces::pieces(text)?;
+        let head = typed::read(pieces.head.as_bytes(), &entry::INDEX, profile, Keys::Strict).ok()?;
+        let mut index = Self::empty(profile, text.clone());
+        index.api_version = text_of(&head, "apiVersion");
+        index.generated = text_of(&head, "generated");
+        for (name, items) in pieces.charts {
+            let mut places = Vec::with_capacity(items.len());
+            for span in items {
+                let data = entry::parse(text.get(span.clone())?, profile).ok()?;
+                index.take(name, data, |version| places.push(Place { version, span }));
+            }
+            if index.charts.insert(name.into(), places).is_some() {
+                return None;
+            }
+        }
+        Some(index.finish())
+    }
+
+    /// Reads any index, as a whole.
+    pub fn parse_fully(text: &[u8], profile: Profile) -> Result<Self, IndexError> {
+        let json = std::str::from_utf8(text).ok().filter(|text| text.trim_start().starts_with(['{', '[']));
+        let data = match json.and_then(|text| json::parse(text).ok()) {
+            Some(data) => typed::decode(data, Shape::Struct(&entry::INDEX), profile, Keys::Any),
+            None => typed::read(text, &entry::INDEX, profile, Keys::Strict),
+        };
+        let data = data.map_err(IndexError::Text)?;
+        let mut index = Self::empty(profile, Bytes::new());
+        index.api_version = text_of(&data, "apiVersion");
+        index.generated = text_of(&data, "generated");
+        let entries = match data {
+            Data::Map(mut members) => members.remove("entries").unwrap_or_default(),
+            _ => Data::Null,
+        };
+        let Data::Map(entries) = entries else { return index.finish() };
+        let mut arena = String::with_capacity(text.len());
+        for (name, versions) in entries {
+            let Data::List(versions) = versions else { continue };
+            let mut places = Vec::with_capacity(versions.len());
+            for data in versions {
+                let start = arena.len();
+                let text = yaml::write(&Data::List(vec![data.clone()]));
+                arena.push_str(&text.map_err(|problem| IndexError::Text(problem.into()))?);
+                let span = start..arena.len();
+                index.take(&name, data, |version| places.push(Place { version, span }));
+            }
+            index.charts.insert(name, places);
+        }
+        index.text = arena.into();
+        index.finish()
+    }
+
+    /// Hands on the version of an entry, if it is valid.
+    fn take(&mut self, name: &str, data: Data, place: impl FnOnce(Str)) {
+        if data == Data::Null {
+            self.warnings.push(format!("skipping loading invalid entry for chart {name:?}: empty entry"));
+            return;
+        }
+        match ChartVersion::from_data(data, self.profile) {
+            Ok(version) => place(version.metadata.version),
+            Err((version, problem)) => {
+                let skipped =
+                    format!("skipping loading invalid entry for chart {name:?} {version:?}: {problem}");
+                self.warnings.push(skipped);
+            }
+        }
+    }
+
+    fn empty(profile: Profile, text: Bytes) -> Self {
+        Self {
+            profile,
+            api_version: Str::default(),
+            generated: Str::default(),
+            charts: BTreeMap::new(),
+            text,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Puts the newest versions first.
+    fn finish(mut self) -> Result<Self, IndexError> {
+        for places in self.charts.values_mut() {
+            let versions: Vec<_> =
+                places.iter().map(|place| Version::parse(&place.version, self.profile).ok()).collect();
+            if versions.is_sorted_by(|a, b| newest_first(a.as_ref(), b.as_ref()).is_le()) {
+                continue;
+            }
+            let mut paired: Vec<_> = versions.into_iter().zip(std::mem::take(places)).collect();
+            paired.sort_by(|(a, _), (b, _)| newest_first(a.as_ref(), b.as_ref()));
+            places.extend(paired.into_iter().map(|(_, place)| place));
+        }
+        if self.api_version.is_empty() { Err(IndexError::NoApiVersion) } else { Ok(self) }
+    }
+
+    /// The names of its charts.
+    pub fn names(&self) -> impl Iterator<Item = &Str> {
+        self.charts.keys()
+    }
+
+    /// The versions of a chart, the newest first.
+    pub fn versions(&self, name: &str) -> impl Iterator<Item = &Str> {
+        self.charts.get(name).into_iter().flatten().map(|place| &place.version)
+    }
+
+    /// All that it says of all versions of a chart.
+    pub fn entries(&self, name: &str) -> impl Iterator<Item = Result<ChartVersion, IndexError>> {
+        self.charts.get(name).into_iter().flatten().map(|place| self.entry(place))
+    }
+
+    /// The newest version of a chart that a constraint allows; without one, the newest that is no prerelease.
+    pub fn get(&self, name: &str, version: &str) -> Result<ChartVersion, IndexError> {
+        let places = self.charts.get(name).ok_or(IndexError::NoChart)?;
+        if places.is_empty() {
+            return Err(IndexError::NoVersions);
+        }
+        let wanted = if version.is_empty() { "*" } else { version };
+        let constraints = Constraints::parse(wanted, self.profile).map_err(IndexError::Constraint)?;
+        let exact = places.iter().find(|place| &*place.version == version);
+        let found = exact.or_else(|| {
+            places.iter().find(|place| {
+                Version::parse(&place.version, self.profile).is_ok_and(|version| constraints.check(&version))
+            })
+        });
+        let place =
+            found.ok_or_else(|| IndexError::NoVersion { name: name.into(), version: version.into() })?;
+        self.entry(place)
+    }
+
+    fn entry(&self, place: &Place) -> Result<ChartVersion, IndexError> {
+        let text = self.text.get(place.span.clone()).unwrap_or_default();
+        let data = entry::parse(text, self.profile).map_err(IndexError::Text)?;
+        ChartVersion::from_data(data, self.profile).map_err(|(_, problem)| IndexError::Text(problem.into()))
+    }
+}
+
+fn newest_first(a: Option<&Version>, b: Option<&Version>) -> std::cmp::Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) => b.compare(a),
+        // What is no version goes to the end.
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}

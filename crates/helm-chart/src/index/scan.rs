@@ -1,0 +1,471 @@
+//! Recognising an index in the layout that Helm writes, without building anything but a table of places.
+//!
+//! This is no parser of YAML. It knows the one way in which Helm's writer sets mappings, sequences and scalars, checks
+//! that every line is of that kind and every value of the declared form, and gives up at the first that it is not sure
+//! of: then the parser decides. So it may only say yes where the parser would say yes too.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use helm_template::profile::Profile;
+use helm_template::semver::Version;
+use helm_template::value::Str;
+use memchr::memchr;
+
+use super::entry::{INDEX, VERSION};
+use crate::moment;
+use crate::typed::{Shape, Struct};
+
+pub(super) struct Found<'a> {
+    pub api_version: &'a str,
+    pub generated: Str,
+    pub charts: Vec<Chart<'a>>,
+}
+
+pub(super) struct Chart<'a> {
+    pub name: &'a str,
+    pub versions: Vec<Seen<'a>>,
+}
+
+/// What is needed of an entry to know that it is valid.
+#[derive(Default)]
+pub(super) struct Seen<'a> {
+    pub name: &'a str,
+    pub version: &'a str,
+    kind: &'a str,
+    /// Something that the validity of an entry hangs on was not plain to see.
+    doubtful: bool,
+    pub span: Range<usize>,
+}
+
+impl Seen<'_> {
+    pub fn is_plainly_valid(&self, profile: Profile) -> bool {
+        !self.doubtful
+            && !matches!(self.name, "" | "." | "..")
+            && !self.name.contains('/')
+            && matches!(self.kind, "" | "application" | "library")
+            && Version::parse(self.version, profile).is_ok()
+    }
+}
+
+/// Nothing: the text is not in Helm's layout, or may not be.
+pub(super) fn scan(text: &[u8]) -> Option<Found<'_>> {
+    let text = std::str::from_utf8(text).ok()?;
+    if !text.ends_with('\n')
+        || !text.bytes().enumerate().all(|(at, byte)| is_harmless(text.as_bytes(), at, byte))
+    {
+        return None;
+    }
+    let mut scan = Scan {
+        text,
+        at: 0,
+        depth: 0,
+        found: Found { api_version: "", generated: Str::default(), charts: Vec::new() },
+        seen: Seen::default(),
+    };
+    scan.mapping(0, &INDEX)?;
+    (scan.at == text.len()).then_some(scan.found)
+}
+
+/// Characters that mean themselves wherever they stand: no controls, and none of the line breaks beyond ASCII that
+/// YAML knows.
+fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
+    match byte {
+        b'\n' | b' '..=b'~' => true,
+        0..0x20 | 0x7f => false,
+        0xc2 => text.get(at + 1).is_some_and(|next| *next >= 0xa0),
+        0xe2 => !matches!(text.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])),
+        0xef => !matches!(text.get(at + 1..at + 3), Some([0xbb, 0xbf] | [0xbf, 0xbe | 0xbf])),
+        _ => true,
+    }
+}
+
+/// A scalar, if it was plain to see.
+enum Scalar<'a> {
+    Text(&'a str),
+    /// With escapes, or over several lines.
+    Long,
+}
+
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+    found: Found<'a>,
+    seen: Seen<'a>,
+}
+
+impl<'a> Scan<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The rest of this line, without its end.
+    fn line(&self) -> &'a str {
+        let rest = self.rest();
+        memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..end])
+    }
+
+    fn next_line(&mut self) {
+        self.at = (self.at + self.line().len() + 1).min(self.text.len());
+    }
+
+    /// How far the line that we stand at the beginning of is indented.
+    fn indentation(&self) -> usize {
+        self.rest().bytes().take_while(|b| *b == b' ').count()
+    }
+
+    /// Whether the line that we stand at the beginning of goes on with the collection at `column`, and stands then at
+    /// that column. Nothing: neither that nor the end of the collection.
+    fn goes_on(&mut self, column: usize, sequence: bool) -> Option<bool> {
+        let rest = self.rest();
+        if rest.is_empty() {
+            return Some(false);
+        }
+        let indentation = self.indentation();
+        let dash = rest[indentation..].starts_with("- ");
+        if indentation == column && dash == sequence {
+            self.at += column;
+            return Some(true);
+        }
+        // A sequence may end with a key of its parent at the same column, and a mapping with the next item of it.
+        (indentation < column || (indentation == column && sequence && !dash)).then_some(false)
+    }
+
+    fn mapping(&mut self, column: usize, of: &'static Struct) -> Option<()> {
+        let mut taken = 0_u64;
+        loop {
+            let key = self.key()?;
+            let (index, shape) = of.canonical_field(key)?;
+            if taken & (1 << index) != 0 {
+                return None;
+            }
+            taken |= 1 << index;
+            let scalar = self.value(column, shape)?;
+            self.note(of, key, &scalar);
+            if !self.goes_on(column, false)? {
+                return Some(());
+            }
+        }
+    }
+
+    fn note(&mut self, of: &'static Struct, key: &str, scalar: &Option<Scalar<'a>>) {
+        let place = if std::ptr::eq(of, &raw const VERSION) {
+            match key {
+                "name" => &mut self.seen.name,
+                "version" => &mut self.seen.version,
+                "type" => &mut self.seen.kind,
+                _ => return,
+            }
+        } else if std::ptr::eq(of, &raw const INDEX) {
+            match (key, scalar) {
+                ("apiVersion", Some(Scalar::Text(text))) => self.found.api_version = text,
+                ("generated", Some(Scalar::Text(text))) => {
+                    self.found.generated = moment::normal(text).unwrap_or_default().into();
+                }
+                _ => {}
+            }
+            return;
+        } else {
+            // Aliases have rules of their own.
+            self.seen.doubtful |= key == "alias";
+            return;
+        };
+        match scalar {
+            Some(Scalar::Text(text)) => *place = text,
+            _ => self.seen.doubtful = true,
+        }
+    }
+
+    fn map(&mut self, column: usize, of: Shape) -> Option<()> {
+        let charts = column == 2 && matches!(of, Shape::Named(..));
+        let mut keys = HashSet::new();
+        loop {
+            let key = self.key()?;
+            if !is_surely_text(key) || !keys.insert(key) {
+                return None;
+            }
+            if charts {
+                self.found.charts.push(Chart { name: key, versions: Vec::new() });
+            }
+            self.value(column, of)?;
+            if !self.goes_on(column, false)? {
+                return Some(());
+            }
+        }
+    }
+
+    fn sequence(&mut self, column: usize, of: Shape) -> Option<()> {
+        let entries = matches!(of, Shape::Struct(of) if std::ptr::eq(of, &raw const VERSION));
+        loop {
+            let start = self.at - column;
+            self.at += 2;
+            if entries {
+                self.seen = Seen::default();
+            }
+            match of {
+                Shape::Text => {
+                    self.scalar(column, of)?;
+                }
+                _ => self.block(column + 2, of)?,
+            }
+            if entries {
+                let seen = Seen { span: start..self.at, ..std::mem::take(&mut self.seen) };
+                self.found.charts.last_mut()?.versions.push(seen);
+            }
+            if !self.goes_on(column, true)? {
+                return Some(());
+            }
+        }
+    }
+
+    fn block(&mut self, column: usize, shape: Shape) -> Option<()> {
+        // Forms are not nested deeper than this; only values of any form could be, and those are left to the parser.
+        if self.depth > 8 {
+            return None;
+        }
+        self.depth += 1;
+        match shape {
+            Shape::Named(_, inner) => self.block(column, *inner)?,
+            Shape::List(of) if self.rest().starts_with("- ") => self.sequence(column, *of)?,
+            Shape::Map(of) => self.map(column, *of)?,
+            Shape::Struct(of) => self.mapping(column, of)?,
+            _ => return None,
+        }
+        self.depth -= 1;
+        Some(())
+    }
+
+    /// A key without quotes; we stand behind its colon afterwards.
+    fn key(&mut self) -> Option<&'a str> {
+        let line = self.line();
+        let colon = memchr(b':', line.as_bytes())?;
+        let key = &line[..colon];
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/');
+        if !key.starts_with(|c: char| c.is_ascii_alphanumeric()) || !key.bytes().all(plain) {
+            return None;
+        }
+        self.at += colon + 1;
+        Some(key)
+    }
+
+    /// What follows a key of a mapping at `column`.
+    fn value(&mut self, column: usize, shape: Shape) -> Option<Option<Scalar<'a>>> {
+        if let Some(rest) = self.rest().strip_prefix(' ') {
+            let empty = match shape {
+                Shape::Named(_, Shape::List(_)) | Shape::List(_) => "[]\n",
+                Shape::Map(_) => "{}\n",
+                _ => {
+                    self.at += 1;
+                    return self.scalar(column, shape).map(Some);
+                }
+            };
+            if !rest.starts_with(empty) {
+                return None;
+            }
+            self.at += 1 + empty.len();
+            return Some(None);
+        }
+        if !self.rest().starts_with('\n') {
+            return None;
+        }
+        self.next_line();
+        let indentation = self.indentation();
+        let column = match shape {
+            // Helm does not indent the items of a sequence.
+            Shape::List(_) | Shape::Named(..) if indentation == column => column,
+            Shape::Map(_) | Shape::Struct(_) if indentation == column + 2 => column + 2,
+            _ => return None,
+        };
+        self.at += column;
+        self.block(column, shape)?;
+        Some(None)
+    }
+
+    /// A scalar whose further lines are indented by more than `column`.
+    fn scalar(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
+        let scalar = match self.rest().as_bytes().first()? {
+            b'"' => self.double_quoted(column)?,
+            b'\'' => self.single_quoted(column)?,
+            b'|' | b'>' => self.block_scalar(column)?,
+            _ => return self.plain(column, shape),
+        };
+        match (shape, &scalar) {
+            (Shape::Text, _) => Some(scalar),
+            (Shape::Time, Scalar::Text(text)) if moment::normal(text).is_ok() => Some(scalar),
+            _ => None,
+        }
+    }
+
+    fn plain(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
+        let first = self.line();
+        let mut scalar = Scalar::Text(first);
+        if !first.starts_with(|c: char| c.is_alphanumeric() || HARMLESS.contains(c)) || !is_plain(first) {
+            return None;
+        }
+        self.next_line();
+        while self.indentation() > column {
+            let line = self.line().trim_start_matches(' ');
+            if line.is_empty() || line.starts_with('#') || !is_plain(line) {
+                return None;
+            }
+            scalar = Scalar::Long;
+            self.next_line();
+        }
+        // An empty line would belong to it.
+        if self.rest().starts_with('\n') {
+            return None;
+        }
+        let fits = match (shape, &scalar) {
+            (Shape::Text, Scalar::Long) => true,
+            (Shape::Text, Scalar::Text(text)) => is_surely_text(text),
+            (Shape::Flag, Scalar::Text(text)) => matches!(*text, "true" | "false"),
+            (Shape::Time, Scalar::Text(text)) => moment::normal(text).is_ok(),
+            _ => false,
+        };
+        fits.then_some(scalar)
+    }
+
+    fn double_quoted(&mut self, column: usize) -> Option<Scalar<'a>> {
+        let text = self.rest().get(1..)?;
+        let bytes = text.as_bytes();
+        let (mut at, mut plain) = (0, true);
+        loop {
+            match bytes.get(at)? {
+                b'"' => break,
+                b'\\' => {
+                    plain = false;
+                    at += match bytes.get(at + 1)? {
+                        b'0' | b'a' | b'b' | b't' | b'n' | b'v' | b'f' | b'r' | b'e' | b' ' | b'"'
+                        | b'\\' | b'N' | b'_' | b'L' | b'P' => 2,
+                        b'\n' => 1,
+                        b'x' => code(text, at, 2)?,
+                        b'u' => code(text, at, 4)?,
+                        b'U' => code(text, at, 8)?,
+                        _ => return None,
+                    };
+                }
+                b'\n' => {
+                    plain = false;
+                    at += 1;
+                    further_line(bytes.get(at..)?, column)?;
+                }
+                _ => at += 1,
+            }
+        }
+        self.closed(text, at, plain)
+    }
+
+    fn single_quoted(&mut self, column: usize) -> Option<Scalar<'a>> {
+        let text = self.rest().get(1..)?;
+        let bytes = text.as_bytes();
+        let (mut at, mut plain) = (0, true);
+        loop {
+            match bytes.get(at)? {
+                b'\'' if bytes.get(at + 1) == Some(&b'\'') => {
+                    plain = false;
+                    at += 2;
+                }
+                b'\'' => break,
+                b'\n' => {
+                    plain = false;
+                    at += 1;
+                    further_line(bytes.get(at..)?, column)?;
+                }
+                _ => at += 1,
+            }
+        }
+        self.closed(text, at, plain)
+    }
+
+    /// Goes behind a closing quote, with which its line has to end.
+    fn closed(&mut self, text: &'a str, end: usize, plain: bool) -> Option<Scalar<'a>> {
+        if text.as_bytes().get(end + 1) != Some(&b'\n') {
+            return None;
+        }
+        self.at += 1 + end + 2;
+        Some(if plain { Scalar::Text(&text[..end]) } else { Scalar::Long })
+    }
+
+    fn block_scalar(&mut self, column: usize) -> Option<Scalar<'a>> {
+        let header = self.line()[1..].trim_end_matches(['-', '+']);
+        let mut indentation = match header.as_bytes() {
+            [] => None,
+            [digit @ b'1'..=b'9'] => Some(column + usize::from(digit - b'0')),
+            _ => return None,
+        };
+        if self.line().len() - header.len() > 2 {
+            return None;
+        }
+        self.next_line();
+        loop {
+            if self.rest().starts_with('\n') {
+                self.next_line();
+                continue;
+            }
+            let found = self.indentation();
+            if self.rest().is_empty() || found <= column {
+                return Some(Scalar::Long);
+            }
+            if found == self.line().len() || found < *indentation.get_or_insert(found) {
+                return None;
+            }
+            self.next_line();
+        }
+    }
+}
+
+/// How long an escape with digits is, if it names a character.
+fn code(text: &str, at: usize, digits: usize) -> Option<usize> {
+    let number = text.get(at + 2..at + 2 + digits)?;
+    if !number.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    u32::from_str_radix(number, 16).ok().and_then(char::from_u32)?;
+    Some(2 + digits)
+}
+
+/// A further line of a quoted scalar: empty, or indented by more than its parent.
+fn further_line(line: &[u8], column: usize) -> Option<()> {
+    let indentation = line.iter().take_while(|b| **b == b' ').count();
+    (line.first() == Some(&b'\n') || indentation > column).then_some(())
+}
+
+/// Signs that a plain scalar may begin with.
+const HARMLESS: &str = "/(^~<$";
+
+/// Whether a line of a plain scalar is nothing else as well.
+fn is_plain(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    !line.ends_with([':', ' '])
+        && memchr::memchr_iter(b':', bytes).all(|at| bytes.get(at + 1) != Some(&b' '))
+        && memchr::memchr_iter(b'#', bytes).all(|at| at > 0 && bytes.get(at - 1) != Some(&b' '))
+}
+
+/// Whether a plain scalar can be nothing but a text: no number, truth, null or time of day.
+pub(super) fn is_surely_text(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    match bytes.first() {
+        Some(b'0'..=b'9') => {
+            let (digits, digit): (_, fn(&u8) -> bool) = match bytes {
+                [b'0', b'x' | b'X', rest @ ..] => (rest, |b| b.is_ascii_hexdigit() || *b == b'_'),
+                [b'0', b'o' | b'O', rest @ ..] => (rest, |b| matches!(b, b'0'..=b'7' | b'_')),
+                [b'0', b'b' | b'B', rest @ ..] => (rest, |b| matches!(b, b'0' | b'1' | b'_')),
+                all => (all, |b| matches!(b, b'0'..=b'9' | b'_' | b'e' | b'E' | b'+' | b'-' | b':' | b'.')),
+            };
+            !digits.iter().all(digit) || memchr::memchr_iter(b'.', bytes).count() > 1
+        }
+        Some(first) if first.is_ascii_alphabetic() => {
+            // The longest word that means something else is `false`.
+            bytes.len() > 5
+                || !["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"]
+                    .iter()
+                    .any(|word| text.eq_ignore_ascii_case(word))
+        }
+        // `~` alone is null, `<<` merges.
+        Some(first) => {
+            !first.is_ascii() || (HARMLESS.contains(char::from(*first)) && bytes.len() > 1 && text != "<<")
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,283 @@
+//! `Chart.yaml`, `requirements.yaml` and their locks.
+//!
+//! A text becomes a [`Draft`], which a second text may add to (`requirements.yaml` says more of the same), and a draft
+//! becomes [`Metadata`] once it is found valid.
+
+mod draft;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::collections::BTreeMap;
+
+use helm_template::Unwritable;
+use helm_template::data::{Data, Members};
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+use helm_template::yaml;
+
+pub use draft::Draft;
+pub use validate::Invalid;
+
+use crate::moment;
+use crate::typed::{self, Keys, Shape, Struct, structure};
+
+/// `Chart.yaml`. What it does not say is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata {
+    pub name: Str,
+    pub home: Str,
+    pub sources: Vec<Str>,
+    pub version: Str,
+    pub description: Str,
+    pub keywords: Vec<Str>,
+    pub maintainers: Vec<Maintainer>,
+    pub icon: Str,
+    pub api_version: Str,
+    pub condition: Str,
+    pub tags: Str,
+    pub app_version: Str,
+    pub deprecated: bool,
+    pub annotations: BTreeMap<Str, Str>,
+    pub kube_version: Str,
+    pub dependencies: Vec<Dependency>,
+    /// `application`, `library` or empty.
+    pub chart_type: Str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maintainer {
+    pub name: Str,
+    pub email: Str,
+    pub url: Str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dependency {
+    pub name: Str,
+    pub version: Str,
+    pub repository: Str,
+    pub condition: Str,
+    pub tags: Vec<Str>,
+    pub enabled: bool,
+    /// Texts, or maps of `child` and `parent`.
+    pub import_values: Vec<Data>,
+    pub alias: Str,
+}
+
+/// `Chart.lock`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lock {
+    pub generated: Str,
+    pub digest: Str,
+    pub dependencies: Vec<Dependency>,
+}
+
+const TEXTS: Shape = Shape::List(&Shape::Text);
+
+static MAINTAINER: Struct = structure! {Chart "Maintainer" {
+    "name": Shape::Text,
+    "email": Shape::Text,
+    "url": Shape::Text,
+}};
+
+static DEPENDENCY: Struct = structure! {Chart "Dependency" {
+    "name": Shape::Text,
+    "version": Shape::Text,
+    "repository": Shape::Text,
+    "condition": Shape::Text,
+    "tags": TEXTS,
+    "enabled": Shape::Flag,
+    "import-values": Shape::List(&Shape::Any),
+    "alias": Shape::Text,
+}};
+
+pub(crate) static METADATA: Struct = structure! {Chart "Metadata" {
+    "name": Shape::Text,
+    "home": Shape::Text,
+    "sources": TEXTS,
+    "version": Shape::Text,
+    "description": Shape::Text,
+    "keywords": TEXTS,
+    "maintainers": Shape::List(&Shape::Struct(&MAINTAINER)),
+    "icon": Shape::Text,
+    "apiVersion": Shape::Text,
+    "condition": Shape::Text,
+    "tags": Shape::Text,
+    "appVersion": Shape::Text,
+    "deprecated": Shape::Flag,
+    "annotations": Shape::Map(&Shape::Text),
+    "kubeVersion": Shape::Text,
+    "dependencies": Shape::List(&Shape::Struct(&DEPENDENCY)),
+    "type": Shape::Text,
+}};
+
+static LOCK: Struct = structure! {Chart "Lock" {
+    "generated": Shape::Time,
+    "digest": Shape::Text,
+    "dependencies": Shape::List(&Shape::Struct(&DEPENDENCY)),
+}};
+
+/// What Helm 4 reads first, to see which kind of chart it has before it.
+static CHART_BASE: Struct = structure! {Loader "chartBase" {
+    "apiVersion": Shape::Text,
+}};
+
+/// The `apiVersion` of a `Chart.yaml`, whatever else it says.
+pub(crate) fn api_version(text: &[u8], profile: Profile) -> Result<Str, Str> {
+    Ok(text_of(&typed::read(text, &CHART_BASE, profile, Keys::Any)?, "apiVersion"))
+}
+
+impl Metadata {
+    /// As JSON has it: what is empty is left out.
+    pub fn to_data(&self) -> Data {
+        let mut members = Members::new();
+        put(&mut members, "name", &self.name);
+        put(&mut members, "home", &self.home);
+        put_list(&mut members, "sources", &self.sources);
+        put(&mut members, "version", &self.version);
+        put(&mut members, "description", &self.description);
+        put_list(&mut members, "keywords", &self.keywords);
+        if !self.maintainers.is_empty() {
+            let maintainers = self.maintainers.iter().map(Maintainer::to_data).collect();
+            members.insert("maintainers".into(), Data::List(maintainers));
+        }
+        put(&mut members, "icon", &self.icon);
+        put(&mut members, "apiVersion", &self.api_version);
+        put(&mut members, "condition", &self.condition);
+        put(&mut members, "tags", &self.tags);
+        put(&mut members, "appVersion", &self.app_version);
+        if self.deprecated {
+            members.insert("deprecated".into(), Data::Bool(true));
+        }
+        if !self.annotations.is_empty() {
+            let annotations =
+                self.annotations.iter().map(|(key, text)| (key.clone(), Data::String(text.clone())));
+            members.insert("annotations".into(), Data::Map(annotations.collect()));
+        }
+        put(&mut members, "kubeVersion", &self.kube_version);
+        if !self.dependencies.is_empty() {
+            let dependencies = self.dependencies.iter().map(Dependency::to_data).collect();
+            members.insert("dependencies".into(), Data::List(dependencies));
+        }
+        put(&mut members, "type", &self.chart_type);
+        Data::Map(members)
+    }
+
+    /// `Chart.yaml` as `helm show chart` and `helm package` write it. A chart of the first kind keeps its
+    /// dependencies in `requirements.yaml`.
+    pub fn to_yaml(&self) -> Result<String, Unwritable> {
+        let mut data = self.to_data();
+        if &*self.api_version == "v1"
+            && let Some(members) = data.as_map_mut()
+        {
+            members.remove("dependencies");
+        }
+        yaml::write(&data)
+    }
+}
+
+impl Maintainer {
+    fn to_data(&self) -> Data {
+        let mut members = Members::new();
+        put(&mut members, "name", &self.name);
+        put(&mut members, "email", &self.email);
+        put(&mut members, "url", &self.url);
+        Data::Map(members)
+    }
+}
+
+impl Dependency {
+    fn from_data(data: &Data) -> Self {
+        Self {
+            name: text_of(data, "name"),
+            version: text_of(data, "version"),
+            repository: text_of(data, "repository"),
+            condition: text_of(data, "condition"),
+            tags: texts_of(data, "tags"),
+            enabled: data.get("enabled").and_then(Data::as_bool).unwrap_or_default(),
+            import_values: items_of(data, "import-values").to_vec(),
+            alias: text_of(data, "alias"),
+        }
+    }
+
+    /// What the chart is called where it is used.
+    pub fn key(&self) -> &str {
+        if self.alias.is_empty() { &self.name } else { &self.alias }
+    }
+
+    pub fn to_data(&self) -> Data {
+        let mut members = Members::new();
+        members.insert("name".into(), Data::String(self.name.clone()));
+        put(&mut members, "version", &self.version);
+        members.insert("repository".into(), Data::String(self.repository.clone()));
+        put(&mut members, "condition", &self.condition);
+        put_list(&mut members, "tags", &self.tags);
+        if self.enabled {
+            members.insert("enabled".into(), Data::Bool(true));
+        }
+        if !self.import_values.is_empty() {
+            members.insert("import-values".into(), Data::List(self.import_values.clone()));
+        }
+        put(&mut members, "alias", &self.alias);
+        Data::Map(members)
+    }
+}
+
+impl Lock {
+    /// Nothing where the text is null.
+    pub fn parse(text: &[u8], profile: Profile) -> Result<Option<Self>, Str> {
+        let data = typed::read(text, &LOCK, profile, Keys::Any)?;
+        if data == Data::Null {
+            return Ok(None);
+        }
+        let generated = text_of(&data, "generated");
+        Ok(Some(Self {
+            generated: if generated.is_empty() { moment::ZERO.into() } else { generated },
+            digest: text_of(&data, "digest"),
+            dependencies: items_of(&data, "dependencies").iter().map(Dependency::from_data).collect(),
+        }))
+    }
+
+    /// As `helm package` writes it.
+    pub fn to_yaml(&self) -> Result<String, Unwritable> {
+        let dependencies = self.dependencies.iter().map(Dependency::to_data).collect();
+        yaml::write(&Data::Map(Members::from([
+            ("dependencies".into(), Data::List(dependencies)),
+            ("digest".into(), Data::String(self.digest.clone())),
+            ("generated".into(), Data::String(self.generated.clone())),
+        ])))
+    }
+}
+
+pub(crate) fn text_of(data: &Data, key: &str) -> Str {
+    match data.get(key) {
+        Some(Data::String(text)) => text.clone(),
+        _ => Str::default(),
+    }
+}
+
+fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
+    data.get(key).and_then(Data::as_list).unwrap_or_default()
+}
+
+pub(crate) fn texts_of(data: &Data, key: &str) -> Vec<Str> {
+    items_of(data, key).iter().map(|item| item.as_str().unwrap_or_default().into()).collect()
+}
+
+fn annotations_of(data: &Data) -> BTreeMap<Str, Str> {
+    let members = data.get("annotations").and_then(Data::as_map).into_iter().flatten();
+    members.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().into())).collect()
+}
+
+fn put(members: &mut Members, key: &str, text: &Str) {
+    if !text.is_empty() {
+        members.insert(key.into(), Data::String(text.clone()));
+    }
+}
+
+fn put_list(members: &mut Members, key: &str, texts: &[Str]) {
+    if !texts.is_empty() {
+        members.insert(key.into(), Data::List(texts.iter().cloned().map(Data::String).collect()));
+    }
+}
