@@ -94,7 +94,7 @@ fn one<'d>(
     combinations(&mut from, &mut schema);
     objects(&mut from, &mut schema)?;
     arrays(&mut from, &mut schema);
-    values(&from, &mut schema, rules)?;
+    values(&mut from, &mut schema, rules)?;
     if draft >= 2019 {
         // What a dynamic reference leads to depends on the way there only in documents that refer to others.
         for key in ["$recursiveRef", "$dynamicRef"] {
@@ -221,7 +221,7 @@ fn count(from: &Draught, key: &str) -> Option<i64> {
     from.get(key).and_then(number::whole)
 }
 
-fn values(from: &Draught, schema: &mut Schema, rules: Rules) -> Result<(), String> {
+fn values(from: &mut Draught, schema: &mut Schema, rules: Rules) -> Result<(), String> {
     let named = match from.get("type") {
         Some(Data::String(name)) => vec![name.clone()],
         Some(Data::List(names)) => texts(names),
