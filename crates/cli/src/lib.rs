@@ -2,6 +2,8 @@
 //!
 //! Output for people and programs goes to standard output, complaints to standard error.
 
+pub mod helm;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -24,6 +26,8 @@ pub enum Command {
     Config(ServeArgs),
     /// Print an administrator's kubeconfig for the embedded cluster
     Kubeconfig(KubeconfigArgs),
+    /// Render a chart as Helm does, without a cluster
+    Template(Box<helm::template::TemplateArgs>),
     /// Print the version
     Version,
     /// Print a completion script

@@ -30,4 +30,7 @@ pub struct Chart {
     pub raw: Vec<File>,
     /// The charts below `charts/`, in the order in which they were found.
     pub dependencies: Vec<Chart>,
+    /// What its templates are named after, where that is not `PARENT/charts/NAME`: Helm loses track of whom a chart
+    /// belongs to below an alias. Known once the dependencies are prepared.
+    pub path: Option<Str>,
 }

@@ -4,6 +4,7 @@
 
 pub mod archive;
 pub mod chart;
+pub mod dependencies;
 pub mod ignore;
 pub mod index;
 pub mod load;
@@ -11,7 +12,10 @@ pub mod metadata;
 mod moment;
 mod path;
 pub mod provenance;
+pub mod schema;
+pub mod set;
 mod typed;
+pub mod values;
 
 pub use chart::{Chart, File};
 pub use load::{LoadError, Loader};

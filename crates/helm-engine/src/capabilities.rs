@@ -36,7 +36,10 @@ impl Capabilities {
                 major: "1".into(),
                 minor: minor.to_string().into(),
             },
-            api_versions: api_versions.iter().flat_map(|(group, versions)| of_group(group, versions)).collect(),
+            api_versions: api_versions
+                .iter()
+                .flat_map(|(group, versions)| of_group(group, versions))
+                .collect(),
         }
     }
 }
@@ -89,7 +92,9 @@ fn generic(text: &str) -> Result<KubeVersion, Str> {
         return Err(format!("illegal version string {}", quote(text)).into());
     };
     if major.starts_with('0') && *major != "0" {
-        return Err(format!("illegal zero-prefixed version component {} in {}", quote(major), quote(text)).into());
+        return Err(
+            format!("illegal zero-prefixed version component {} in {}", quote(major), quote(text)).into()
+        );
     }
     let mut plain = Vec::new();
     for component in &components {
@@ -186,7 +191,9 @@ mod tests {
         ];
         for (profile, text, wanted) in table {
             let got = match KubeVersion::parse(text, profile) {
-                Ok(KubeVersion { version, plain, major, minor }) => format!("{version} {plain} {major} {minor}"),
+                Ok(KubeVersion { version, plain, major, minor }) => {
+                    format!("{version} {plain} {major} {minor}")
+                }
                 Err(why) => why.to_string(),
             };
             assert_eq!(got, wanted, "{text}");
@@ -198,6 +205,9 @@ mod tests {
         let [three, four] = [Profile::Helm3, Profile::Helm4].map(Capabilities::default_of);
         assert_eq!((three.api_versions.len(), four.api_versions.len()), (56, 57));
         assert!(three.kube_version.fits(">=1.16.0-0", Profile::Helm3));
-        assert!(!four.kube_version.fits(">1.99", Profile::Helm4) && !four.kube_version.fits("x y", Profile::Helm4));
+        assert!(
+            !four.kube_version.fits(">1.99", Profile::Helm4)
+                && !four.kube_version.fits("x y", Profile::Helm4)
+        );
     }
 }

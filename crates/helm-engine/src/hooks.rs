@@ -70,7 +70,7 @@ pub enum Found {
 }
 
 pub fn of(manifest: Manifest, profile: Profile) -> Found {
-    let Some(when) = manifest.head.annotation(HOOK) else { return Found::Manifest(manifest) };
+    let Some(when) = annotation(&manifest, HOOK) else { return Found::Manifest(manifest) };
     let event = |name: &str| {
         let name = name.trim().to_lowercase();
         EVENTS.iter().find(|(known, _)| *known == name).map(|(_, event)| *event)
@@ -81,7 +81,7 @@ pub fn of(manifest: Manifest, profile: Profile) -> Found {
             Profile::Helm4 => format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={when}"),
         });
     };
-    let words = |annotation| match manifest.head.annotation(annotation) {
+    let words = |name| match annotation(&manifest, name) {
         Some(words) => words.split(',').map(|word| word.trim().to_lowercase().into()).collect(),
         None => Vec::new(),
     };
@@ -89,10 +89,14 @@ pub fn of(manifest: Manifest, profile: Profile) -> Found {
         name: manifest.head.name.clone(),
         kind: manifest.head.kind.clone(),
         events,
-        weight: manifest.head.annotation(WEIGHT).and_then(|weight| weight.parse().ok()).unwrap_or(0),
+        weight: annotation(&manifest, WEIGHT).and_then(|weight| weight.parse().ok()).unwrap_or(0),
         delete_policies: words(DELETE_POLICY),
         output_log_policies: if profile == Profile::Helm4 { words(OUTPUT_LOG_POLICY) } else { Vec::new() },
         source: manifest.source,
         content: manifest.content,
     })
+}
+
+fn annotation<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m str> {
+    manifest.head.annotations.get(name).map(|value| &**value)
 }

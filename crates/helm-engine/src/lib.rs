@@ -4,7 +4,7 @@
 //! once, and a [`Request`]; what comes of it is a [`Release`]: manifests in the order of installation, hooks, notes.
 //! Modules in reading order: what is asked and answered ([`release`]), who sees what ([`scope`], [`objects`],
 //! [`capabilities`]), running templates ([`render`]), what errors are called ([`trace`]), from texts to documents
-//! ([`split`], [`head`], [`manifests`], [`hooks`]), and the text that `helm template` prints ([`output`]).
+//! ([`split`], [`manifests`], [`hooks`]), and the text that `helm template` prints ([`output`]).
 //!
 //! Every document knows the file it was cut from, and every piece of text the place in its template; a mode that
 //! says which line made a field can be built on that.
@@ -13,7 +13,6 @@
 
 mod capabilities;
 mod glob;
-mod head;
 mod hooks;
 mod manifests;
 pub mod names;
@@ -28,7 +27,6 @@ mod split;
 mod trace;
 
 pub use capabilities::{Capabilities, KubeVersion};
-pub use head::Head;
 pub use hooks::{Event, Hook};
 pub use manifests::Manifest;
 pub use output::Shown;

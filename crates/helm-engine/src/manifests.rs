@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
+use helm_template::yaml::{Head, head};
 
-use crate::head::{Head, head};
 use crate::hooks::{self, Hook};
 use crate::render::Rendered;
 use crate::scope::is_partial;
@@ -34,8 +34,8 @@ pub fn sort(files: &[Rendered], profile: Profile) -> Result<Sorted, String> {
     let mut sorted = Sorted::default();
     for file in files.into_iter().filter(|file| !trim(&file.content).is_empty()) {
         for content in split(&file.content, profile) {
-            let head = head(&content, profile)
-                .map_err(|why| format!("YAML parse error on {}: {why}", file.name))?;
+            let head =
+                head(&content, profile).map_err(|why| format!("YAML parse error on {}: {why}", file.name))?;
             let manifest = Manifest { source: file.name.clone(), content, head };
             match hooks::of(manifest, profile) {
                 hooks::Found::Manifest(manifest) => sorted.manifests.push(manifest),

@@ -18,7 +18,7 @@ use crate::names;
 use crate::objects;
 use crate::prepared::Prepared;
 use crate::render::{Rendered, Setting, render};
-use crate::scope::Common;
+use crate::scope::{Common, full_path};
 
 /// Renders charts as one generation of Helm does. It can be shared between threads.
 pub struct Engine {
@@ -103,20 +103,53 @@ impl Engine {
         outside: Outside<'_>,
     ) -> Result<Release, Failure> {
         let mut warnings = Vec::new();
-        self.staged(prepared, request, outside, &mut warnings).map_err(|(why, stage)| {
-            let warnings = std::mem::take(&mut warnings);
-            Failure { why, stage, warnings }
-        })
-        .map(|release| Release { warnings, ..release })
+        match self.release(prepared, request, outside, &mut warnings) {
+            Ok(release) => Ok(Release { warnings, ..release }),
+            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+        }
     }
 
-    fn staged(
+    /// What each template file comes to, in the order in which they are run, and no more.
+    pub fn files(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+    ) -> Result<Vec<Rendered>, Failure> {
+        let mut warnings = Vec::new();
+        match self.templates(prepared, request, outside, &mut warnings) {
+            Ok((_, files)) => Ok(files),
+            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+        }
+    }
+
+    fn release(
         &self,
         prepared: &Prepared,
         request: &Request<'_>,
         outside: Outside<'_>,
         said: &mut Vec<String>,
     ) -> Result<Release, (String, Stage)> {
+        let (chart, files) = self.templates(prepared, request, outside, said)?;
+        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
+        let sorted = match manifests::sort(&files, self.profile) {
+            Ok(sorted) => sorted,
+            Err(why) => return Err((why, Stage::Manifests(files))),
+        };
+        said.extend(sorted.warnings);
+        let mut crds = Vec::new();
+        collect_crds(&chart, &chart.metadata.name, &mut crds);
+        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
+        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+    }
+
+    fn templates(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+        said: &mut Vec<String>,
+    ) -> Result<(Chart, Vec<Rendered>), (String, Stage)> {
         names::check(request.name).map_err(|why| {
             let why = match self.profile {
                 Profile::Helm3 => why,
@@ -145,18 +178,9 @@ impl Engine {
         };
         let setting =
             Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
-        let files = render(prepared, &chart, &values, &common, &setting)
-            .map_err(|why| (why, Stage::Templates))?;
-        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
-        let sorted = match manifests::sort(&files, self.profile) {
-            Ok(sorted) => sorted,
-            Err(why) => return Err((why, Stage::Manifests(files))),
-        };
-        said.extend(sorted.warnings);
-        let mut crds = Vec::new();
-        collect_crds(&chart, &chart.metadata.name, &mut crds);
-        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
-        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+        let files =
+            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
+        Ok((chart, files))
     }
 
     /// The chart with the dependencies that are wanted, and the values that its templates see.
@@ -212,6 +236,6 @@ fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {
-        collect_crds(child, &format!("{path}/charts/{}", child.metadata.name), found);
+        collect_crds(child, &full_path(path, child), found);
     }
 }

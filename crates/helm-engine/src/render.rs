@@ -12,6 +12,7 @@ use crate::scope::{Common, collect, in_order, is_partial};
 use crate::trace;
 
 /// What a template file came to.
+#[derive(Clone, Debug)]
 pub struct Rendered {
     /// As Helm names it: `chart/charts/sub/templates/file.yaml`.
     pub name: Str,

@@ -64,7 +64,7 @@ fn gather<'c>(
         let name = &child.metadata.name;
         // A name with dots in it is a path, so that such a chart sees no values.
         let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
-        let below = gather(child, &format!("{path}/charts/{name}"), values, false, common, found);
+        let below = gather(child, &full_path(path, child), values, false, common, found);
         subcharts.insert(name.clone(), below.into());
     }
     let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");
@@ -76,6 +76,11 @@ fn gather<'c>(
         }
     }
     dot
+}
+
+/// What the files of a subchart are named after.
+pub fn full_path(parent: &str, child: &Chart) -> Str {
+    child.path.clone().unwrap_or_else(|| format!("{parent}/charts/{}", child.metadata.name).into())
 }
 
 /// What is there for other templates, and prints nothing itself.

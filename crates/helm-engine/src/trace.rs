@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn what_does_not_parse() {
         let table = [
-            ("template: c/templates/a.yaml:1: unclosed action", "parse error at (c/templates/a.yaml:1): unclosed action"),
+            (
+                "template: c/templates/a.yaml:1: unclosed action",
+                "parse error at (c/templates/a.yaml:1): unclosed action",
+            ),
             ("template: a:1: bad character: x: y", "parse error at (a:1): y"),
             ("odd", "parse error in (f): odd"),
         ];
@@ -113,7 +116,8 @@ mod tests {
     fn what_fails() {
         let here = |name: &str, at: &str| format!("template: {name}: executing \"{name}\" at <{at}>: ");
         let plain = exec::Error::new(format!("{}nil pointer", here("a:1:2", ".b.c")));
-        let nested = plain.clone().within(format!("{}error calling include: ", here("t:3:4", "include \"a\" .")));
+        let nested =
+            plain.clone().within(format!("{}error calling include: ", here("t:3:4", "include \"a\" .")));
         let said = exec::Error::new("HELM_ERR_STARTno\nHELM_ERR_END")
             .within(format!("{}error calling fail: ", here("t:1:1", "fail")));
         let leaf = exec::Error::new("boom").within(format!("{}error calling x: ", here("t:1:1", "x")));

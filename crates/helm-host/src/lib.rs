@@ -2,7 +2,31 @@
 //!
 //! The crates that render touch none of it by themselves; the command line and the server give them this.
 
+mod chance;
+mod clock;
 pub mod folder;
+mod keys;
 mod sniff;
 
 pub use folder::load;
+
+use helm_template::outside::{Nowhere, Outside};
+
+use crate::keys::Keys;
+
+/// This machine. One serves any number of renderings, of several threads.
+#[derive(Default)]
+pub struct Host {
+    keys: Keys,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Without a cluster, and without asking for the addresses of hosts.
+    pub fn outside(&self) -> Outside<'_> {
+        Outside { clock: self, random: self, crypto: &self.keys, cluster: &Nowhere, names: &Nowhere }
+    }
+}

@@ -31,7 +31,7 @@ pub trait Random {
 }
 
 /// A private key to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     Rsa {
         bits: u32,
@@ -39,14 +39,47 @@ pub enum KeyKind {
     /// On P-256.
     Ecdsa,
     Ed25519,
+    /// 2048 bits, in a group of 256.
+    Dsa,
 }
 
-/// Keys and certificates.
+/// The curves on which certificates are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    P256,
+    P384,
+    P521,
+}
+
+/// A private key, in the form in which each kind is simplest.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PrivateKey {
+    /// PKCS#1 in DER.
+    Rsa(Vec<u8>),
+    /// The secret number, as long as the order of the curve is.
+    Ecdsa { curve: Curve, secret: Vec<u8> },
+    /// The seed.
+    Ed25519([u8; 32]),
+    /// The numbers p, q, g, y and x, their highest bytes first. It is made and handed on; nothing is signed with it.
+    Dsa([Vec<u8>; 5]),
+}
+
+/// Keys and signatures. What is signed, and how keys and certificates are written, is decided here inside.
 pub trait Crypto {
-    /// The templates at hand ask for this many keys: they may be made ahead, elsewhere.
+    /// The templates at hand ask for so many keys in as many places: some may be made ahead, elsewhere. Nothing
+    /// should be made before the first is asked for, because few charts reach all the places.
     fn prepare(&self, kind: KeyKind, count: usize) {
         let _ = (kind, count);
     }
+
+    fn generate(&self, kind: KeyKind) -> Result<PrivateKey, Str>;
+
+    /// The public half, as it stands in a certificate: PKCS#1 in DER, the uncompressed point, or the 32 bytes.
+    fn public(&self, key: &PrivateKey) -> Result<Vec<u8>, Str>;
+
+    /// Signs with SHA-256 (RSA in the way of PKCS#1 v1.5, P-256), SHA-384 (P-384), SHA-512 (P-521), or in the way of
+    /// Ed25519.
+    fn sign(&self, key: &PrivateKey, message: &[u8]) -> Result<Vec<u8>, Str>;
 }
 
 /// `lookup`.
@@ -92,4 +125,16 @@ impl Random for Nowhere {
 }
 
 /// No keys.
-impl Crypto for Nowhere {}
+impl Crypto for Nowhere {
+    fn generate(&self, _: KeyKind) -> Result<PrivateKey, Str> {
+        Err("keys cannot be made here".into())
+    }
+
+    fn public(&self, _: &PrivateKey) -> Result<Vec<u8>, Str> {
+        Err("keys cannot be used here".into())
+    }
+
+    fn sign(&self, _: &PrivateKey, _: &[u8]) -> Result<Vec<u8>, Str> {
+        Err("keys cannot be used here".into())
+    }
+}

@@ -15,8 +15,12 @@ use server::{Config, Flags};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refused(&error),
+    };
+    match run(command) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -24,13 +28,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Serve(args) => serve(Config::load(&flags(args))?),
-        Command::Config(args) => Ok(cli::print(&Config::load(&flags(args))?.print())?),
-        Command::Kubeconfig(args) => kubeconfig(args),
-        Command::Version => Ok(cli::print(&cli::version())?),
-        Command::Completion { shell } => Ok(cli::print(&cli::completion(shell))?),
+        Command::Serve(args) => serve(Config::load(&flags(args))?)?,
+        Command::Config(args) => cli::print(&Config::load(&flags(args))?.print())?,
+        Command::Kubeconfig(args) => kubeconfig(args)?,
+        Command::Template(args) => return Ok(cli::helm::finish(cli::helm::template::run(&args))),
+        Command::Version => cli::print(&cli::version())?,
+        Command::Completion { shell } => cli::print(&cli::completion(shell))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A command line that makes no sense. Helm's commands say so in its words, and with its exit code.
+fn refused(error: &clap::Error) -> ExitCode {
+    let is_helm =
+        std::env::args().nth(1).is_some_and(|command| cli::helm::COMMANDS.contains(&command.as_str()));
+    match cli::helm::refused::words(error) {
+        Some(why) if is_helm => cli::helm::finish(Err(why.into())),
+        _ => error.exit(),
     }
 }
 

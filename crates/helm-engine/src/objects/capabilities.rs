@@ -19,7 +19,8 @@ pub fn capabilities(capabilities: &Capabilities, profile: Profile) -> Value {
         always("APIVersions", List::named(versions, api_versions).into()),
         always("HelmVersion", helm_version(profile)),
     ];
-    let record = Record { method: |name| (name == "Copy").then_some(COPY), ..Record::new(name, fields).pointer() };
+    let record =
+        Record { method: |name| (name == "Copy").then_some(COPY), ..Record::new(name, fields).pointer() };
     Value::Object(Rc::new(record))
 }
 
@@ -33,7 +34,10 @@ const COPY: Method = Method {
     run: |object, _| {
         let Some(record) = object.as_any().downcast_ref::<Record>() else { return Ok(Value::Nil) };
         let fields = record.fields.iter().map(|field| always(field.name, field.value.clone())).collect();
-        Ok(Value::Object(Rc::new(Record { method: record.method, ..Record::new(record.type_name, fields).pointer() })))
+        Ok(Value::Object(Rc::new(Record {
+            method: record.method,
+            ..Record::new(record.type_name, fields).pointer()
+        })))
     },
 };
 

@@ -73,7 +73,8 @@ impl Files {
     /// By the last part of their names. Of two with one the last holds; in Go it is either of them.
     fn as_yaml(&self, content: impl Fn(&Entry) -> Data) -> Value {
         let members: Members = self.files.iter().map(|entry| (entry.base(), content(entry))).collect();
-        let text = yaml::write(&Data::Map(members));
+        // What cannot be written is nothing, as with `toYaml`.
+        let text = yaml::write(&Data::Map(members)).unwrap_or_default();
         text.strip_suffix('\n').unwrap_or(&text).into()
     }
 
@@ -87,7 +88,9 @@ impl Files {
             }
             (Some(entry), _) => {
                 let text = entry.data.strip_suffix(b"\n").unwrap_or(&entry.data);
-                text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+                text.split(|byte| *byte == b'\n')
+                    .map(|line| String::from_utf8_lossy(line).into_owned())
+                    .collect()
             }
         };
         Ok(List::strings(lines).into())

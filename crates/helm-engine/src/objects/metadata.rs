@@ -15,7 +15,10 @@ pub fn metadata(metadata: &Metadata, is_root: bool, profile: Profile) -> Value {
         Profile::Helm3 => {
             let inner = Value::Object(Rc::new(Record::new("chart.Metadata", fields)));
             let inner = Field { name: "Metadata", json: Json::Embedded, value: inner };
-            Value::Object(Rc::new(Record::new("struct { chart.Metadata; IsRoot bool }", vec![inner, is_root])))
+            Value::Object(Rc::new(Record::new(
+                "struct { chart.Metadata; IsRoot bool }",
+                vec![inner, is_root],
+            )))
         }
         Profile::Helm4 => map(fields.into_iter().chain([is_root])),
     }
@@ -121,7 +124,8 @@ fn maintainer(maintainer: &Maintainer) -> Vec<Field> {
 
 fn dependency(dependency: &Dependency, profile: Profile) -> Vec<Field> {
     let Dependency { name, version, repository, condition, tags, enabled, import_values, alias } = dependency;
-    let always = |name, json, text: &Str| Field { name, json: Json::Always(json), value: Value::String(text.clone()) };
+    let always =
+        |name, json, text: &Str| Field { name, json: Json::Always(json), value: Value::String(text.clone()) };
     let filled = |name, json, value| Field { name, json: Json::Filled(json), value };
     let imports = List::any(import_values.iter().map(Value::from));
     vec![

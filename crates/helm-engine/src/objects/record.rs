@@ -71,9 +71,11 @@ impl Object for Record {
     fn field(&self, name: &str) -> Option<Value> {
         let own = self.fields.iter().find(|field| field.name == name && field.json != Json::Private);
         own.map(|field| field.value.clone()).or_else(|| {
-            self.fields.iter().filter(|field| field.json == Json::Embedded).find_map(|field| match &field.value {
-                Value::Object(inner) => inner.field(name),
-                _ => None,
+            self.fields.iter().filter(|field| field.json == Json::Embedded).find_map(|field| {
+                match &field.value {
+                    Value::Object(inner) => inner.field(name),
+                    _ => None,
+                }
             })
         })
     }
@@ -108,9 +110,11 @@ impl Object for Record {
         std::ptr::eq(self, other)
             || (self.type_name == other.type_name
                 && self.fields.len() == other.fields.len()
-                && self.fields.iter().zip(&other.fields).all(|(a, b)| {
-                    a.name == b.name && helm_template::value::deep_equal(&a.value, &b.value)
-                }))
+                && self
+                    .fields
+                    .iter()
+                    .zip(&other.fields)
+                    .all(|(a, b)| a.name == b.name && helm_template::value::deep_equal(&a.value, &b.value)))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -33,6 +33,7 @@ fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Int(n) | Value::Int64(n) => Some(i128::from(*n)),
         Value::Uint64(n) => Some(i128::from(*n)),
+        Value::Object(object) => object.int().map(i128::from),
         _ => None,
     }
 }

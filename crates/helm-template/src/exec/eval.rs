@@ -1,5 +1,6 @@
 //! Values of pipelines, commands and expressions.
 
+use super::values::method;
 use super::walk::{Frame, Slot, Spot};
 use super::{Error, Missing};
 use crate::go::{Number, quote};
@@ -127,6 +128,11 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil => Ok(Slot::default()),
             Value::Null => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
             Value::Map(map) => {
+                if let Some((params, run)) = method(map, name) {
+                    let signature = (params, false);
+                    return self
+                        .call_method(dot, name, signature, expr, arguments, last, |values| run(map, values));
+                }
                 if has_arguments {
                     return Err(self.error(format!("{name} is not a method but has arguments")));
                 }
@@ -211,6 +217,14 @@ impl<'t> Frame<'_, '_, 't> {
             (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int64) => {
                 Ok(Value::Int64(*int))
             }
+            // Its kind is that of a number.
+            (
+                ExprKind::Number { value: Number { int: Some(int), .. }, .. },
+                Type::Object("time.Duration"),
+            ) => Ok(Value::Int64(*int)),
+            (ExprKind::Number { value: Number { uint: Some(uint), .. }, .. }, Type::Uint32) => {
+                Ok(Value::Uint64(uint & u64::from(u32::MAX))) // what does not fit is cut off
+            }
             (ExprKind::Number { value: Number { float: Some(float), .. }, .. }, Type::Float64) => {
                 Ok(Value::Float(*float))
             }
@@ -218,7 +232,8 @@ impl<'t> Frame<'_, '_, 't> {
                 let expected = match wanted {
                     Type::Bool => "bool",
                     Type::String => "string",
-                    Type::Int | Type::Int64 => "integer",
+                    Type::Int | Type::Int64 | Type::Object("time.Duration") => "integer",
+                    Type::Uint32 => "unsigned integer",
                     Type::Float64 => "float",
                     other => {
                         let why = format!("can't handle {expr} for arg of type {}", other.name());

@@ -56,6 +56,9 @@ fn values_scopes_and_control() {
             "{{.name}} {{.big}} {{.zero}} {{.list}} {{.map}}",
             "x 1.2345678e+07 0 [1 two <nil>] map[a:1 b:2 deep:map[er:yes]]",
         ),
+        ("{{$m := 1}}{{$m := print $m 2}}{{$m}}", "1 2"),
+        ("{{$m := .words}}{{range $i, $m := $m}}{{$i}}{{$m}}{{end}}{{$m}}", "0a1b[a b]"),
+        ("{{$m := 1}}{{with $m := print $m ($m := 5)}}{{$m}}{{end}}{{$m}}", "1 51"),
         ("{{.missing}} {{.none}}", "<no value> <no value>"),
         ("{{.map.deep.er}} {{(.missing).a.b}}", "yes <no value>"),
         (

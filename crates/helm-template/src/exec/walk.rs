@@ -155,6 +155,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
             Value::Object(object) => self.write(object.show()),
+            value if value.is_endless() => Err(self.error("a value without end cannot be printed")),
             value => self.write(print(value)),
         }
     }

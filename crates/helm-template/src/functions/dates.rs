@@ -1,7 +1,210 @@
 //! Times, durations and zones.
 
-use crate::exec::Row;
+use super::moments::{DURATION, TIME, as_duration, as_time, duration_value, time_value};
+use crate::exec::{Machine, Row, Run};
+use crate::go::time::{Duration, Time, Zone};
+use crate::go::{parse_float, print, quote};
+use crate::value::{Str, Type, Value};
+
+type Done = Result<Value, Str>;
+
+const ANY: &[Type] = &[Type::Any];
+const TWO: &[Type] = &[Type::Any, Type::Any];
+const DATE: &[Type] = &[Type::String, Type::Any];
+const HTML: &[Type] = &[Type::Any, Type::String];
+const ZONED: &[Type] = &[Type::String, Type::Any, Type::String];
+const MODIFY: &[Type] = &[Type::String, Type::Object(TIME)];
+const PARSE: &[Type] = &[Type::String, Type::String];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("now",                  &[],    false, Run::Machine(|m, _| Ok(time_value(now(m), &local(m))))),
+    ("date",                 DATE,   false, Run::Machine(|m, args| Ok(format(m, &text(args, 0), &args[1], "Local")))),
+    ("htmlDate",             ANY,    false, Run::Machine(|m, args| Ok(format(m, HTML_DATE, &args[0], "Local")))),
+    ("dateInZone",           ZONED,  false, Run::Machine(date_in_zone)),
+    ("date_in_zone",         ZONED,  false, Run::Machine(date_in_zone)),
+    ("htmlDateInZone",       HTML,   false, Run::Machine(|m, args| Ok(format(m, HTML_DATE, &args[0], &text(args, 1))))),
+    ("dateModify",           MODIFY, false, Run::Machine(|m, args| Ok(modify(m, args).unwrap_or_else(|_| args[1].clone())))),
+    ("date_modify",          MODIFY, false, Run::Machine(|m, args| Ok(modify(m, args).unwrap_or_else(|_| args[1].clone())))),
+    ("mustDateModify",       MODIFY, false, Run::Machine(|m, args| modify(m, args))),
+    ("must_date_modify",     MODIFY, false, Run::Machine(|m, args| modify(m, args))),
+    ("toDate",               PARSE,  false, Run::Machine(|m, args| Ok(parse(m, args).unwrap_or_else(|_| time_value(Time::zero(), &local(m)))))),
+    ("mustToDate",           PARSE,  false, Run::Machine(|m, args| parse(m, args))),
+    ("unixEpoch",            &[Type::Object(TIME)], false, Run::Plain(unix_epoch)),
+    ("ago",                  ANY,    false, Run::Machine(ago)),
+    ("duration",             ANY,    false, Run::Plain(duration)),
+    ("durationRound",        ANY,    false, Run::Machine(duration_round)),
+    // Helm 4's.
+    ("mustToDuration",       ANY,    false, Run::Plain(|args| Ok(duration_value(told(&args[0])?)))),
+    ("durationNanoseconds",  ANY,    false, Run::Plain(|args| Ok(Value::Int64(or_zero(args).0)))),
+    ("durationMicroseconds", ANY,    false, Run::Plain(|args| Ok(Value::Int64(or_zero(args).0 / 1_000)))),
+    ("durationMilliseconds", ANY,    false, Run::Plain(|args| Ok(Value::Int64(or_zero(args).0 / 1_000_000)))),
+    ("durationSeconds",      ANY,    false, Run::Plain(|args| Ok(Value::Float(or_zero(args).seconds())))),
+    ("durationMinutes",      ANY,    false, Run::Plain(|args| Ok(Value::Float(or_zero(args).minutes())))),
+    ("durationHours",        ANY,    false, Run::Plain(|args| Ok(Value::Float(or_zero(args).hours())))),
+    ("durationDays",         ANY,    false, Run::Plain(|args| Ok(Value::Float(or_zero(args).hours() / 24.0)))),
+    ("durationWeeks",        ANY,    false, Run::Plain(|args| Ok(Value::Float(or_zero(args).hours() / 24.0 / 7.0)))),
+    ("durationRoundTo",      TWO,    false, Run::Plain(|args| Ok(to_multiple(args, Duration::round)))),
+    ("durationTruncateTo",   TWO,    false, Run::Plain(|args| Ok(to_multiple(args, Duration::truncate)))),
 ];
+
+const HTML_DATE: &str = "2006-01-02";
+
+fn text(args: &[Value], at: usize) -> String {
+    args[at].text().unwrap_or_default().into_owned()
+}
+
+fn local(machine: &Machine<'_>) -> Zone {
+    Zone::local(machine.outside.clock.zone())
+}
+
+fn now(machine: &Machine<'_>) -> Time {
+    Time::now(machine.outside.clock.now(), local(machine))
+}
+
+/// A time, or seconds since 1970; anything else is now.
+fn time_of(machine: &Machine<'_>, value: &Value) -> Time {
+    match value {
+        Value::Int(unix) | Value::Int64(unix) => Time::new(*unix, 0, local(machine)),
+        value => as_time(value).cloned().unwrap_or_else(|| now(machine)),
+    }
+}
+
+fn format(machine: &Machine<'_>, layout: &str, date: &Value, zone: &str) -> Value {
+    let zone = match zone {
+        "Local" => local(machine),
+        // A zone that nobody knows is Greenwich.
+        name => Zone::load(name).unwrap_or(Zone::Utc),
+    };
+    time_of(machine, date).within(zone).format(layout).into()
+}
+
+fn date_in_zone(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    Ok(format(machine, &text(args, 0), &args[1], &text(args, 2)))
+}
+
+fn modify(machine: &Machine<'_>, args: &[Value]) -> Done {
+    let by = Duration::parse(&text(args, 0))?;
+    Ok(time_value(time_of(machine, &args[1]).add(by), &local(machine)))
+}
+
+fn parse(machine: &Machine<'_>, args: &[Value]) -> Done {
+    let local = local(machine);
+    let time = Time::parse(&text(args, 0), args[1].string_bytes().unwrap_or_default(), &local)?;
+    Ok(time_value(time, &local))
+}
+
+fn unix_epoch(args: &[Value]) -> Done {
+    Ok(as_time(&args[0]).map_or(0, Time::unix).to_string().into())
+}
+
+fn ago(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let since = now(machine).since(&time_of(machine, &args[0]));
+    Ok(since.round(Duration::of_seconds(1)).to_string().into())
+}
+
+/// Seconds; a plain `int` is not taken for such.
+fn duration(args: &[Value]) -> Done {
+    let seconds = match &args[0] {
+        Value::String(text) => whole(text),
+        Value::Int64(seconds) => *seconds,
+        _ => 0,
+    };
+    Ok(Duration::of_seconds(seconds).to_string().into())
+}
+
+/// What Go makes of the text without looking at the error: nothing, or the nearest number.
+fn whole(text: &str) -> i64 {
+    let negative = text.starts_with('-');
+    let most = if negative { i64::MIN } else { i64::MAX };
+    let mut size = 0_u64;
+    for byte in text.strip_prefix(['-', '+']).unwrap_or(text).bytes() {
+        if !byte.is_ascii_digit() {
+            return 0;
+        }
+        // What is too large is not read to its end.
+        size = match size.checked_mul(10).and_then(|size| size.checked_add(u64::from(byte - b'0'))) {
+            Some(size) => size,
+            None => return most,
+        };
+    }
+    let signed = if negative { 0_i64.checked_sub_unsigned(size) } else { 0_i64.checked_add_unsigned(size) };
+    signed.unwrap_or(most)
+}
+
+/// The largest unit of which there is more than one.
+fn duration_round(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    const UNITS: [(u64, &str); 6] =
+        [(365 * 86_400, "y"), (30 * 86_400, "mo"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let duration = match &args[0] {
+        Value::String(text) => Duration::parse(text).unwrap_or_default(),
+        Value::Int64(nanoseconds) => Duration(*nanoseconds),
+        value => as_time(value).map_or(Duration(0), |time| now(machine).since(time)),
+    };
+    let size = duration.0.unsigned_abs();
+    let unit =
+        UNITS.into_iter().map(|(seconds, name)| (seconds * 1_000_000_000, name)).find(|unit| size > unit.0);
+    Ok(unit.map_or_else(|| "0s".to_owned(), |(length, name)| format!("{}{name}", size / length)).into())
+}
+
+/// The duration that Helm 4 sees in a value: one as such, one in words, or a number of seconds.
+fn told(value: &Value) -> Result<Duration, Str> {
+    match value {
+        Value::Nil | Value::Null => Err("invalid duration".into()),
+        Value::String(_) | Value::Raw(_) => {
+            let whole = value.text().unwrap_or_default();
+            let text = whole.trim();
+            if text.is_empty() {
+                return Err("empty duration".into());
+            }
+            if let Ok(duration) = Duration::parse(text) {
+                return Ok(duration);
+            }
+            match parse_float(text) {
+                Some(seconds) => of_float(seconds),
+                None => Err(format!("could not parse duration {}", quote(&whole)).into()),
+            }
+        }
+        Value::Int(seconds) | Value::Int64(seconds) => {
+            let nanoseconds = seconds.checked_mul(1_000_000_000).map(Duration);
+            nanoseconds.ok_or_else(|| format!("duration seconds overflow: {seconds}").into())
+        }
+        Value::Uint64(seconds) => {
+            let nanoseconds =
+                i64::try_from(*seconds).ok().and_then(|seconds| seconds.checked_mul(1_000_000_000));
+            nanoseconds.map(Duration).ok_or_else(|| format!("duration seconds overflow: {seconds}").into())
+        }
+        Value::Float(seconds) => of_float(*seconds),
+        Value::Object(object) if object.type_name() == DURATION => Ok(as_duration(value).unwrap_or_default()),
+        Value::Object(object) => match object.int() {
+            Some(seconds) => told(&Value::Int64(seconds)),
+            None => Err(format!("unsupported duration type {}", object.type_name()).into()),
+        },
+        value => Err(format!("unsupported duration type {}", value.type_name()).into()),
+    }
+}
+
+fn of_float(seconds: f64) -> Result<Duration, Str> {
+    const MOST: f64 = 9_223_372_036.854_776;
+    let shown = || print(&Value::Float(seconds));
+    if !seconds.is_finite() {
+        return Err(format!("invalid duration seconds: {}", shown()).into());
+    }
+    if seconds.abs() > MOST {
+        return Err(format!("duration seconds overflow: {}", shown()).into());
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is in range, and Go cuts the fraction off")]
+    Ok(Duration((seconds * 1e9) as i64))
+}
+
+fn or_zero(args: &[Value]) -> Duration {
+    told(&args[0]).unwrap_or_default()
+}
+
+fn to_multiple(args: &[Value], how: fn(Duration, Duration) -> Duration) -> Value {
+    duration_value(match (told(&args[0]), told(&args[1])) {
+        (Ok(duration), Ok(multiple)) => how(duration, multiple),
+        (Ok(duration), Err(_)) => duration,
+        (Err(_), _) => Duration(0),
+    })
+}

@@ -26,13 +26,9 @@ impl Decimal {
             let digits = digits.replace('.', "").parse().ok()?;
             Some((digits, exponent.parse::<i64>().ok()? - i64::try_from(behind_point).ok()?))
         });
-        match parts {
-            Some((digits, exponent)) => Ok(Self { digits, exponent }),
-            None => {
-                let float = format_float(float, Form::General, None);
-                Err(format!("Cannot create a Decimal from {float}").into())
-            }
-        }
+        parts.map(|(digits, exponent)| Self { digits, exponent }).ok_or_else(|| {
+            format!("Cannot create a Decimal from {}", format_float(float, Form::General, None)).into()
+        })
     }
 
     pub fn add(&self, other: &Self) -> Self {

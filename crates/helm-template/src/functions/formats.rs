@@ -3,34 +3,49 @@
 //! Helm's own functions do not fail: what cannot be written is an empty text, and what cannot be read is a map with the
 //! reason under `Error`, or a list of the reason alone. Those that begin with `must`, and `toRawJson`, do.
 
-use crate::data::Data;
+use crate::data::{Data, Members};
 use crate::exec::{Row, Run};
 use crate::json::{self, Style};
 use crate::nesting::Unwritable;
+use crate::profile::Profile;
 use crate::value::{List, Map, Str, Type, Value};
-use crate::yaml;
+use crate::{toml, yaml};
 
 type Done = Result<Value, Str>;
 
 const ANY: &[Type] = &[Type::Any];
 const STRING: &[Type] = &[Type::String];
 
+/// What is to be read, by the names of its Go types.
+const MAP: &str = "map[string]interface {}";
+const LIST: &str = "[]interface {}";
+
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
     ("toYaml",           ANY,    false, Run::Plain(|args| leniently(to_yaml(args)))),
     ("mustToYaml",       ANY,    false, Run::Plain(|args| strictly(to_yaml(args)))),
-    ("toYamlPretty",     ANY,    false, Run::Plain(|args| leniently(yaml::write_pretty(&args[0]).map(without_newline)))),
-    ("fromYaml",         STRING, false, Run::Plain(|args| Ok(map_of(yaml::parse(bytes(args)), AT_YAML)))),
-    ("fromYamlArray",    STRING, false, Run::Plain(|args| Ok(list_of(yaml::parse(bytes(args)), AT_YAML)))),
+    ("toYamlPretty",     ANY,    false, Run::Plain(|args| strictly(yaml::write_pretty(&args[0]).map(without_newline)))),
+    ("fromYaml",         STRING, false, Run::Plain(|args| Ok(map_of(yaml::parse_map(bytes(args), MAP))))),
+    ("fromYamlArray",    STRING, false, Run::Plain(|args| Ok(list_of(yaml::parse_list(bytes(args), LIST))))),
     ("toJson",           ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Plain)))),
     ("mustToJson",       ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Plain)))),
     ("toPrettyJson",     ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Pretty)))),
     ("mustToPrettyJson", ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Pretty)))),
     ("toRawJson",        ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
     ("mustToRawJson",    ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
-    ("fromJson",         STRING, false, Run::Plain(|args| Ok(map_of(json::parse(bytes(args)), "")))),
+    ("fromJson",         STRING, false, Run::Plain(|args| Ok(map_of(json::parse_map(bytes(args), MAP))))),
     ("mustFromJson",     STRING, false, Run::Plain(|args| Ok(Value::from(&json::parse(bytes(args))?).unboxed()))),
-    ("fromJsonArray",    STRING, false, Run::Plain(|args| Ok(list_of(json::parse(bytes(args)), "")))),
+    ("fromJsonArray",    STRING, false, Run::Plain(|args| Ok(list_of(json::parse_list(bytes(args), LIST))))),
+    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm4))),
+    ("mustToToml",       ANY,    false, Run::Plain(|args| strictly(toml::write(toml_document(args)?, Profile::Helm4)))),
+    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm4)))),
+];
+
+/// What Helm 3 does in its own way.
+#[rustfmt::skip]
+pub(super) const HELM3: &[Row] = &[
+    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm3))),
+    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm3)))),
 ];
 
 fn to_yaml(args: &[Value]) -> Result<String, Unwritable> {
@@ -56,42 +71,125 @@ fn strictly(written: Result<String, Unwritable>) -> Done {
     Ok(written?.into())
 }
 
+/// What cannot be written is told in its place.
+fn to_toml(args: &[Value], profile: Profile) -> Done {
+    match toml::write(toml_document(args)?, profile) {
+        Err(Unwritable::Refused(why)) => Ok(Value::String(why)),
+        written => strictly(written),
+    }
+}
+
+fn toml_document(args: &[Value]) -> Result<&Value, Str> {
+    if args[0].is_nil() {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
+    Ok(&args[0])
+}
+
+fn from_toml(args: &[Value], profile: Profile) -> Value {
+    toml::parse(bytes(args), profile).unwrap_or_else(error).into()
+}
+
 fn bytes(args: &[Value]) -> &[u8] {
     args[0].string_bytes().unwrap_or_default()
 }
 
-/// What comes before the reason why YAML's data are not what they should be.
-const AT_YAML: &str = "error unmarshaling JSON: while decoding JSON: ";
-
-/// A text that says null leaves the map as empty as it was.
-fn map_of(read: Result<Data, Str>, at: &str) -> Value {
-    let why = match read {
-        Ok(data @ Data::Map(_)) => return Value::from(&data),
-        Ok(Data::Null) => return Map::new().into(),
-        Ok(other) => misfit(&other, at, "map[string]interface {}"),
-        Err(why) => why,
-    };
-    Map::from_entries([("Error".into(), Value::String(why))]).into()
+fn map_of(read: Result<Members, Str>) -> Value {
+    read.map_or_else(|why| error(why).into(), |members| Value::from(&Data::Map(members)))
 }
 
-fn list_of(read: Result<Data, Str>, at: &str) -> Value {
-    let why = match read {
-        Ok(data @ Data::List(_)) => return Value::from(&data),
-        Ok(Data::Null) => return List::any([]).into(),
-        Ok(other) => misfit(&other, at, "[]interface {}"),
-        Err(why) => why,
-    };
-    List::any([Value::String(why)]).into()
+fn list_of(read: Result<Vec<Data>, Str>) -> Value {
+    read.map_or_else(|why| List::any([Value::String(why)]).into(), |items| Value::from(&Data::List(items)))
 }
 
-fn misfit(data: &Data, at: &str, wanted: &str) -> Str {
-    let found = match data {
-        Data::Null => "null",
-        Data::Bool(_) => "bool",
-        Data::Int(_) | Data::Float(_) => "number",
-        Data::String(_) => "string",
-        Data::List(_) => "array",
-        Data::Map(_) => "object",
-    };
-    format!("{at}json: cannot unmarshal {found} into Go value of type {wanted}").into()
+fn error(why: Str) -> Map {
+    Map::from_entries([("Error".into(), Value::String(why))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::table;
+
+    fn call(profile: Profile, name: &str, argument: Value) -> Result<String, Str> {
+        let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
+        let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
+        match run {
+            Some(Run::Plain(run)) => run(&[argument]).map(|value| crate::go::print(&value)),
+            _ => panic!("{name}"),
+        }
+    }
+
+    /// Answers of Helm 3.17.3 and 4.3.1, as Go prints them.
+    #[test]
+    fn what_cannot_be_read_or_written() {
+        let complex = || Value::Complex(0.0, 1.0);
+        let (three, four) = (Profile::Helm3, Profile::Helm4);
+        let yaml = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal";
+        let table: &[(Profile, &str, Value, Result<&str, &str>)] = &[
+            (four, "toYaml", complex(), Ok("")),
+            (
+                four,
+                "mustToYaml",
+                complex(),
+                Err("error marshaling into JSON: json: unsupported type: complex128"),
+            ),
+            (four, "toYamlPretty", complex(), Err("cannot marshal type: complex128")),
+            (four, "toJson", complex(), Ok("")),
+            (four, "toPrettyJson", complex(), Ok("")),
+            (four, "mustToJson", complex(), Err("json: unsupported type: complex128")),
+            (four, "toRawJson", complex(), Err("json: unsupported type: complex128")),
+            (three, "toToml", complex(), Ok("unsupported type for key '': complex128")),
+            (three, "toToml", Value::Nil, Err("reflect: call of reflect.Value.Type on zero Value")),
+            (three, "toToml", Value::Float(1e6), Ok("1000000.0")),
+            (four, "toToml", Value::Float(1e6), Ok("1e+06")),
+            (
+                four,
+                "mustToToml",
+                List::any([Value::Nil]).into(),
+                Err("toml: cannot encode array with nil element"),
+            ),
+            (four, "fromYaml", "".into(), Ok("map[]")),
+            (
+                four,
+                "fromYaml",
+                "[]".into(),
+                Ok(&format!("map[Error:{yaml} array into Go value of type map[string]interface {{}}]")),
+            ),
+            (
+                four,
+                "fromYamlArray",
+                "x".into(),
+                Ok(&format!("[{yaml} string into Go value of type []interface {{}}]")),
+            ),
+            (four, "fromJson", "".into(), Ok("map[Error:unexpected end of JSON input]")),
+            (
+                four,
+                "fromJsonArray",
+                "{}".into(),
+                Ok("[json: cannot unmarshal object into Go value of type []interface {}]"),
+            ),
+            (four, "mustFromJson", "x".into(), Err("invalid character 'x' looking for beginning of value")),
+            (
+                three,
+                "fromToml",
+                "a=\"\\e\"".into(),
+                Ok("map[Error:toml: line 1 (last key \"a\"): invalid escape in string '\\e']"),
+            ),
+            (four, "fromToml", "a=\"\\e\"".into(), Ok("map[a:\u{1b}]")),
+        ];
+        for (profile, name, argument, expected) in table {
+            let done = call(*profile, name, argument.clone());
+            assert_eq!(done.as_deref().map_err(AsRef::as_ref), *expected, "{profile:?} {name}");
+        }
+    }
+
+    #[test]
+    fn helm_3_lacks_two() {
+        use crate::parse::Names;
+        for name in ["mustToYaml", "mustToToml"] {
+            assert!(table(Profile::Helm3).index(name).is_none());
+            assert!(table(Profile::Helm4).index(name).is_some());
+        }
+    }
 }

@@ -51,7 +51,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
 ];
 
 /// The elements of whatever Go takes for a list; of anything else, what cannot be done with it.
-fn items<'v>(value: &'v Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'v, [Value]>, Str> {
+fn items(value: &Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'_, [Value]>, Str> {
     match value {
         Value::List(list) => Ok(Cow::Borrowed(list)),
         Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| Value::Uint64(u64::from(*byte))).collect()),

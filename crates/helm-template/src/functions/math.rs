@@ -123,24 +123,24 @@ fn ten_to(n: i64) -> f64 {
 }
 
 fn until(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let stop = int(&args[0]);
-    Ok(List::ints(steps(machine, 0, stop, if stop < 0 { -1 } else { 1 })?).into())
+    let end = int(&args[0]);
+    Ok(List::ints(steps(machine, 0, end, if end < 0 { -1 } else { 1 })?).into())
 }
 
 fn until_step(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(List::ints(steps(machine, int(&args[0]), int(&args[1]), int(&args[2]))?).into())
 }
 
-/// From `start` up or down to `stop`, without it.
+/// From `start` up or down to `end`, without it.
 fn steps(
     machine: &mut Machine<'_>,
     start: i64,
-    stop: i64,
+    end: i64,
     step: i64,
 ) -> Result<impl Iterator<Item = i64>, Str> {
-    let down = stop < start;
+    let down = end < start;
     let none = if down { step >= 0 } else { step <= 0 };
-    let count = if none { 0 } else { start.abs_diff(stop).div_ceil(step.unsigned_abs()) };
+    let count = if none { 0 } else { start.abs_diff(end).div_ceil(step.unsigned_abs()) };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     machine.wrote(count.saturating_mul(size_of::<Value>()))?;
     Ok((0..).map(move |n: i64| start.wrapping_add(n.wrapping_mul(step))).take(count))
@@ -148,15 +148,15 @@ fn steps(
 
 /// The same as a text, with the last of them; like the program of that name.
 fn seq(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let end_of = |start: i64, end: i64| if end < start { end.wrapping_sub(1) } else { end.wrapping_add(1) };
+    let beyond = |start: i64, end: i64| if end < start { end.wrapping_sub(1) } else { end.wrapping_add(1) };
     let direction = |start: i64, end: i64| if end < start { -1 } else { 1 };
     let params: Vec<_> = args.iter().map(int).collect();
-    let (start, stop, step) = match *params.as_slice() {
-        [end] => (1, end_of(1, end), direction(1, end)),
-        [start, end] => (start, end_of(start, end), direction(start, end)),
-        [start, step, end] => (start, end_of(start, end), step),
+    let (start, end, step) = match *params.as_slice() {
+        [end] => (1, beyond(1, end), direction(1, end)),
+        [start, end] => (start, beyond(start, end), direction(start, end)),
+        [start, step, end] => (start, beyond(start, end), step),
         _ => return Ok("".into()),
     };
-    let words: Vec<_> = steps(machine, start, stop, step)?.map(|n| n.to_string()).collect();
+    let words: Vec<_> = steps(machine, start, end, step)?.map(|n| n.to_string()).collect();
     Ok(words.join(" ").into())
 }

@@ -3,6 +3,8 @@
 //! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
 //! together over Go's own. What a function refuses and in which words is as in Helm.
 
+#![expect(clippy::unnecessary_wraps, reason = "the functions of the table have one shape")]
+
 mod arguments;
 mod crypto;
 mod dates;
@@ -14,6 +16,7 @@ mod formats;
 mod lists;
 mod math;
 mod merge;
+mod moments;
 mod numbers;
 mod paths;
 mod random;
@@ -23,6 +26,9 @@ mod templates;
 mod types;
 mod versions;
 mod words;
+
+#[cfg(test)]
+mod tests;
 
 pub use defaults::SAID_BY_CHART;
 
@@ -53,10 +59,18 @@ pub fn table(profile: Profile) -> Functions {
         functions.extend(rows);
     }
     if profile == Profile::Helm3 {
-        NOT_IN_HELM3.iter().for_each(|name| functions.remove(name));
+        functions.extend(formats::HELM3);
+        for name in NOT_IN_HELM3 {
+            functions.remove(name);
+        }
     }
     functions
 }
 
 /// What Helm 4 added.
-const NOT_IN_HELM3: &[&str] = &["mustToYaml", "mustToToml"];
+#[rustfmt::skip]
+const NOT_IN_HELM3: &[&str] = &[
+    "mustToYaml", "mustToToml",
+    "mustToDuration", "durationNanoseconds", "durationMicroseconds", "durationMilliseconds", "durationSeconds",
+    "durationMinutes", "durationHours", "durationDays", "durationWeeks", "durationRoundTo", "durationTruncateTo",
+];

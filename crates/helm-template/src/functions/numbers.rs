@@ -1,7 +1,5 @@
 //! Numbers out of anything, as `spf13/cast` makes them: what is none is zero.
 
-use std::borrow::Cow;
-
 use crate::go::{parse_float, parse_int};
 use crate::value::Value;
 
@@ -45,7 +43,7 @@ fn without_zeros(text: &str) -> &str {
 }
 
 /// `strconv.Atoi`, or zero.
-pub(super) fn decimal(text: &Cow<'_, str>) -> i64 {
+pub(super) fn decimal(text: &str) -> i64 {
     if text.contains('_') { 0 } else { text.parse().unwrap_or_default() }
 }
 

@@ -1,7 +1,100 @@
-//! Paths and URLs.
+//! Paths and addresses of the web.
 
-use crate::exec::Row;
+use crate::exec::{Machine, Row, Run};
+use crate::go::path;
+use crate::go::url::{Url, User, user_of};
+use crate::value::{Map, Str, Type, Value};
 
+type Done = Result<Value, Str>;
+
+const TEXT: &[Type] = &[Type::String];
+
+// A chart is rendered the same everywhere: paths of the system are those with slashes.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
+    ("base",     TEXT,         false, Run::Plain(base)),
+    ("dir",      TEXT,         false, Run::Plain(dir)),
+    ("clean",    TEXT,         false, Run::Plain(clean)),
+    ("ext",      TEXT,         false, Run::Plain(ext)),
+    ("isAbs",    TEXT,         false, Run::Plain(is_abs)),
+    ("osBase",   TEXT,         false, Run::Plain(base)),
+    ("osDir",    TEXT,         false, Run::Plain(dir)),
+    ("osClean",  TEXT,         false, Run::Plain(clean)),
+    ("osExt",    TEXT,         false, Run::Plain(ext)),
+    ("osIsAbs",  TEXT,         false, Run::Plain(is_abs)),
+    ("urlParse", TEXT,         false, Run::Machine(url_parse)),
+    ("urlJoin",  &[Type::Map], false, Run::Machine(url_join)),
 ];
+
+fn bytes(args: &[Value]) -> &[u8] {
+    args[0].string_bytes().unwrap_or_default()
+}
+
+fn base(args: &[Value]) -> Done {
+    Ok(Value::string_of(path::base(bytes(args)).to_vec()))
+}
+
+fn dir(args: &[Value]) -> Done {
+    Ok(Value::string_of(path::dir(bytes(args))))
+}
+
+fn clean(args: &[Value]) -> Done {
+    Ok(Value::string_of(path::clean(bytes(args))))
+}
+
+fn ext(args: &[Value]) -> Done {
+    Ok(Value::string_of(path::ext(bytes(args)).to_vec()))
+}
+
+fn is_abs(args: &[Value]) -> Done {
+    Ok(bytes(args).starts_with(b"/").into())
+}
+
+fn url_parse(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let url = Url::parse(bytes(args), machine.functions.profile)
+        .map_err(|why| format!("unable to parse url: {why}"))?;
+    let hostname = url.hostname().to_vec();
+    let user = url.user.as_ref().map(User::write).unwrap_or_default();
+    let parts = [
+        ("scheme", url.scheme),
+        ("host", url.host),
+        ("hostname", hostname),
+        ("path", url.path),
+        ("query", url.query),
+        ("opaque", url.opaque),
+        ("fragment", url.fragment),
+        ("userinfo", user),
+    ];
+    Ok(Map::from_entries(parts.map(|(name, part)| (name.into(), Value::string_of(part)))).into())
+}
+
+fn url_join(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let part = |name: &str| part(&args[0], name);
+    let mut url = Url {
+        scheme: part("scheme")?,
+        host: part("host")?,
+        path: part("path")?,
+        query: part("query")?,
+        opaque: part("opaque")?,
+        fragment: part("fragment")?,
+        user: None,
+    };
+    let user = part("userinfo")?;
+    if !user.is_empty() {
+        url.user = user_of(&user, machine.functions.profile)
+            .map_err(|why| format!("unable to parse userinfo in dict: {why}"))?;
+    }
+    Ok(Value::string_of(url.write()))
+}
+
+/// A part of the address; empty where the map has none.
+fn part(map: &Value, name: &str) -> Result<Vec<u8>, Str> {
+    let Some(value) = map.as_map().and_then(|map| map.get(name)) else { return Ok(Vec::new()) };
+    if value.is_nil() {
+        return Err("runtime error: invalid memory address or nil pointer dereference".into());
+    }
+    value.string_bytes().map(<[u8]>::to_vec).ok_or_else(|| {
+        let kind = value.kind().name();
+        format!("unable to parse {name} key, must be of type string, but {kind} found").into()
+    })
+}

@@ -90,7 +90,7 @@ fn limit(args: &[Value]) -> i64 {
 }
 
 fn strings(found: &[&[u8]]) -> Value {
-    List::strings_of(found.iter().map(|bytes| bytes.to_vec())).into()
+    List::texts(found.iter().map(|bytes| Value::string_of(bytes.to_vec()))).into()
 }
 
 /// The one function that overlooks a bad expression.
@@ -107,11 +107,17 @@ fn find(expression: &Rc<Expression>, args: &[Value]) -> Done {
 }
 
 fn find_all(expression: &Rc<Expression>, args: &[Value]) -> Done {
-    Ok(strings(&expression.find_all(&subject(args), limit(args))))
+    let found = expression.find_all(&subject(args), limit(args));
+    Ok(if found.is_empty() { List::nil_strings().into() } else { strings(&found) })
 }
 
 fn split(expression: &Rc<Expression>, args: &[Value]) -> Done {
-    Ok(strings(&expression.split(&subject(args), limit(args))))
+    let limit = limit(args);
+    Ok(if limit == 0 {
+        List::nil_strings().into()
+    } else {
+        strings(&expression.split(&subject(args), limit))
+    })
 }
 
 fn replace(expression: &Rc<Expression>, args: &[Value]) -> Done {

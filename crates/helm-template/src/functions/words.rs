@@ -98,6 +98,7 @@ pub(super) fn abbrev_both(args: &[Value]) -> Done {
 /// No more than `width` bytes of a text, dots included, among them the one at `offset`.
 fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
     const DOTS: &[u8] = b"...";
+    const WIDTH: i64 = 3;
     let text = bytes(value);
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
     if length <= width {
@@ -107,13 +108,13 @@ fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
         let place = |at: i64| usize::try_from(at).unwrap_or_default();
         text.get(place(from)..place(to)).unwrap_or_default()
     };
-    let room = width - DOTS.len() as i64;
+    let room = width - WIDTH;
     let offset = offset.min(length);
     let offset = if length - offset.max(0) < room { length - room } else { offset };
     Value::string_of(if offset <= 4 {
         [cut(0, room), DOTS].concat()
     } else if offset + room < length {
-        [DOTS, cut(offset, offset + room - DOTS.len() as i64), DOTS].concat()
+        [DOTS, cut(offset, offset + room - WIDTH), DOTS].concat()
     } else {
         [DOTS, cut(length - room, length)].concat()
     })
@@ -147,14 +148,10 @@ fn wrapped(machine: &mut Machine<'_>, value: &Value, width: i64, between: &[u8],
         let (end, next) = match memrchr(b' ', &rest[..=width]) {
             Some(space) => (space, space + 1),
             None if cut => (width, width),
-            None => match memchr(b' ', &rest[width..]) {
-                Some(space) => (width + space, width + space + 1),
-                None => {
-                    out.extend_from_slice(rest);
-                    rest = &[];
-                    break;
-                }
-            },
+            None => {
+                let Some(space) = memchr(b' ', &rest[width..]) else { break };
+                (width + space, width + space + 1)
+            }
         };
         machine.wrote(end + between.len())?;
         out.extend_from_slice(&rest[..end]);
@@ -177,13 +174,11 @@ pub(super) fn camel(text: &str) -> String {
     // What joins is kept where it stands in front. (At the very end of the text it comes twice.)
     while joins(current) {
         out.push(current);
-        match rest.next() {
-            Some(next) => current = next,
-            None => {
-                out.push(current);
-                return out;
-            }
-        }
+        let Some(next) = rest.next() else {
+            out.push(current);
+            return out;
+        };
+        current = next;
     }
     let mut capitals = is_upper(current);
     current = to_upper(current);

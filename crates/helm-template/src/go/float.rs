@@ -139,7 +139,7 @@ mod tests {
             (0.0, "0", "0"),
             (1e21, "1e+21", "1e+21"),
             // Half way between ...2 and ...3.
-            (-777_707_444_638_603.25, "-7.777074446386032e+14", "-7.78e+14"),
+            (-777_707_444_638_603.2, "-7.777074446386032e+14", "-7.78e+14"),
         ];
         for (value, shortest, three) in table {
             assert_eq!(format(value, Form::General, None), shortest);
@@ -147,7 +147,7 @@ mod tests {
         }
         assert_eq!(format(12_345.678, Form::Exponent, Some(2)), "1.23e+04");
         assert_eq!(format(2.5, Form::Fixed, Some(0)), "2");
-        assert_eq!(format(-777_707_444_638_603.25, Form::Fixed, None), "-777707444638603.2");
+        assert_eq!(format(-777_707_444_638_603.2, Form::Fixed, None), "-777707444638603.2");
         assert_eq!(format(9_223_372_036_854_775_808.0, Form::Fixed, None), "9223372036854776000");
         assert_eq!(format(-0.000_25, Form::Fixed, None), "-0.00025");
         assert_eq!(format(f64::NEG_INFINITY, Form::General, None), "-Inf");

@@ -6,11 +6,14 @@ mod base64;
 mod float;
 pub mod letters;
 mod number;
+pub mod path;
 mod print;
 mod printf;
 mod quote;
-mod text;
 pub mod regexp;
+mod text;
+pub mod time;
+pub mod url;
 
 pub use base32::{base32, base32_decode, base32_error};
 pub use base64::{base64, base64_decode, base64_error};

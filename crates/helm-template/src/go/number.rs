@@ -154,7 +154,13 @@ fn float(text: &str) -> Option<f64> {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
     };
-    if rest.starts_with('_') || rest.ends_with('_') || rest.contains("__") {
+    // Underscores stand between digits, or behind a prefix.
+    let digit =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X'));
+    let bytes = rest.as_bytes();
+    let between =
+        |at: usize| digit(at.checked_sub(1).and_then(|at| bytes.get(at))) && digit(bytes.get(at + 1));
+    if !memchr::memchr_iter(b'_', bytes).all(between) {
         return None;
     }
     let plain = rest.replace('_', "").to_ascii_lowercase();

@@ -5,10 +5,13 @@ use std::fmt::Write;
 use super::float::{Form, format};
 use crate::value::Value;
 
+/// In place of a value that cannot be gone through. Go would come to the end of its stack.
+pub(super) const ENDLESS: &str = "%!v(ENDLESS)";
+
 /// The plain form of a value: what `%v` gives.
 pub fn print(value: &Value) -> String {
     let mut out = String::new();
-    write_plain(&mut out, value);
+    write_checked(&mut out, value);
     out
 }
 
@@ -20,9 +23,17 @@ pub fn print_all(values: &[Value]) -> String {
         if at > 0 && !is_string(value) && !is_string(&values[at - 1]) {
             out.push(' ');
         }
-        write_plain(&mut out, value);
+        write_checked(&mut out, value);
     }
     out
+}
+
+/// For a whole value, of which nobody has looked yet whether it has an end.
+pub(super) fn write_checked(out: &mut String, value: &Value) {
+    if value.is_endless() {
+        return out.push_str(ENDLESS);
+    }
+    write_plain(out, value);
 }
 
 pub(super) fn write_plain(out: &mut String, value: &Value) {

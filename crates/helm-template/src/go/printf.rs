@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::float::{self, Form};
-use super::print::{complex, list, write_plain};
+use super::print::{ENDLESS, complex, list, write_checked, write_plain};
 use super::quote::{escape, quote};
 use crate::value::Value;
 
@@ -83,7 +83,7 @@ pub fn printf(format: &str, arguments: &[Value]) -> String {
                 value => {
                     out.push_str(value.type_name());
                     out.push('=');
-                    write_plain(&mut out, value);
+                    write_checked(&mut out, value);
                 }
             }
         }
@@ -141,13 +141,21 @@ fn directive<'f>(out: &mut String, format: &'f str, args: &mut Arguments<'_>) ->
         return rest;
     };
     rest = &rest[verb.len_utf8()..];
+    if verb == 'v' {
+        // With this verb a plus asks for the fields of structs, not for signs.
+        spec.plus = false;
+    }
     if verb == '%' {
         out.push('%');
     } else if std::mem::take(&mut args.bad_index) {
         // A String takes whatever is written to it.
         let _ = write!(out, "%!{verb}(BADINDEX)");
     } else if let Some(value) = args.take() {
-        argument(out, spec, verb, value);
+        if verb != 'T' && value.is_endless() {
+            out.push_str(ENDLESS);
+        } else {
+            argument(out, spec, verb, value);
+        }
     } else {
         let _ = write!(out, "%!{verb}(MISSING)");
     }
@@ -184,7 +192,7 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
         Value::Int(n) | Value::Int64(n) => integer(out, spec, verb, value, *n < 0, n.unsigned_abs()),
         Value::Uint64(n) => integer(out, spec, verb, value, false, *n),
         Value::Float(n) => match real(spec, verb, *n) {
-            Some(text) => pad_number(out, spec, &text),
+            Some(text) => pad_number(out, Spec { zero: spec.zero && n.is_finite(), ..spec }, &text),
             None => bad(out, spec, verb, value),
         },
         Value::Complex(re, im) => match real(spec, verb, *re) {
@@ -216,7 +224,13 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
         Value::Object(object) => match verb {
             'v' | 's' => pad(out, spec, &object.print()),
             'q' => pad(out, spec, &quote(&object.print())),
-            _ => bad(out, spec, verb, value),
+            'x' | 'X' if object.int().is_some() => {
+                pad(out, spec, &string(spec, verb, &object.print()).unwrap_or_default());
+            }
+            _ => match object.int() {
+                Some(n) => integer(out, spec, verb, value, n < 0, n.unsigned_abs()),
+                None => bad(out, spec, verb, value),
+            },
         },
         Value::Bool(_) => bad(out, spec, verb, value),
     }
@@ -290,7 +304,9 @@ fn real(spec: Spec, verb: char, value: f64) -> Option<String> {
         _ => return None,
     };
     let text = if verb.is_ascii_uppercase() { text.to_uppercase() } else { text };
-    let text = text.strip_prefix('+').map(str::to_owned).filter(|_| !spec.plus).unwrap_or(text);
+    // The infinite has a sign by itself, and keeps it unless a space is asked for in its place.
+    let text =
+        if spec.space && !spec.plus { text.strip_prefix('+').unwrap_or(&text).to_owned() } else { text };
     let signed = text.starts_with(['-', '+']);
     Some(match (signed, spec.plus, spec.space) {
         (false, true, _) => format!("+{text}"),
@@ -390,6 +406,18 @@ fn pad_number(out: &mut String, spec: Spec, text: &str) {
 mod tests {
     use super::*;
     use crate::value::{List, Map};
+
+    #[test]
+    fn what_is_no_number_is_printed_without_zeros() {
+        for (value, expected) in [
+            (f64::INFINITY, "+Inf|+Inf| +Inf| Inf|    +Inf|+Inf    |"),
+            (f64::NEG_INFINITY, "-Inf|-Inf| -Inf|-Inf|    -Inf|-Inf    |"),
+            (f64::NAN, "NaN|NaN|  NaN| NaN|     NaN|NaN     |"),
+        ] {
+            let arguments: Vec<_> = (0..6).map(|_| Value::Float(value)).collect();
+            assert_eq!(printf("%v|%f|%5.1f|% v|%08.1f|%-8v|", &arguments), expected);
+        }
+    }
 
     #[test]
     fn verbs_flags_and_what_does_not_fit() {

@@ -3,6 +3,9 @@
 mod parse;
 mod write;
 
-pub use parse::parse;
+pub use parse::{parse, parse_list, parse_map};
 pub(crate) use write::length;
 pub use write::{Style, write, write_value};
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 use crate::data::{Data, Members};
 use crate::go::{quote, text_of};
 use crate::value::Str;
+use crate::yaml::json_kind;
 
 /// How deep arrays and objects may be nested; Go says ten thousand, which is more than our stack should bear.
 const DEPTH: usize = 1_000;
@@ -14,6 +15,28 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Data, Str> {
     let mut reader = Reader { text: text.as_ref(), at: 0, depth: 0, unfit: None };
     let data = reader.top()?;
     reader.unfit.map_or(Ok(data), Err)
+}
+
+/// As [`parse`], for a reader that wants a map and whose Go type has this name. A null is an empty map.
+pub fn parse_map(text: impl AsRef<[u8]>, go_type: &str) -> Result<Members, Str> {
+    match parse(text)? {
+        Data::Map(members) => Ok(members),
+        Data::Null => Ok(Members::new()),
+        other => Err(mismatch(&other, go_type)),
+    }
+}
+
+/// As [`parse`], for a reader that wants a list and whose Go type has this name. A null is an empty list.
+pub fn parse_list(text: impl AsRef<[u8]>, go_type: &str) -> Result<Vec<Data>, Str> {
+    match parse(text)? {
+        Data::List(items) => Ok(items),
+        Data::Null => Ok(Vec::new()),
+        other => Err(mismatch(&other, go_type)),
+    }
+}
+
+fn mismatch(data: &Data, go_type: &str) -> Str {
+    format!("json: cannot unmarshal {} into Go value of type {go_type}", json_kind(data)).into()
 }
 
 struct Reader<'t> {

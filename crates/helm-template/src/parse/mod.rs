@@ -425,21 +425,24 @@ impl<'s> Parser<'s> {
                 }
             }
         }
-        // Go declares the names before it reads the value, where they are seen, too.
-        for name in seen {
-            let slot = if pipe.assigns {
-                let slot = self.scope.find(&name).and_then(|seen| seen.slot);
-                self.scope.names.push(Seen { name: name.clone(), slot });
-                slot
-            } else {
-                Some(self.scope.declare(&name))
-            };
-            pipe.variables.push(Variable { name, slot });
+        // Go knows the names while it reads the value, where they still are what they were before, if anything.
+        let variables: Vec<_> = seen
+            .into_iter()
+            .map(|name| Variable { slot: self.scope.find(&name).and_then(|seen| seen.slot), name })
+            .collect();
+        for Variable { name, slot } in &variables {
+            self.scope.names.push(Seen { name: name.clone(), slot: *slot });
         }
         loop {
             let item = self.next_word();
             match item.token {
-                token if token == end => return self.checked(pipe, context),
+                token if token == end => {
+                    for Variable { name, slot } in variables {
+                        let slot = if pipe.assigns { slot } else { Some(self.scope.declare(&name)) };
+                        pipe.variables.push(Variable { name, slot });
+                    }
+                    return self.checked(pipe, context);
+                }
                 Token::Bool
                 | Token::CharConstant
                 | Token::Complex

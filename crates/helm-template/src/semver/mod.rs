@@ -7,8 +7,5 @@ mod check;
 mod constraints;
 mod version;
 
-#[cfg(test)]
-mod tests;
-
 pub use constraints::Constraints;
 pub use version::Version;

@@ -300,10 +300,9 @@ fn compare_part(a: &str, b: &str) -> Ordering {
     let number = |part: &str| only_digits(part).then(|| part.parse::<u64>().ok()).flatten();
     match (number(a), number(b)) {
         (None, None) => a.cmp(b),
-        (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        // Two ways to write one number: neither is equal to the other, and the library says less.
+        // Of two ways to write one number neither is equal to the other, and the library says less.
         (Some(a), Some(b)) if a > b => Ordering::Greater,
-        _ => Ordering::Less,
+        (Some(_), _) => Ordering::Less,
     }
 }

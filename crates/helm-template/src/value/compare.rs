@@ -1,31 +1,106 @@
 //! When two values are the same.
 
-use super::Value;
+use std::collections::HashSet;
+
+use super::{List, Map, Value};
 
 /// `reflect.DeepEqual`: of the same type, and the same all the way down.
-#[expect(clippy::float_cmp, reason = "equal means equal")]
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
-    if a.type_name() != b.type_name() {
-        return false;
+    Comparison::default().same(a, b, 0)
+}
+
+/// Deeper than this values are looked at with care: they may contain themselves, or one map in many places.
+const SHALLOW: usize = 8;
+
+/// Deeper than this no values are the same.
+const MAX_DEPTH: usize = 1_000;
+
+#[derive(Default)]
+struct Comparison {
+    /// What is being compared or was found the same, as in Go: what meets itself again is not looked at again.
+    seen: HashSet<(usize, usize)>,
+}
+
+impl Comparison {
+    #[expect(clippy::float_cmp, reason = "equal means equal")]
+    fn same(&mut self, a: &Value, b: &Value, depth: usize) -> bool {
+        match (a, b) {
+            (Value::Nil | Value::Null, Value::Nil | Value::Null) => true,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Int(a), Value::Int(b)) | (Value::Int64(a), Value::Int64(b)) => a == b,
+            (Value::Uint64(a), Value::Uint64(b)) => a == b,
+            (Value::Float(a), Value::Float(b)) => a == b,
+            (Value::Complex(a, b), Value::Complex(c, d)) => (a, b) == (c, d),
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::Bytes(a), Value::Bytes(b)) | (Value::Raw(a), Value::Raw(b)) => a == b,
+            (Value::List(a), Value::List(b)) => self.same_lists(a, b, depth),
+            (Value::Map(a), Value::Map(b)) => self.same_maps(a, b, depth),
+            (Value::Object(a), Value::Object(b)) => a.equals(b.as_ref()),
+            _ => false,
+        }
     }
-    match (a, b) {
-        (Value::Nil | Value::Null, Value::Nil | Value::Null) => true,
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::Int(a), Value::Int(b)) | (Value::Int64(a), Value::Int64(b)) => a == b,
-        (Value::Uint64(a), Value::Uint64(b)) => a == b,
-        (Value::Float(a), Value::Float(b)) => a == b,
-        (Value::Complex(a, b), Value::Complex(c, d)) => (a, b) == (c, d),
-        (Value::String(a), Value::String(b)) => a == b,
-        (Value::Bytes(a), Value::Bytes(b)) | (Value::Raw(a), Value::Raw(b)) => a == b,
-        (Value::List(a), Value::List(b)) => {
-            a.is(b) || (a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| deep_equal(a, b)))
+
+    fn same_lists(&mut self, a: &List, b: &List, depth: usize) -> bool {
+        if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() || a.len() != b.len() {
+            return false;
         }
-        (Value::Map(a), Value::Map(b)) => {
-            let same =
-                |(a, b): (&(super::Str, Value), &(super::Str, Value))| a.0 == b.0 && deep_equal(&a.1, &b.1);
-            a.is(b) || (a.len() == b.len() && a.entries().iter().zip(b.entries().iter()).all(same))
+        if a.is(b) || !self.is_new((a.address(), b.address()), depth) {
+            return true;
         }
-        (Value::Object(a), Value::Object(b)) => a.equals(b.as_ref()),
-        _ => false,
+        depth < MAX_DEPTH && a.iter().zip(b.iter()).all(|(a, b)| self.same(a, b, depth + 1))
+    }
+
+    fn same_maps(&mut self, a: &Map, b: &Map, depth: usize) -> bool {
+        if a.type_name() != b.type_name() || a.len() != b.len() {
+            return false;
+        }
+        if a.is(b) || !self.is_new((a.address(), b.address()), depth) {
+            return true;
+        }
+        let (a, b) = (a.entries(), b.entries());
+        let mut pairs = a.iter().zip(b.iter());
+        depth < MAX_DEPTH && pairs.all(|(a, b)| a.0 == b.0 && self.same(&a.1, &b.1, depth + 1))
+    }
+
+    fn is_new(&mut self, pair: (usize, usize), depth: usize) -> bool {
+        depth < SHALLOW || self.seen.insert(pair)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(depth: usize) -> Value {
+        (0..depth).fold(Value::Int(1), |inner, _| List::any([inner.clone(), inner]).into())
+    }
+
+    #[test]
+    fn what_contains_itself_is_compared_once() {
+        let loops = || {
+            let map = Map::new();
+            map.insert("self", map.clone().into());
+            map
+        };
+        let (a, b) = (loops(), loops());
+        assert!(deep_equal(&a.clone().into(), &b.clone().into()));
+        b.insert("more", Value::Int(1));
+        assert!(!deep_equal(&a.clone().into(), &b.clone().into()));
+        // What holds itself is never freed otherwise.
+        a.remove("self");
+        b.remove("self");
+    }
+
+    #[test]
+    fn one_value_in_many_places_is_compared_once() {
+        assert!(deep_equal(&nested(60), &nested(60)));
+        assert!(!deep_equal(&nested(60), &nested(61)));
+    }
+
+    #[test]
+    fn no_list_is_not_an_empty_list() {
+        assert!(!deep_equal(&List::nil().into(), &List::any([]).into()));
+        assert!(!deep_equal(&List::strings(["a"]).into(), &List::any(["a".into()]).into()));
+        assert!(deep_equal(&List::nil().into(), &List::nil().into()));
     }
 }

@@ -14,6 +14,8 @@ enum Element {
     /// Lists of anything.
     Lists,
     String,
+    /// No list of strings at all.
+    NoStrings,
     Int,
     /// Not of any type, but of the one that this says.
     Named(&'static NamedList),
@@ -80,9 +82,9 @@ impl List {
         }
     }
 
-    /// `[]string` of strings that need not be UTF-8.
-    pub fn strings_of(items: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        Self { of: Element::String, items: items.into_iter().map(Value::string_of).collect() }
+    /// A nil of type `[]string`.
+    pub fn nil_strings() -> Self {
+        Self { of: Element::NoStrings, items: Rc::new([]) }
     }
 
     /// `[]int`.
@@ -121,22 +123,27 @@ impl List {
 
     /// A `[]string`.
     pub fn is_strings(&self) -> bool {
-        self.of == Element::String
+        matches!(self.of, Element::String | Element::NoStrings)
     }
 
     /// There is no list at all.
     pub fn is_nil(&self) -> bool {
-        self.of == Element::None
+        matches!(self.of, Element::None | Element::NoStrings)
     }
 
     pub fn type_name(&self) -> &'static str {
         match self.of {
             Element::Any | Element::None => "[]interface {}",
             Element::Lists => "[][]interface {}",
-            Element::String => "[]string",
+            Element::String | Element::NoStrings => "[]string",
             Element::Int => "[]int",
             Element::Named(of) => of.name,
         }
+    }
+
+    /// Where its elements are: two lists at one place with one length are the same.
+    pub(super) fn address(&self) -> usize {
+        self.items.as_ptr().addr()
     }
 
     /// The same list, not only an equal one.

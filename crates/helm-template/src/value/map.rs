@@ -97,6 +97,14 @@ impl Map {
         self.flavour != Flavour::Strings
     }
 
+    /// The name of its type, if that has one of its own.
+    pub fn type_name_if_named(&self) -> Option<&'static str> {
+        match self.flavour {
+            Flavour::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// It has a type name of its own.
     pub fn is_named(&self) -> bool {
         matches!(self.flavour, Flavour::Named(_))
@@ -143,6 +151,11 @@ impl Map {
     /// A copy of the entries, safe against changes meanwhile.
     pub fn snapshot(&self) -> Vec<(Str, Value)> {
         self.entries.borrow().clone()
+    }
+
+    /// Where its entries are: two maps at one place are the same.
+    pub(super) fn address(&self) -> usize {
+        Rc::as_ptr(&self.entries).addr()
     }
 
     /// The same map, not only an equal one.

@@ -5,6 +5,7 @@
 //! it and errors name it.
 
 mod compare;
+mod extent;
 mod list;
 mod map;
 mod object;

@@ -14,6 +14,11 @@ pub trait Object: Any {
         Kind::Struct
     }
 
+    /// The number that it is, if its kind is that of a whole number.
+    fn int(&self) -> Option<i64> {
+        None
+    }
+
     /// As `fmt` prints it.
     fn print(&self) -> String;
 

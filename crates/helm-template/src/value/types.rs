@@ -49,6 +49,8 @@ pub enum Type {
     Bool,
     Int,
     Int64,
+    /// Only literals are assigned to it, and come as a [`Value::Uint64`].
+    Uint32,
     Float64,
     String,
     /// `[]interface {}`.
@@ -69,6 +71,7 @@ impl Type {
             Self::Bool => "bool",
             Self::Int => "int",
             Self::Int64 => "int64",
+            Self::Uint32 => "uint32",
             Self::Float64 => "float64",
             Self::String => "string",
             Self::List => "[]interface {}",

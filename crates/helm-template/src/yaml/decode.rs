@@ -23,6 +23,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
+/// Reading goes as deep as the text does, on whatever stack it was called.
+const RED_ZONE: usize = 64 * 1024;
+const MORE_STACK: usize = 1024 * 1024;
+
 pub(super) struct Decoder<'t, 'a> {
     tape: &'t Tape<'a>,
     strict: bool,
@@ -30,8 +34,8 @@ pub(super) struct Decoder<'t, 'a> {
     depth: usize,
     /// Keys that a strict reading refuses; the document is read to its end first.
     repeated: Vec<String>,
-    /// A key that has no form in JSON, found first.
-    unsupported: Option<String>,
+    /// There was a key that has no form in JSON. It matters only if nothing else took the place of its map.
+    unsupported: bool,
     infinite: bool,
 }
 
@@ -40,14 +44,23 @@ type Keys = HashSet<String>;
 
 pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Data, Str> {
     let refusal = alias::refusal(tape);
-    let mut decoder =
-        Decoder { tape, strict, refusal, depth: 0, repeated: Vec::new(), unsupported: None, infinite: false };
+    let mut decoder = Decoder {
+        tape,
+        strict,
+        refusal,
+        depth: 0,
+        repeated: Vec::new(),
+        unsupported: false,
+        infinite: false,
+    };
     let data = if tape.nodes.is_empty() { Data::Null } else { decoder.value(0, Some(shape))? };
     if !decoder.repeated.is_empty() {
         return Err(format!("yaml: unmarshal errors:\n  {}", decoder.repeated.join("\n  ")).into());
     }
-    if let Some(unsupported) = decoder.unsupported {
-        return Err(unsupported.into());
+    if decoder.unsupported
+        && let Some(problem) = go_syntax::unsupported_key(tape)
+    {
+        return Err(problem.into());
     }
     if decoder.infinite
         && let Some(number) = infinite(&data)
@@ -99,7 +112,7 @@ impl Decoder<'_, '_> {
         if self.depth > MAX_DEPTH {
             return Err(format!("yaml: line {}: {TOO_DEEP}", line + 1).into());
         }
-        let read = read(self);
+        let read = stacker::maybe_grow(RED_ZONE, MORE_STACK, || read(self));
         self.depth -= 1;
         read
     }
@@ -112,17 +125,14 @@ impl Decoder<'_, '_> {
     }
 
     fn scalar_data(&mut self, meaning: Meaning, text: &Str, shape: Option<&Shape>) -> Data {
+        if shape == Some(&Shape::Text) {
+            return coerced(meaning, text).map_or(Data::Null, Data::String);
+        }
         #[expect(clippy::cast_precision_loss, reason = "JSON's numbers are floats")]
         let number = match meaning {
             Meaning::Null => return Data::Null,
             Meaning::Text => return Data::String(text.clone()),
-            Meaning::Bool(truth) if shape == Some(&Shape::Text) => {
-                return Data::string(if truth { "true" } else { "false" });
-            }
             Meaning::Bool(truth) => return Data::Bool(truth),
-            Meaning::Int(n) if shape == Some(&Shape::Text) => return Data::string(n.to_string()),
-            Meaning::Uint(n) if shape == Some(&Shape::Text) => return Data::string(n.to_string()),
-            Meaning::Float(n) if shape == Some(&Shape::Text) => return Data::string(short(n)),
             Meaning::Int(n) => n as f64,
             Meaning::Uint(n) => n as f64,
             Meaning::Float(n) => n,
@@ -148,38 +158,28 @@ impl Decoder<'_, '_> {
             let key = match meaning {
                 Meaning::Text => text,
                 Meaning::Int(n) => n.to_string().into(),
-                Meaning::Float(n) if n.is_nan() => ".nan".into(),
-                Meaning::Float(n) if n.is_infinite() => if n > 0.0 { ".inf" } else { "-.inf" }.into(),
-                Meaning::Float(n) => short(n).into(),
+                Meaning::Float(n) => match short(n) {
+                    // Also a number that is too large for 32 bits.
+                    text if text == "+Inf" => ".inf".into(),
+                    text if text == "-Inf" => "-.inf".into(),
+                    text if text == "NaN" => ".nan".into(),
+                    text => text.into(),
+                },
                 Meaning::Bool(truth) => if truth { "true" } else { "false" }.into(),
-                Meaning::Null | Meaning::Uint(_) => {
-                    self.value(value_at, None)?;
-                    self.unsupported(meaning, value_at);
-                    continue;
-                }
+                Meaning::Null | Meaning::Uint(_) => "".into(),
             };
             let value = self.value(value_at, shape.and_then(|shape| shape.member(&key)))?;
             if self.strict && !keys.insert(go_syntax::key(meaning, &key)) {
                 let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
                 let key = go_syntax::key(meaning, &key);
                 self.repeated.push(format!("line {line}: key {key} already set in map"));
-                continue;
+            } else if matches!(meaning, Meaning::Null | Meaning::Uint(_)) {
+                self.unsupported = true;
+            } else {
+                members.insert(key, value);
             }
-            members.insert(key, value);
         }
         Ok(())
-    }
-
-    fn unsupported(&mut self, meaning: Meaning, value_at: usize) {
-        if self.unsupported.is_none() {
-            let (kind, key) = match meaning {
-                Meaning::Uint(n) => ("uint64", format!("{n:#x}")),
-                _ => ("%!s(<nil>)", "<nil>".to_owned()),
-            };
-            let value = go_syntax::write_top(self.tape, value_at);
-            self.unsupported =
-                Some(format!("unsupported map key of type: {kind}, key: {key}, value: {value}"));
-        }
     }
 
     fn key(&mut self, at: usize) -> Result<(Meaning, Str), Str> {
@@ -277,6 +277,18 @@ pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(M
         Some(tag) => resolve::tagged(tag, text)?,
     };
     Ok((meaning, if meaning == Meaning::Text { Arc::from(text) } else { Arc::from("") }))
+}
+
+/// What a scalar becomes where text is wanted.
+pub(super) fn coerced(meaning: Meaning, text: &Str) -> Option<Str> {
+    Some(match meaning {
+        Meaning::Null => return None,
+        Meaning::Text => text.clone(),
+        Meaning::Bool(truth) => if truth { "true" } else { "false" }.into(),
+        Meaning::Int(n) => n.to_string().into(),
+        Meaning::Uint(n) => n.to_string().into(),
+        Meaning::Float(n) => short(n).into(),
+    })
 }
 
 /// As Go's JSON writes bytes that are no text: one mark for each of them.

@@ -1,4 +1,4 @@
-//! Nodes as Go's `%#v` prints what they decode to: two errors of go-yaml name values in this way.
+//! Nodes as Go's `%#v` prints what they decode to: some errors of go-yaml name values in this way.
 
 use std::cmp::Ordering;
 
@@ -15,42 +15,59 @@ enum Loose {
     Map(Vec<(Loose, Loose)>),
 }
 
-/// A value that stands where any may: a map, or a part of one.
 pub(super) fn write(tape: &Tape<'_>, at: usize) -> String {
-    let mut out = String::new();
-    print(&loose(tape, at), &mut out);
-    out
+    alone(&loose(tape, at))
 }
 
-/// A value that is printed by itself.
-pub(super) fn write_top(tape: &Tape<'_>, at: usize) -> String {
-    match loose(tape, at) {
-        Loose::Scalar(Meaning::Null, _) => "<nil>".to_owned(),
-        value => {
-            let mut out = String::new();
-            print(&value, &mut out);
-            out
-        }
+/// What is wrong with a key of the document that has no form in JSON. Go finds any one of several.
+pub(super) fn unsupported_key(tape: &Tape<'_>) -> Option<String> {
+    find_unsupported(&loose(tape, 0))
+}
+
+fn find_unsupported(value: &Loose) -> Option<String> {
+    match value {
+        Loose::Scalar(..) => None,
+        Loose::List(items) => items.iter().find_map(find_unsupported),
+        Loose::Map(entries) => entries.iter().find_map(|(key, value)| {
+            let kind = match key {
+                Loose::Scalar(Meaning::Null, _) => "%!s(<nil>)",
+                Loose::Scalar(Meaning::Uint(_), _) => "uint64",
+                _ => return find_unsupported(value),
+            };
+            let (key, value) = (alone(key), alone(value));
+            Some(format!("unsupported map key of type: {kind}, key: {key}, value: {value}"))
+        }),
     }
 }
 
-/// A key of a map.
+/// A key of a map, printed by itself.
 pub(super) fn key(meaning: Meaning, text: &Str) -> String {
+    alone(&Loose::Scalar(meaning, text.clone()))
+}
+
+/// Nothing by itself is printed otherwise than nothing in a map.
+fn alone(value: &Loose) -> String {
+    if matches!(value, Loose::Scalar(Meaning::Null, _)) {
+        return "<nil>".to_owned();
+    }
     let mut out = String::new();
-    print(&Loose::Scalar(meaning, text.clone()), &mut out);
+    print(value, &mut out);
     out
 }
 
 fn print(value: &Loose, out: &mut String) {
     match value {
-        Loose::Scalar(meaning, text) => out.push_str(&match meaning {
-            Meaning::Null => "interface {}(nil)".to_owned(),
-            Meaning::Bool(truth) => truth.to_string(),
-            Meaning::Int(n) => n.to_string(),
-            Meaning::Uint(n) => format!("{n:#x}"),
-            Meaning::Float(n) => format_float(*n, Form::General, None),
-            Meaning::Text => quote(text),
-        }),
+        Loose::Scalar(meaning, text) => {
+            let printed = match meaning {
+                Meaning::Null => "interface {}(nil)".to_owned(),
+                Meaning::Bool(truth) => truth.to_string(),
+                Meaning::Int(n) => n.to_string(),
+                Meaning::Uint(n) => format!("{n:#x}"),
+                Meaning::Float(n) => format_float(*n, Form::General, None),
+                Meaning::Text => quote(text),
+            };
+            out.push_str(&printed);
+        }
         Loose::List(items) => {
             out.push_str("[]interface {}{");
             for (number, item) in items.iter().enumerate() {
@@ -119,15 +136,15 @@ impl Tape<'_> {
     }
 }
 
-/// Nil first, then type by type.
+/// Nil first, then type by type, in the order that the types have in Go's runtime.
 fn compare(a: &Loose, b: &Loose) -> Ordering {
     let rank = |value: &Loose| match value {
         Loose::Scalar(Meaning::Null, _) => 0,
-        Loose::Scalar(Meaning::Bool(_), _) => 1,
-        Loose::Scalar(Meaning::Float(_), _) => 2,
+        Loose::Scalar(Meaning::Text, _) => 1,
+        Loose::Scalar(Meaning::Uint(_), _) => 2,
         Loose::Scalar(Meaning::Int(_), _) => 3,
-        Loose::Scalar(Meaning::Text, _) => 4,
-        Loose::Scalar(Meaning::Uint(_), _) => 5,
+        Loose::Scalar(Meaning::Float(_), _) => 4,
+        Loose::Scalar(Meaning::Bool(_), _) => 5,
         Loose::List(_) | Loose::Map(_) => 6,
     };
     match (a, b) {

@@ -9,15 +9,20 @@
 
 mod alias;
 mod decode;
+mod documents;
 mod emit;
 pub mod events;
+mod events_flow;
 mod go_syntax;
+mod head;
 mod pretty;
 mod problem;
 mod resolve;
 mod scan;
+mod scan_key;
 mod scan_scalar;
 mod scan_tag;
+mod scan_text;
 mod shape;
 mod source;
 mod tape;
@@ -27,6 +32,8 @@ mod write;
 use crate::data::{Data, Members};
 use crate::value::Str;
 
+pub use documents::{Documents, documents};
+pub use head::{Head, head};
 pub use pretty::write_pretty;
 pub use problem::Problem;
 pub use shape::Shape;
@@ -84,7 +91,7 @@ fn mismatch(data: &Data, go_type: &str) -> Str {
 }
 
 /// What Go's JSON calls it.
-fn json_kind(data: &Data) -> &'static str {
+pub(crate) fn json_kind(data: &Data) -> &'static str {
     match data {
         Data::Null => "null",
         Data::Bool(_) => "bool",
@@ -94,3 +101,6 @@ fn json_kind(data: &Data) -> &'static str {
         Data::Map(_) => "object",
     }
 }
+
+#[cfg(test)]
+mod tests;

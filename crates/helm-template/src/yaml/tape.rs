@@ -12,8 +12,8 @@ use crate::value::Str;
 
 /// How deep collections may lie in each other. go-yaml stops at ten thousand of each kind; what walks the data
 /// afterwards does so on a stack.
-pub const MAX_DEPTH: usize = 1000;
-pub(super) const TOO_DEEP: &str = "exceeded max depth of 1000";
+pub const MAX_DEPTH: usize = 500;
+pub(super) const TOO_DEEP: &str = "exceeded max depth of 500";
 
 #[derive(Debug)]
 pub(super) struct Node<'a> {

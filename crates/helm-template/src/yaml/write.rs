@@ -42,7 +42,7 @@ impl Leaves for ByWayOfJson {
         if number.fract() == 0.0 && number.abs() < EXACT {
             #[expect(clippy::cast_possible_truncation, reason = "whole, and less than 2^53")]
             let _ = write!(out, "{}", number as i64);
-        } else if number.fract() == 0.0 && number < UNSIGNED && number >= -SIGNED && fits_64_bits(number) {
+        } else if number.fract() == 0.0 && (-SIGNED..UNSIGNED).contains(&number) && fits_64_bits(number) {
             out.push_str(&format_float(number, Form::Fixed, None));
         } else {
             out.push_str(&format_float(number, Form::General, None));

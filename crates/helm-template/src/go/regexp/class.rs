@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::names;
-use super::translate::{Flaw, Translation, escape};
+use super::tokens::escape;
+use super::translate::{Flaw, Translation};
 
 /// `[:alpha:]` and its kin, also `[:^alpha:]`. Both sides mean the same by them.
 #[rustfmt::skip]

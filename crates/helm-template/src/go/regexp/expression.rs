@@ -4,6 +4,7 @@ use regex::{CaptureLocations, Regex, RegexBuilder};
 
 use super::subject::Subject;
 use super::translate::{Flaw, translate};
+use crate::go::letters::{is_digit, is_letter};
 use crate::profile::Profile;
 
 /// What a compiled expression may take up. Go refuses above as much, if it counts in other units.
@@ -21,7 +22,7 @@ impl Expression {
     /// An error is worded as Go's.
     pub fn compile(pattern: &str, profile: Profile) -> Result<Self, String> {
         let translated = translate(pattern, profile)?;
-        let regex = RegexBuilder::new(&translated.pattern).size_limit(LARGEST).nest_limit(1_000).build();
+        let regex = RegexBuilder::new(&translated.pattern).size_limit(LARGEST).build();
         let regex = regex.map_err(|_| Flaw::TooLarge.words(pattern))?;
         Ok(Self { regex, names: translated.names, blank: pattern.is_empty() })
     }
@@ -61,12 +62,9 @@ impl Expression {
         places
     }
 
-    /// The text between matches, in at most `limit` pieces unless that is negative.
+    /// The text between matches, in at most `limit` pieces unless that is negative; it is not zero.
     pub fn split<'s>(&self, subject: &Subject<'s>, limit: i64) -> Vec<&'s [u8]> {
         let text = subject.text();
-        if limit == 0 {
-            return Vec::new();
-        }
         if !self.blank && text.is_empty() {
             return vec![&[]];
         }
@@ -177,7 +175,7 @@ fn name(template: &[u8]) -> Option<(String, &[u8])> {
         None => (false, template),
     };
     let text = inner.utf8_chunks().next()?.valid();
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let end = text.find(|c: char| !is_letter(c) && !is_digit(c) && c != '_').unwrap_or(text.len());
     let (name, mut rest) = (&text[..end], &inner[end..]);
     if name.is_empty() {
         return None;

@@ -8,10 +8,8 @@ mod class;
 mod expression;
 mod names;
 mod subject;
+mod tokens;
 mod translate;
-
-#[cfg(test)]
-mod tests;
 
 pub use expression::{Expression, quote_meta};
 pub use subject::Subject;

@@ -5,10 +5,11 @@
 //! that nothing depends on where the crate lets a flag end.
 
 use super::class::perl;
+use super::tokens::{counted, escape};
 use crate::profile::Profile;
 
 /// Groups inside groups. Go stops at a depth of 1,000; the crate works by recursion, and nobody needs this many.
-const DEEPEST: usize = 200;
+const DEEPEST: usize = 100;
 
 /// No repetition, and no product of nested ones, goes beyond this.
 const MOST: i64 = 1_000;
@@ -70,6 +71,7 @@ pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, S
 }
 
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
 struct Flags {
     fold: bool,
     many_lines: bool,
@@ -159,21 +161,20 @@ impl<'p> Translation<'p> {
                     repeat = rest;
                     self.repeat(&Repeat { written: c.to_string(), count: None }, rest, after, last_repeat)?
                 }
-                '{' => match counted(rest) {
-                    Some((min, max, after)) => {
+                '{' => {
+                    if let Some((min, max, after)) = counted(rest) {
                         let written = &rest[..rest.len() - after.len()];
                         if !(0..=MOST).contains(&min) || max > MOST || (max >= 0 && min > max) {
                             return Err(Flaw::RepeatSize(written));
                         }
                         repeat = rest;
-                        let count = Some((min, max));
-                        self.repeat(&Repeat { written: written.to_owned(), count }, rest, after, last_repeat)?
-                    }
-                    None => {
+                        let counted = Repeat { written: written.to_owned(), count: Some((min, max)) };
+                        self.repeat(&counted, rest, after, last_repeat)?
+                    } else {
                         self.literal('{');
                         after
                     }
-                },
+                }
                 '\\' => self.backslash(rest)?,
                 c => {
                     self.literal(c);
@@ -358,90 +359,4 @@ impl<'p> Translation<'p> {
         self.code(code);
         Ok(rest)
     }
-}
-
-/// A character behind a backslash, and what follows it.
-pub(super) fn escape(text: &str) -> Result<(u32, &str), Flaw<'_>> {
-    let after = &text[1..];
-    let Some(c) = after.chars().next() else { return Err(Flaw::TrailingBackslash) };
-    let rest = &after[c.len_utf8()..];
-    let code = match c {
-        '0'..='7' => {
-            let more = rest.bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
-            if c != '0' && more == 0 {
-                return Err(Flaw::Escape(&text[..2]));
-            }
-            let digits = &after[..=more];
-            return Ok((u32::from_str_radix(digits, 8).unwrap_or_default(), &rest[more..]));
-        }
-        'x' => return hexadecimal(text, rest),
-        'a' => 7,
-        'f' => 12,
-        'n' => 10,
-        'r' => 13,
-        't' => 9,
-        'v' => 11,
-        c if c.is_ascii() && !c.is_ascii_alphanumeric() => u32::from(c),
-        _ => return Err(Flaw::Escape(&text[..text.len() - rest.len()])),
-    };
-    Ok((code, rest))
-}
-
-/// `\x7F` or `\x{10FFFF}`; `digits` is what follows the `x`.
-fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), Flaw<'t>> {
-    // The blame ends with the character that was looked at last.
-    let blame = |end: usize| Flaw::Escape(&text[..end]);
-    let mut at = 2;
-    let (mut code, mut count) = (0_u32, 0);
-    let braced = digits.starts_with('{');
-    for c in digits.chars() {
-        at += c.len_utf8();
-        match c {
-            '{' if braced && at == 3 => continue,
-            '}' if braced && count > 0 => return Ok((code, &text[at..])),
-            _ => {}
-        }
-        match c.to_digit(16) {
-            Some(digit) => code = code * 16 + digit,
-            // Of two digits both are read before either is looked at.
-            None if !braced && count == 0 => code = u32::MAX >> 8,
-            None => return Err(blame(at)),
-        }
-        count += 1;
-        if braced && code > 0x10_FFFF {
-            return Err(blame(at));
-        }
-        if !braced && count == 2 {
-            return if code <= 0xFF { Ok((code, &text[at..])) } else { Err(blame(at)) };
-        }
-    }
-    Err(blame(text.len()))
-}
-
-/// `{2}`, `{2,}`, `{2,3}`: the numbers, of which the second may be missing (-1), and what follows. `None` where the
-/// brace is just a character.
-fn counted(text: &str) -> Option<(i64, i64, &str)> {
-    let (mut min, rest) = number(&text[1..])?;
-    let (max, rest) = match rest.strip_prefix(',') {
-        None => (min, rest),
-        Some(rest) if rest.starts_with('}') => (-1, rest),
-        Some(rest) => {
-            let (max, rest) = number(rest)?;
-            if max < 0 {
-                min = -1;
-            }
-            (max, rest)
-        }
-    };
-    Some((min, max, rest.strip_prefix('}')?))
-}
-
-/// A number without zeros in front; -1 where it is out of all proportion.
-fn number(text: &str) -> Option<(i64, &str)> {
-    let count = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (digits, rest) = text.split_at(count);
-    if digits.is_empty() || (count > 1 && digits.starts_with('0')) {
-        return None;
-    }
-    Some((if count > 8 { -1 } else { digits.parse().unwrap_or(-1) }, rest))
 }

@@ -11,6 +11,9 @@ mod order;
 mod plain;
 mod scalar;
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -163,11 +166,11 @@ impl<L: Leaves> Emitter<L> {
         let key = self.leaves.text(key, true)?;
         let look = Look::at(&key, L::DIALECT);
         if !look.multiline && key.len() <= SIMPLE_KEY {
-            self.scalar(&key, &look, Style::wanted(&key, L::DIALECT), true);
+            self.scalar(&key, look, Style::wanted(&key, L::DIALECT), true);
             self.indicator(":", false, false, false);
         } else {
             self.indicator("?", true, false, true);
-            self.scalar(&key, &look, Style::wanted(&key, L::DIALECT), false);
+            self.scalar(&key, look, Style::wanted(&key, L::DIALECT), false);
             self.start_line();
             self.indicator(":", true, false, true);
         }
@@ -176,7 +179,7 @@ impl<L: Leaves> Emitter<L> {
 
     fn string(&mut self, text: &str) -> Result<(), Unwritable> {
         let text = self.leaves.text(text, false)?;
-        self.scalar(&text, &Look::at(&text, L::DIALECT), Style::wanted(&text, L::DIALECT), false);
+        self.scalar(&text, Look::at(&text, L::DIALECT), Style::wanted(&text, L::DIALECT), false);
         Ok(())
     }
 
@@ -188,7 +191,7 @@ impl<L: Leaves> Emitter<L> {
         self.indention = false;
         let text = in_lines(&crate::go::base64(bytes));
         let style = if text.contains('\n') { Style::Literal } else { Style::Plain };
-        self.scalar(&text, &Look::at(&text, L::DIALECT), style, false);
+        self.scalar(&text, Look::at(&text, L::DIALECT), style, false);
     }
 
     fn empty(&mut self, brackets: &str) {

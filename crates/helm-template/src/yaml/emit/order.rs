@@ -4,6 +4,7 @@
 //! must not rely on one.
 
 use super::Dialect;
+use crate::go::letters::{is_digit, is_letter};
 use crate::value::{Str, Value};
 
 type Entry = (Str, Value);
@@ -72,12 +73,4 @@ fn number(text: &str, start: i64) -> (i64, usize) {
         let value = i64::from(u32::from(digit)) - i64::from(u32::from('0'));
         (number.wrapping_mul(10).wrapping_add(value), count + 1)
     })
-}
-
-fn is_letter(c: char) -> bool {
-    c.is_alphabetic()
-}
-
-fn is_digit(c: char) -> bool {
-    c.is_ascii_digit()
 }

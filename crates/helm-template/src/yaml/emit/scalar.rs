@@ -26,6 +26,7 @@ impl Style {
 
 /// What a text allows.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(super) struct Look {
     pub multiline: bool,
     plain: bool,
@@ -126,7 +127,7 @@ fn is_printable(c: char) -> bool {
 }
 
 impl<L: Leaves> Emitter<L> {
-    pub(super) fn scalar(&mut self, text: &str, look: &Look, wanted: Style, is_key: bool) {
+    pub(super) fn scalar(&mut self, text: &str, look: Look, wanted: Style, is_key: bool) {
         let outer = self.indent;
         self.indent = Some(outer.unwrap_or(0) + 2);
         match look.style(wanted, is_key) {
@@ -263,8 +264,8 @@ impl<L: Leaves> Emitter<L> {
             _ => {
                 let code = u32::from(c);
                 let hex = match code {
-                    ..0x100 => format!("\\x{code:02X}"),
-                    ..0x1_0000 => format!("\\u{code:04X}"),
+                    0..0x100 => format!("\\x{code:02X}"),
+                    0x100..0x1_0000 => format!("\\u{code:04X}"),
                     _ => format!("\\U{code:08X}"),
                 };
                 return self.push(&hex);

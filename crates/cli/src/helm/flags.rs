@@ -1,0 +1,127 @@
+//! Flags that several of Helm's commands have.
+
+use std::io::Read;
+
+use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args};
+use helm_chart::set::Kind;
+use helm_chart::values::{Source, user_values};
+use helm_template::data::Members;
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+
+/// Which Helm is followed.
+#[derive(Clone, Debug, Args)]
+pub struct HelmArg {
+    /// Follow Helm 3.17 or Helm 4.3
+    #[arg(long = "helm", value_name = "3|4", default_value = "4", value_parser = generation())]
+    pub profile: Profile,
+}
+
+fn generation() -> impl TypedValueParser<Value = Profile> {
+    PossibleValuesParser::new(["3", "4"])
+        .map(|word| if word == "3" { Profile::Helm3 } else { Profile::Helm4 })
+}
+
+/// A flag that may also be given as `--flag=false`, as all of Helm's may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switch(pub bool);
+
+/// How such a flag is parsed.
+pub fn switch() -> impl TypedValueParser<Value = Switch> {
+    BoolWords.map(Switch)
+}
+
+/// Go's words for true and false.
+#[derive(Clone)]
+struct BoolWords;
+
+impl TypedValueParser for BoolWords {
+    type Value = bool;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<bool, clap::Error> {
+        match value.to_str() {
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
+            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
+            // Its error says what was wrong with which flag.
+            _ => BoolValueParser::new().parse_ref(command, arg, value),
+        }
+    }
+}
+
+/// What the user says of values.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ValuesArgs {
+    /// Values in a YAML file; `-` is standard input
+    #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',', action = ArgAction::Append)]
+    pub files: Vec<String>,
+    /// Values on the command line
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true, action = ArgAction::Append)]
+    pub set: Vec<String>,
+    /// Values on the command line that are texts, whatever they look like
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true, action = ArgAction::Append)]
+    pub set_string: Vec<String>,
+    /// Values that are the texts of files
+    #[arg(long, value_name = "KEY=FILE", allow_hyphen_values = true, action = ArgAction::Append)]
+    pub set_file: Vec<String>,
+    /// Values as JSON
+    #[arg(long, value_name = "KEY=JSON", allow_hyphen_values = true, action = ArgAction::Append)]
+    pub set_json: Vec<String>,
+    /// A value that is taken to the letter
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true, action = ArgAction::Append)]
+    pub set_literal: Vec<String>,
+}
+
+impl ValuesArgs {
+    /// All that was said, read from where it is.
+    pub fn read(&self, profile: Profile) -> Result<Members, String> {
+        let mut open = |name: &str| {
+            let text = file(name)?;
+            Ok(Str::from(String::from_utf8_lossy(&text)))
+        };
+        user_values(&self.sources()?, profile, &mut open).map_err(|why| why.to_string())
+    }
+
+    /// What was said, file by file and flag by flag.
+    pub fn sources(&self) -> Result<Vec<Source>, String> {
+        let mut sources = Vec::new();
+        for name in &self.files {
+            sources.push(Source::File { name: name.as_str().into(), text: file(name)?.into() });
+        }
+        let kinds = [
+            (Kind::Json, &self.set_json),
+            (Kind::Typed, &self.set),
+            (Kind::Text, &self.set_string),
+            (Kind::File, &self.set_file),
+            (Kind::Literal, &self.set_literal),
+        ];
+        for (kind, lines) in kinds {
+            sources.extend(lines.iter().map(|line| Source::Set(kind, line.as_str().into())));
+        }
+        Ok(sources)
+    }
+}
+
+/// The content of a file, or of standard input.
+fn file(name: &str) -> Result<Vec<u8>, String> {
+    let name = name.trim();
+    if name == "-" {
+        let mut text = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut text).map_err(|error| error.to_string())?;
+        return Ok(text);
+    }
+    std::fs::read(name).map_err(|error| format!("open {name}: {}", reason(&error)))
+}
+
+/// Why the system refused, as Go says it: without the number, and in lower case.
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

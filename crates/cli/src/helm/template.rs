@@ -1,0 +1,234 @@
+//! `longshore template`: what a chart comes to, without a cluster.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+
+use clap::{ArgAction, Args};
+use helm_chart::{Chart, dependencies};
+use helm_engine::{Capabilities, Engine, KubeVersion, Prepared, Release, Request, Shown, Stage, output};
+use helm_host::Host;
+use helm_template::exec::{Limits, Machine, Templates};
+use helm_template::functions;
+use helm_template::parse::parse;
+use helm_template::profile::Profile;
+use helm_template::value::Value;
+
+use super::flags::{HelmArg, Switch, ValuesArgs, reason, switch};
+use super::{Outcome, Refusal, locate};
+
+/// Flags that Helm's `template` has and that make sense without a cluster.
+#[derive(Clone, Debug, Args)]
+pub struct TemplateArgs {
+    /// The release's name, and the chart: a folder or an archive
+    #[arg(value_name = "NAME] [CHART")]
+    pub names: Vec<String>,
+    #[command(flatten)]
+    pub helm: HelmArg,
+    #[command(flatten)]
+    pub values: ValuesArgs,
+    /// The namespace of the release
+    #[arg(short, long, env = "HELM_NAMESPACE", default_value = "default", hide_env = true)]
+    pub namespace: String,
+    /// The Kubernetes version that templates see
+    #[arg(long, value_name = "VERSION")]
+    pub kube_version: Option<String>,
+    /// Further API versions that templates see
+    #[arg(short, long, value_name = "VERSION", value_delimiter = ',', action = ArgAction::Append)]
+    pub api_versions: Vec<String>,
+    /// Print what lies in `crds/`, too
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub include_crds: Switch,
+    /// Print nothing of `crds/`, which is so anyway unless asked for
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub skip_crds: Switch,
+    /// Print no hooks
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub no_hooks: Switch,
+    /// Print no tests
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub skip_tests: Switch,
+    /// Print only what comes from these templates
+    #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
+    pub show_only: Vec<String>,
+    /// Let templates think that this is an upgrade
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub is_upgrade: Switch,
+    /// Write files below this folder instead of printing
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<String>,
+    /// Put a folder with the release's name between
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub release_name: Switch,
+    /// A template for the release's name
+    #[arg(long, value_name = "TEMPLATE", default_value = "", hide_default_value = true)]
+    pub name_template: String,
+    /// Make up the release's name
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub generate_name: Switch,
+    /// Print also what is no valid YAML
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub debug: Switch,
+    /// Do not hold values against the charts' schemas
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub skip_schema_validation: Switch,
+}
+
+pub fn run(args: &TemplateArgs) -> Outcome {
+    let profile = args.helm.profile;
+    if args.names.is_empty() {
+        return Err(
+            "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]"
+                .into(),
+        );
+    }
+    let mut capabilities = Capabilities::default_of(profile);
+    if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
+        capabilities.kube_version = KubeVersion::parse(version, profile)
+            .map_err(|why| format!("invalid kube version '{version}': {why}"))?;
+    }
+    capabilities.api_versions.extend(args.api_versions.iter().map(|version| version.as_str().into()));
+
+    let host = Host::new();
+    let (name, chart) = name_and_chart(args, &host)?;
+    let path = locate::chart(&chart)?;
+    let values = args.values.read(profile)?;
+    let chart = load(&path, profile)?;
+    let request = Request {
+        name: &name,
+        namespace: &args.namespace,
+        revision: 1,
+        is_upgrade: args.is_upgrade.0,
+        values: &values,
+        capabilities: &capabilities,
+        check_schema: !args.skip_schema_validation.0,
+        subchart_notes: false,
+        limits: Limits::default(),
+    };
+    let rendered = Engine::new(profile).render(&Prepared::new(chart), &request, host.outside());
+    let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
+    warnings.iter().for_each(|line| eprintln!("{line}"));
+    match rendered {
+        Ok(release) => show(args, &name, &release),
+        Err(failure) => match failure.stage {
+            Stage::Values => Err(failure.why.into()),
+            Stage::Manifests(files) if args.debug.0 => {
+                Err(Refusal { output: output::broken(&files), why: failure.why })
+            }
+            Stage::Templates if args.debug.0 => Err(Refusal { output: b"\n".into(), why: failure.why }),
+            _ => Err(format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why).into()),
+        },
+    }
+}
+
+/// The names of the release and of the chart. One that is made up is not for this command: without a name the release
+/// is called `release-name`.
+fn name_and_chart(args: &TemplateArgs, host: &Host) -> Result<(String, String), String> {
+    match args.names.as_slice() {
+        [] => Err("a chart is missing".into()),
+        [chart] if args.name_template.is_empty() => Ok(("release-name".into(), chart.clone())),
+        [chart] => Ok((from_template(&args.name_template, host, args.helm.profile)?, chart.clone())),
+        [_, _] if args.generate_name.0 => Err("cannot set --generate-name and also specify a name".into()),
+        [_, _] if !args.name_template.is_empty() => {
+            Err("cannot set --name-template and also specify a name".into())
+        }
+        [name, chart] => Ok((name.clone(), chart.clone())),
+        [_, _, more @ ..] => {
+            Err(format!("expected at most two arguments, unexpected arguments: {}", more.join(", ")))
+        }
+    }
+}
+
+fn from_template(text: &str, host: &Host, profile: Profile) -> Result<String, String> {
+    const NAME: &str = "name-template";
+    let functions = functions::table(profile);
+    let parsed = parse(NAME, text, &functions).map_err(|why| why.to_string())?;
+    let templates = Templates::default().with(parsed.into_iter().map(std::sync::Arc::new));
+    let mut machine = Machine::new(templates, &functions, host.outside(), Limits::default());
+    let name = machine.run(NAME, Value::Nil).map_err(|error| {
+        // A name is no chart: what `fail` says is not picked out here.
+        error.to_string().replace("HELM_ERR_START", "").replace("HELM_ERR_END", "")
+    })?;
+    Ok(String::from_utf8_lossy(&name).into_owned())
+}
+
+/// A chart that can be installed.
+fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
+    let loaded = helm_host::load(path, profile).map_err(|error| error.to_string())?;
+    loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
+    let metadata = &loaded.chart.metadata;
+    if !matches!(&*metadata.chart_type, "" | "application") {
+        return Err(format!("{} charts are not installable", metadata.chart_type));
+    }
+    if metadata.deprecated {
+        eprintln!(
+            "{}",
+            match profile {
+                Profile::Helm3 => "WARNING: This chart is deprecated",
+                Profile::Helm4 => "level=WARN msg=\"this chart is deprecated\"",
+            }
+        );
+    }
+    dependencies::check(&loaded.chart, profile).map_err(|why| why.to_string())?;
+    Ok(loaded.chart)
+}
+
+fn show(args: &TemplateArgs, name: &str, release: &Release) -> Outcome {
+    let shown = Shown { crds: args.include_crds.0, hooks: !args.no_hooks.0, tests: !args.skip_tests.0 };
+    let text = match &args.output_dir {
+        None => release.text(shown),
+        Some(folder) => write_files(args, folder, name, release, shown)?,
+    };
+    if args.show_only.is_empty() {
+        return Ok(text);
+    }
+    Ok(output::only(text, &args.show_only, args.helm.profile)?)
+}
+
+/// Writes each file of the release below the folder, and says so.
+fn write_files(
+    args: &TemplateArgs,
+    folder: &str,
+    name: &str,
+    release: &Release,
+    shown: Shown,
+) -> Result<Vec<u8>, String> {
+    let below = match args.release_name.0 {
+        true => format!("{folder}/{name}"),
+        false => folder.to_owned(),
+    };
+    let mut said = Vec::new();
+    let mut written: Vec<PathBuf> = Vec::new();
+    let crds = release.crds.iter().filter(|_| shown.crds).map(|crd| (folder, &*crd.source, &crd.content));
+    let parts = release.parts(Shown { crds: false, ..shown });
+    let parts = parts.map(|(source, content)| (below.as_str(), source, content));
+    let hooks = release.hook_parts(shown).map(|(source, content)| (below.as_str(), source, content));
+    for (number, (folder, source, content)) in crds.chain(parts).chain(hooks).enumerate() {
+        let is_hook = number >= release.manifests.len() + if shown.crds { release.crds.len() } else { 0 };
+        let file = PathBuf::from(format!("{folder}/{source}"));
+        if Path::new(source).components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(format!("{source} lies outside of {folder}"));
+        }
+        let mut text = Vec::new();
+        output::write(&mut text, (source, content));
+        let append = written.contains(&file) || (is_hook && file.exists());
+        write_file(&file, &text, append)
+            .map_err(|error| format!("open {}: {}", file.display(), reason(&error)))?;
+        said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
+        written.push(file);
+    }
+    // Helm prints the manifests that it has not printed elsewhere: none.
+    said.push(b'\n');
+    Ok(said)
+}
+
+fn write_file(file: &Path, text: &[u8], append: bool) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = match append {
+        true => fs::File::options().append(true).open(file)?,
+        false => fs::File::create(file)?,
+    };
+    file.write_all(text)
+}

@@ -1,0 +1,133 @@
+//! Which dependencies a chart has in the end, and under which names.
+
+use std::collections::BTreeSet;
+
+use helm_template::value::{Map, Str, Value};
+
+use super::graph::{ChartId, Graph, NeedId};
+use super::{PrepareError, is_compatible};
+use crate::values::{Warning, coalesce_over, path_value, table};
+
+/// Picks the subcharts that are wanted, from the chart down. `path` leads to the chart's part of the values.
+pub fn enable(
+    graph: &mut Graph,
+    chart: ChartId,
+    values: &Map,
+    path: &str,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), PrepareError> {
+    let needs = graph.needs(chart);
+    if needs.is_empty() {
+        return Ok(());
+    }
+    let children = wanted(graph, chart, &needs);
+    graph.set_children(chart, children);
+    for need in &needs {
+        graph.needs[*need].dependency.enabled = true;
+    }
+    // Helm puts the values of a subchart beside those of its parent here, not below them.
+    let values = coalesce_over(graph.tree(chart), values, graph.profile, warnings)?;
+    by_tags(graph, &needs, &values, warnings);
+    by_conditions(graph, &needs, &values, path, warnings);
+
+    let (kept, disabled): (Vec<_>, Vec<_>) =
+        needs.into_iter().partition(|need| graph.needs[*need].dependency.enabled);
+    let disabled: BTreeSet<Str> =
+        disabled.into_iter().map(|need| graph.needs[need].dependency.name.clone()).collect();
+    let kept =
+        kept.into_iter().filter(|need| !disabled.contains(&graph.needs[*need].dependency.name)).collect();
+    let children: Vec<ChartId> = graph.charts[chart].children.clone();
+    let children: Vec<ChartId> =
+        children.into_iter().filter(|child| !disabled.contains(graph.name(*child))).collect();
+    for child in &children {
+        let path = format!("{path}{}.", graph.name(*child));
+        enable(graph, *child, &values, &path, warnings)?;
+    }
+    let meta = graph.charts[chart].meta;
+    graph.metas[meta].needs = kept;
+    graph.set_children(chart, children);
+    Ok(())
+}
+
+/// The subcharts that nobody names, then those that `Chart.yaml` names, as copies under the names it gives them.
+fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Vec<ChartId> {
+    let there = graph.charts[chart].children.clone();
+    let is_for = |graph: &Graph, child: ChartId, need: NeedId| {
+        let dependency = &graph.needs[need].dependency;
+        dependency.name == *graph.name(child)
+            && is_compatible(&dependency.version, graph.version(child), graph.profile)
+    };
+    let is_named = |child: &ChartId| needs.iter().any(|need| is_for(graph, *child, *need));
+    let mut wanted: Vec<ChartId> = there.iter().copied().filter(|child| !is_named(child)).collect();
+    for need in needs {
+        let found = there.iter().copied().find(|child| is_for(graph, *child, *need));
+        let alias = graph.needs[*need].dependency.alias.clone();
+        if let Some(found) = found {
+            let copy = graph.copy(found);
+            if !alias.is_empty() {
+                let meta = graph.charts[copy].meta;
+                graph.metas[meta].name = alias.clone();
+            }
+            wanted.push(copy);
+        }
+        if !alias.is_empty() {
+            graph.needs[*need].dependency.name = alias;
+        }
+    }
+    wanted
+}
+
+/// A dependency of which some tags are false and none is true is off.
+fn by_tags(graph: &mut Graph, needs: &[NeedId], values: &Map, warnings: &mut Vec<Warning>) {
+    let Ok(tags) = table(values, "tags") else { return };
+    for need in needs {
+        let dependency = &mut graph.needs[*need].dependency;
+        let (mut any_true, mut any_false) = (false, false);
+        for tag in &dependency.tags {
+            match tags.get(tag) {
+                None => {}
+                Some(Value::Bool(true)) => any_true = true,
+                Some(Value::Bool(false)) => any_false = true,
+                Some(_) => {
+                    let text =
+                        format!("Warning: Tag '{tag}' for chart {} returned non-bool value", dependency.name);
+                    warnings.push(Warning::structured(
+                        graph.profile,
+                        ("dependencies.go:94", &text),
+                        "returned non-bool value",
+                        &[("tag", tag), ("chart", &dependency.name)],
+                    ));
+                }
+            }
+        }
+        dependency.enabled = any_true || !any_false;
+    }
+}
+
+/// The first condition that leads to a truth value decides.
+fn by_conditions(graph: &mut Graph, needs: &[NeedId], values: &Map, path: &str, warnings: &mut Vec<Warning>) {
+    for need in needs {
+        let dependency = &mut graph.needs[*need].dependency;
+        for condition in dependency.condition.trim().split(',').filter(|condition| !condition.is_empty()) {
+            match path_value(values, &format!("{path}{condition}")) {
+                None => {}
+                Some(Value::Bool(enabled)) => {
+                    dependency.enabled = enabled;
+                    break;
+                }
+                Some(_) => {
+                    let text = format!(
+                        "Warning: Condition path '{condition}' for chart {} returned non-bool value",
+                        dependency.name
+                    );
+                    warnings.push(Warning::structured(
+                        graph.profile,
+                        ("dependencies.go:63", &text),
+                        "returned non-bool value",
+                        &[("path", condition), ("chart", &dependency.name)],
+                    ));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Charts as the graph of pointers that they are in Helm.
+
+use std::rc::Rc;
+
+use helm_template::data::Members;
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+
+use super::{MAX_DEPTH, PrepareError};
+use crate::chart::Chart;
+use crate::metadata::Dependency;
+use crate::values::Tree;
+
+pub type ChartId = usize;
+pub type MetaId = usize;
+pub type NeedId = usize;
+
+/// The chart that everything is below.
+pub const ROOT: ChartId = 0;
+
+/// A chart: a place that others point to.
+#[derive(Clone)]
+pub struct Node {
+    /// What is common to all copies.
+    body: usize,
+    pub meta: MetaId,
+    pub values: Rc<Members>,
+    pub children: Vec<ChartId>,
+    pub parent: Option<ChartId>,
+}
+
+/// What of `Chart.yaml` changes. Copies of a chart can share it.
+#[derive(Clone)]
+pub struct Meta {
+    pub name: Str,
+    pub needs: Vec<NeedId>,
+}
+
+/// A dependency that `Chart.yaml` names. Copies of a chart can share it.
+#[derive(Clone)]
+pub struct Need {
+    pub dependency: Dependency,
+    /// What it imports has been imported; it is not seen a second time.
+    pub imported: bool,
+}
+
+pub struct Graph {
+    pub profile: Profile,
+    pub charts: Vec<Node>,
+    pub metas: Vec<Meta>,
+    pub needs: Vec<Need>,
+    /// Charts without subcharts and dependencies, and whether they have been handed out.
+    bodies: Vec<Chart>,
+}
+
+impl Graph {
+    pub fn of(chart: Chart, profile: Profile) -> Result<Self, PrepareError> {
+        let mut graph = Self { profile, charts: vec![], metas: vec![], needs: vec![], bodies: vec![] };
+        graph.add(chart, None, 0)?;
+        Ok(graph)
+    }
+
+    fn add(
+        &mut self,
+        mut chart: Chart,
+        parent: Option<ChartId>,
+        depth: usize,
+    ) -> Result<ChartId, PrepareError> {
+        if depth > MAX_DEPTH {
+            return Err(PrepareError::TooDeep { chart: chart.metadata.name });
+        }
+        let subcharts = std::mem::take(&mut chart.dependencies);
+        let named = std::mem::take(&mut chart.metadata.dependencies);
+        let first = self.needs.len();
+        self.needs.extend(named.into_iter().map(|dependency| Need { dependency, imported: false }));
+        let meta = Meta { name: chart.metadata.name.clone(), needs: (first..self.needs.len()).collect() };
+        self.metas.push(meta);
+        let values = Rc::new(std::mem::take(&mut chart.values));
+        self.bodies.push(chart);
+        let id = self.charts.len();
+        self.charts.push(Node {
+            body: self.bodies.len() - 1,
+            meta: self.metas.len() - 1,
+            values,
+            children: vec![],
+            parent,
+        });
+        for subchart in subcharts {
+            let child = self.add(subchart, Some(id), depth + 1)?;
+            self.charts[id].children.push(child);
+        }
+        Ok(id)
+    }
+
+    pub fn name(&self, chart: ChartId) -> &Str {
+        &self.metas[self.charts[chart].meta].name
+    }
+
+    pub fn version(&self, chart: ChartId) -> &str {
+        &self.bodies[self.charts[chart].body].metadata.version
+    }
+
+    pub fn needs(&self, chart: ChartId) -> Vec<NeedId> {
+        self.metas[self.charts[chart].meta].needs.clone()
+    }
+
+    pub fn set_children(&mut self, chart: ChartId, children: Vec<ChartId>) {
+        for child in &children {
+            self.charts[*child].parent = Some(chart);
+        }
+        self.charts[chart].children = children;
+    }
+
+    /// A copy of a chart as deep as Helm makes it for a dependency.
+    pub fn copy(&mut self, chart: ChartId) -> ChartId {
+        let mut node = self.charts[chart].clone();
+        let mut meta = self.metas[node.meta].clone();
+        if self.profile == Profile::Helm4 {
+            for need in &mut meta.needs {
+                self.needs.push(self.needs[*need].clone());
+                *need = self.needs.len() - 1;
+            }
+        }
+        self.metas.push(meta);
+        node.meta = self.metas.len() - 1;
+        let children = node.children.clone();
+        let copy = self.push(node);
+        if self.profile == Profile::Helm4 {
+            let children = children.into_iter().map(|child| self.push(self.charts[child].clone())).collect();
+            self.set_children(copy, children);
+        }
+        copy
+    }
+
+    fn push(&mut self, node: Node) -> ChartId {
+        self.charts.push(node);
+        self.charts.len() - 1
+    }
+
+    pub fn tree(&self, chart: ChartId) -> Branch<'_> {
+        Branch { graph: self, chart }
+    }
+
+    pub fn into_tree(mut self) -> Chart {
+        let mut uses = vec![0_usize; self.bodies.len()];
+        self.count(ROOT, &mut uses);
+        let name = self.name(ROOT).clone();
+        self.grow(ROOT, &name, &mut uses)
+    }
+
+    fn count(&self, chart: ChartId, uses: &mut [usize]) {
+        let node = &self.charts[chart];
+        uses[node.body] += 1;
+        for child in &node.children {
+            self.count(*child, uses);
+        }
+    }
+
+    fn grow(&mut self, chart: ChartId, place: &str, uses: &mut [usize]) -> Chart {
+        let Node { body, meta, values, children, .. } = self.charts[chart].clone();
+        uses[body] -= 1;
+        let mut grown =
+            if uses[body] == 0 { std::mem::take(&mut self.bodies[body]) } else { self.bodies[body].clone() };
+        let path = self.path(chart);
+        grown.path = (path != place).then(|| path.into());
+        let meta = self.metas[meta].clone();
+        grown.metadata.name = meta.name;
+        grown.metadata.dependencies =
+            meta.needs.iter().map(|need| self.needs[*need].dependency.clone()).collect();
+        grown.values = Rc::unwrap_or_clone(values);
+        for child in children {
+            let place = format!("{place}/charts/{}", self.name(child));
+            let child = self.grow(child, &place, uses);
+            grown.dependencies.push(child);
+        }
+        grown
+    }
+
+    /// What the templates of a chart are named after.
+    fn path(&self, chart: ChartId) -> String {
+        match self.charts[chart].parent {
+            None => self.name(chart).to_string(),
+            Some(parent) => format!("{}/charts/{}", self.path(parent), self.name(chart)),
+        }
+    }
+}
+
+/// A chart of the graph with all below it.
+#[derive(Clone, Copy)]
+pub struct Branch<'g> {
+    graph: &'g Graph,
+    chart: ChartId,
+}
+
+impl Tree for Branch<'_> {
+    fn name(&self) -> &str {
+        self.graph.name(self.chart)
+    }
+
+    fn values(&self) -> &Members {
+        &self.graph.charts[self.chart].values
+    }
+
+    fn dependencies(&self) -> impl Iterator<Item = Self> {
+        self.graph.charts[self.chart].children.iter().map(|chart| Self { graph: self.graph, chart: *chart })
+    }
+}

@@ -1,0 +1,125 @@
+//! What a chart takes over from the values of its dependencies.
+
+use std::rc::Rc;
+
+use helm_template::data::{Data, Members};
+use helm_template::go::{print, quote};
+use helm_template::profile::Profile;
+use helm_template::value::{Map, Str, Value};
+
+use super::PrepareError;
+use super::graph::{ChartId, Graph, Need};
+use crate::values::{Warning, deep_copy_map, merge, merge_tables, table};
+
+/// Replaces the values of every chart that has dependencies by those merged with its dependencies' and what it imports,
+/// from the bottom up.
+pub fn import(graph: &mut Graph, chart: ChartId, warnings: &mut Vec<Warning>) -> Result<(), PrepareError> {
+    for child in graph.charts[chart].children.clone() {
+        import(graph, child, warnings)?;
+    }
+    let needs = graph.needs(chart);
+    if needs.is_empty() {
+        return Ok(());
+    }
+    let profile = graph.profile;
+    let name = graph.name(chart).clone();
+    let values = merge(graph.tree(chart), profile, warnings)?;
+    let imported = Map::new();
+    for need in needs {
+        let need = &mut graph.needs[need];
+        take_over(need, &name, &values, &imported, profile, warnings)?;
+    }
+    // What is imported shares tables with what it comes from, and must not change that.
+    let values = deep_copy_map(&values);
+    merge_tables(&values, &imported, profile, warnings);
+    let entries = values.entries();
+    let entries = entries.iter().map(|(key, value)| Ok((key.clone(), Data::try_from(value)?)));
+    let values: Result<Members, Str> = entries.collect();
+    let values = values.map_err(|why| PrepareError::Values { chart: name, why })?;
+    graph.charts[chart].values = Rc::new(values);
+    Ok(())
+}
+
+/// Puts what one dependency gives into `imported`, and writes down in full what that was.
+fn take_over(
+    need: &mut Need,
+    chart: &Str,
+    values: &Map,
+    imported: &Map,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), PrepareError> {
+    let dependency = &mut need.dependency;
+    let entries = std::mem::take(&mut dependency.import_values);
+    if need.imported {
+        return Ok(());
+    }
+    need.imported = true;
+    for entry in entries {
+        let wanted = match &entry {
+            Data::String(exported) => {
+                Wanted { child: format!("exports.{exported}"), parent: ".".to_owned(), is_export: true }
+            }
+            Data::Map(pair) => match (end(pair, "child", profile), end(pair, "parent", profile)) {
+                (Some(child), Some(parent)) => Wanted { child, parent, is_export: false },
+                _ => {
+                    return Err(PrepareError::Import {
+                        chart: chart.clone(),
+                        dependency: dependency.name.clone(),
+                    });
+                }
+            },
+            _ => continue,
+        };
+        match table(values, &format!("{}.{}", dependency.name, wanted.child)) {
+            Ok(found) => merge_tables(imported, &below(&wanted.parent, found), profile, warnings),
+            Err(key) => warnings.push(wanted.missing(profile, &dependency.name, key)),
+        }
+        dependency.import_values.push(Data::Map(Members::from([
+            ("child".into(), Data::string(wanted.child)),
+            ("parent".into(), Data::string(wanted.parent)),
+        ])));
+    }
+    Ok(())
+}
+
+/// A table of the dependency, and where in the chart's values it goes.
+struct Wanted {
+    child: String,
+    parent: String,
+    is_export: bool,
+}
+
+impl Wanted {
+    fn missing(&self, profile: Profile, dependency: &str, key: &str) -> Warning {
+        let error = format!("{} is not a table", quote(key));
+        if self.is_export {
+            let text = format!("Warning: ImportValues missing table: {error}");
+            let helm4 = "ImportValues missing table";
+            Warning::structured(profile, ("dependencies.go:286", &text), helm4, &[("error", &error)])
+        } else {
+            let text = format!("Warning: ImportValues missing table from chart {dependency}: {error}");
+            let helm4 = "ImportValues missing table from chart";
+            let attributes = [("chart", dependency), ("error", &error)];
+            Warning::structured(profile, ("dependencies.go:269", &text), helm4, &attributes)
+        }
+    }
+}
+
+/// One end of an import. Helm 4 takes whatever stands there for its text; on anything but a text Helm 3 crashes.
+fn end(pair: &Members, key: &str, profile: Profile) -> Option<String> {
+    match (pair.get(key), profile) {
+        (Some(Data::String(path)), _) => Some(path.to_string()),
+        (_, Profile::Helm3) => None,
+        (other, Profile::Helm4) => Some(print(&other.map_or(Value::Null, Value::from))),
+    }
+}
+
+/// The table as it stands at a path; `.` is the top. An empty one is not shared.
+fn below(path: &str, found: Map) -> Map {
+    let found = if found.is_empty() { Map::new() } else { found };
+    if path == "." {
+        return found;
+    }
+    path.rsplit('.').fold(found, |inner, key| Map::from_entries([(key.into(), inner.into())]))
+}

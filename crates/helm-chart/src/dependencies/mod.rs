@@ -1,0 +1,95 @@
+//! The dependencies of a chart: which are there, which are wanted, under which names, and what they give to its values.
+//!
+//! Helm does it on a graph of pointers, and what it does to a chart that is used twice can be seen in what is rendered:
+//! Helm 3 renames the dependencies of both when it renames those of one. So the charts are laid out as such a graph
+//! ([`graph`]), worked on as Helm does ([`enable`], [`import`]), and become a tree again.
+
+mod enable;
+mod graph;
+mod import;
+#[cfg(test)]
+mod tests;
+
+use helm_template::data::Members;
+use helm_template::profile::Profile;
+use helm_template::semver::{Constraints, Version};
+use helm_template::value::Str;
+
+use crate::chart::Chart;
+use crate::values::{TypeMismatch, Warning, to_map};
+use graph::{Graph, ROOT};
+
+/// How deep charts can stand in charts.
+pub const MAX_DEPTH: usize = 64;
+
+/// Why dependencies cannot be prepared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Mismatch(#[from] TypeMismatch),
+    #[error("chart {chart}: subcharts are nested deeper than {MAX_DEPTH}")]
+    TooDeep { chart: Str },
+    #[error(
+        "chart {chart}: an import-values entry of dependency {dependency} needs texts as child and parent"
+    )]
+    Import { chart: Str, dependency: Str },
+    #[error("chart {chart}: {why}")]
+    Values { chart: Str, why: Str },
+}
+
+/// Makes the chart ready for rendering with the user's values: disabled dependencies are gone, aliased ones have their
+/// names, and the values hold what is imported. The error is worded as Helm words it.
+pub fn prepare(
+    chart: Chart,
+    user: &Members,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<Chart, Str> {
+    prepare_tree(chart, user, profile, warnings).map_err(|error| match profile {
+        Profile::Helm3 => error.to_string().into(),
+        Profile::Helm4 => format!("chart dependencies processing failed: {error}").into(),
+    })
+}
+
+fn prepare_tree(
+    chart: Chart,
+    user: &Members,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<Chart, PrepareError> {
+    let mut graph = Graph::of(chart, profile)?;
+    enable::enable(&mut graph, ROOT, &to_map(user), "", warnings)?;
+    import::import(&mut graph, ROOT, warnings)?;
+    Ok(graph.into_tree())
+}
+
+/// Whether every dependency that `Chart.yaml` names is below `charts/`. The error is Helm's.
+pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
+    let is_missing =
+        |name: &&str| chart.dependencies.iter().all(|subchart| &*subchart.metadata.name != *name);
+    let named = chart.metadata.dependencies.iter().map(|dependency| &*dependency.name);
+    let missing: Vec<&str> = named.filter(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let advice = match profile {
+        Profile::Helm3 => {
+            "An error occurred while checking for chart dependencies. You may need to run `helm dependency build` to \
+             fetch missing dependencies"
+        }
+        Profile::Helm4 => {
+            "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to \
+             fetch missing dependencies"
+        }
+    };
+    Err(format!("{advice}: found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", "))
+        .into())
+}
+
+/// The version is one that the constraint allows; what cannot be read allows nothing.
+fn is_compatible(constraint: &str, version: &str, profile: Profile) -> bool {
+    match (Version::parse(version, profile), Constraints::parse(constraint, profile)) {
+        (Ok(version), Ok(constraints)) => constraints.check(&version),
+        _ => false,
+    }
+}

@@ -1,0 +1,241 @@
+//! A schema document: where its references lead.
+
+use std::collections::HashMap;
+
+use helm_template::data::Data;
+
+/// How deep a document can be.
+const MAX_DEPTH: usize = 500;
+
+/// Where a reference leads.
+pub enum Found<'d> {
+    Here(Target<'d>),
+    /// The document is here, but not this part of it; the address and the pointer.
+    NoPointer {
+        address: String,
+        pointer: String,
+        missing: Missing,
+    },
+    NoAnchor {
+        address: String,
+        anchor: String,
+    },
+    /// Another document, by its address.
+    Elsewhere(String),
+}
+
+/// A part of the document, with what is needed to go on from it.
+#[derive(Clone)]
+pub struct Target<'d> {
+    pub data: &'d Data,
+    /// The address that references in it start from.
+    pub base: String,
+    /// The pointer to it from the top of the document.
+    pub at: String,
+}
+
+/// Why a pointer leads nowhere.
+pub enum Missing {
+    Key(String),
+    Index(String),
+    Bounds { length: usize, index: usize },
+    Scalar(String),
+}
+
+pub struct Document<'d> {
+    root: &'d Data,
+    address: String,
+    /// Parts with an address of their own.
+    parts: HashMap<String, Target<'d>>,
+    /// Parts with a name, by address and name.
+    anchors: HashMap<(String, String), Target<'d>>,
+    id: fn(&Data) -> Option<&str>,
+}
+
+impl<'d> Document<'d> {
+    /// `id` gives the keyword that moves the base of references; names are `$anchor` as well.
+    pub fn new(root: &'d Data, address: &str, id: fn(&Data) -> Option<&str>) -> Result<Self, String> {
+        let mut document =
+            Self { root, address: address.to_owned(), parts: HashMap::new(), anchors: HashMap::new(), id };
+        document.collect()?;
+        Ok(document)
+    }
+
+    pub fn root(&self) -> Target<'d> {
+        Target { data: self.root, base: self.based(self.root, &self.address), at: String::new() }
+    }
+
+    fn collect(&mut self) -> Result<(), String> {
+        let mut left = vec![(Target { data: self.root, base: self.address.clone(), at: String::new() }, 0)];
+        while let Some((target, depth)) = left.pop() {
+            if depth > MAX_DEPTH {
+                return Err(format!("the schema is nested deeper than {MAX_DEPTH}"));
+            }
+            let mut inside = |key: &str, data: &'d Data, base: &str| {
+                let at = format!("{}/{}", target.at, escaped(key));
+                left.push((Target { data, base: base.to_owned(), at }, depth + 1));
+            };
+            match target.data {
+                Data::Map(members) => {
+                    let base = self.based(target.data, &target.base);
+                    let own = Target { data: target.data, base: base.clone(), at: target.at.clone() };
+                    if let Some(id) = (self.id)(target.data) {
+                        let (address, fragment) = join(&target.base, id);
+                        if fragment.is_empty() {
+                            self.parts.entry(address).or_insert(own.clone());
+                        } else {
+                            self.anchors.entry((address, fragment)).or_insert(own.clone());
+                        }
+                    }
+                    for key in ["$anchor", "$dynamicAnchor"] {
+                        if let Some(Data::String(anchor)) = members.get(key) {
+                            self.anchors.entry((base.clone(), anchor.to_string())).or_insert(own.clone());
+                        }
+                    }
+                    for (key, data) in members {
+                        if !matches!(&**key, "const" | "enum" | "default" | "examples") {
+                            inside(key, data, &base);
+                        }
+                    }
+                }
+                Data::List(items) => {
+                    for (index, data) in items.iter().enumerate() {
+                        inside(&index.to_string(), data, &target.base);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The base of references in `data`, which stands where `base` holds.
+    pub fn based(&self, data: &Data, base: &str) -> String {
+        match (self.id)(data) {
+            Some(id) => match join(base, id) {
+                (address, fragment) if fragment.is_empty() => address,
+                _ => base.to_owned(),
+            },
+            None => base.to_owned(),
+        }
+    }
+
+    /// Follows a reference that stands where `base` holds.
+    pub fn follow(&self, base: &str, reference: &str) -> Found<'d> {
+        let (address, fragment) = join(base, reference);
+        let start = match self.parts.get(&address) {
+            Some(part) => part.clone(),
+            None if address == self.address => self.root(),
+            None => return Found::Elsewhere(address),
+        };
+        if fragment.is_empty() {
+            return Found::Here(start);
+        }
+        if !fragment.starts_with('/') {
+            return match self.anchors.get(&(address.clone(), fragment.clone())) {
+                Some(target) => Found::Here(target.clone()),
+                None => Found::NoAnchor { address, anchor: fragment },
+            };
+        }
+        let mut target = start;
+        for token in fragment.split('/').skip(1) {
+            let key = token.replace("~1", "/").replace("~0", "~");
+            let next = match target.data {
+                Data::Map(members) => members.get(&*key).ok_or_else(|| Missing::Key(key.clone())),
+                Data::List(items) => match key.parse::<usize>() {
+                    Ok(index) => items.get(index).ok_or(Missing::Bounds { length: items.len(), index }),
+                    Err(_) => Err(Missing::Index(key.clone())),
+                },
+                _ => Err(Missing::Scalar(key.clone())),
+            };
+            target = match next {
+                Ok(data) => Target {
+                    data,
+                    base: self.based(data, &target.base),
+                    at: format!("{}/{}", target.at, escaped(&key)),
+                },
+                Err(missing) => return Found::NoPointer { address, pointer: fragment, missing },
+            };
+        }
+        Found::Here(target)
+    }
+}
+
+/// A token of a JSON pointer.
+pub fn escaped(token: &str) -> String {
+    token.replace('~', "~0").replace('/', "~1")
+}
+
+/// The address that a reference means, and its fragment, decoded.
+fn join(base: &str, reference: &str) -> (String, String) {
+    let (reference, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+    let base = base.split_once('#').map_or(base, |(base, _)| base);
+    (absolute(base, reference), decoded(fragment))
+}
+
+fn absolute(base: &str, reference: &str) -> String {
+    if reference.is_empty() {
+        return base.to_owned();
+    }
+    if has_scheme(reference) {
+        return reference.to_owned();
+    }
+    let (scheme, rest) = base.split_once(':').unwrap_or(("", base));
+    let colon = if scheme.is_empty() { "" } else { ":" };
+    if let Some(authority) = reference.strip_prefix("//") {
+        return format!("{scheme}{colon}//{authority}");
+    }
+    let (authority, path) = match rest.strip_prefix("//") {
+        Some(rest) => rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash)),
+        None => ("", rest),
+    };
+    let slashes = if rest.starts_with("//") { "//" } else { "" };
+    let path = if reference.starts_with('/') {
+        reference.to_owned()
+    } else {
+        let folder = path.rfind('/').map_or("/", |slash| &path[..=slash]);
+        format!("{folder}{reference}")
+    };
+    format!("{scheme}{colon}{slashes}{authority}{}", without_dots(&path))
+}
+
+fn has_scheme(reference: &str) -> bool {
+    let scheme = reference.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            part => kept.push(part),
+        }
+    }
+    kept.join("/")
+}
+
+fn decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let escape = (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2)));
+        if let (b'%', Some(high), Some(low)) = escape {
+            decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+            at += 3;
+        } else {
+            decoded.push(*byte);
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}

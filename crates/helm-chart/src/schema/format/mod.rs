@@ -1,0 +1,93 @@
+//! `format`: what a text has to look like.
+//!
+//! Both Helms know about the same names; what they think of a text differs at the edges, and only Helm 4 says why
+//! ([`complaint`]).
+
+mod address;
+mod clock;
+mod pointer;
+mod url;
+mod version;
+
+use helm_template::go::regexp::Expression;
+use helm_template::profile::Profile;
+
+/// Helm 3 checks texts for this format, and refuses numbers for it.
+pub fn is_known(format: &str) -> bool {
+    matches!(
+        format,
+        "date"
+            | "time"
+            | "date-time"
+            | "hostname"
+            | "email"
+            | "idn-email"
+            | "ipv4"
+            | "ipv6"
+            | "uri"
+            | "uri-reference"
+            | "iri"
+            | "iri-reference"
+            | "uri-template"
+            | "uuid"
+            | "regex"
+            | "json-pointer"
+            | "relative-json-pointer"
+    )
+}
+
+/// Whether Helm 3 takes the text. A format that it does not know takes everything.
+pub fn is_valid(format: &str, text: &str) -> bool {
+    match format {
+        "date" => clock::date(text).is_ok(),
+        "time" => clock::is_time(text),
+        "date-time" => clock::is_moment(text),
+        "hostname" => text.len() < 256 && address::hostname(text).is_ok() && !text.ends_with('.'),
+        "email" | "idn-email" => address::is_mailbox(text),
+        "ipv4" => text.contains('.') && text.parse::<std::net::IpAddr>().is_ok(),
+        "ipv6" => text.contains(':') && text.parse::<std::net::IpAddr>().is_ok(),
+        "uri" | "iri" => !text.contains('\\') && url::scheme(text).is_ok_and(|scheme| scheme.is_some()),
+        "uri-reference" | "iri-reference" => !text.contains('\\') && url::scheme(text).is_ok(),
+        "uri-template" => {
+            !text.contains('\\') && url::scheme(text).is_ok() && pointer::are_braces_closed(text)
+        }
+        "uuid" => pointer::uuid(text).is_ok() && !text.contains(|c: char| c.is_ascii_uppercase()),
+        "regex" => Expression::compile(text, Profile::Helm3).is_ok(),
+        "json-pointer" => pointer::json_pointer(text).is_ok(),
+        "relative-json-pointer" => pointer::relative(text).is_ok(),
+        _ => true,
+    }
+}
+
+/// What Helm 4 has against the text, if anything. A format that it does not know takes everything.
+pub fn complaint(format: &str, text: &str) -> Option<String> {
+    let checked = match format {
+        "regex" => Expression::compile(text, Profile::Helm4).map(drop),
+        "date" => clock::date(text),
+        "time" => clock::time(text),
+        "date-time" => clock::date_time(text),
+        "duration" => clock::duration(text),
+        "period" => clock::period(text),
+        "hostname" => address::hostname(text),
+        "email" => address::email(text),
+        "ipv4" => address::ipv4(text),
+        "ipv6" => address::ipv6(text),
+        "uri" | "iri" => url::absolute(text),
+        "uri-reference" | "iri-reference" => url::reference(text),
+        "uuid" => pointer::uuid(text),
+        "json-pointer" => pointer::json_pointer(text),
+        "relative-json-pointer" => pointer::relative(text),
+        "semver" => version::semver(text),
+        _ => Ok(()),
+    };
+    checked.err()
+}
+
+/// A character as Go's `%q` writes it.
+fn quoted(c: char) -> String {
+    helm_template::go::printf("%q", &[helm_template::value::Value::Int(i64::from(u32::from(c)))])
+}
+
+fn refuse<T>(text: impl Into<String>) -> Result<T, String> {
+    Err(text.into())
+}

@@ -1,0 +1,419 @@
+//! Holding values against a schema as gojsonschema does: a flat list of errors, and a score by which the nearest of
+//! several alternatives is chosen to be complained about.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use helm_template::data::{Data, Members};
+use helm_template::json::{self, Style};
+
+use super::super::format;
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::number;
+
+/// How deep values and references can lead into each other. There Helm 3 would run until its stack is full.
+const MAX_DEPTH: usize = 300;
+
+pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
+    let mut result = Outcome::default();
+    let checker = Checker { schemas };
+    checker.check(0, values, &mut result, &Place { above: None, key: "(root)" }, 0)?;
+    if result.errors.is_empty() {
+        return Ok(());
+    }
+    Err(result.errors.iter().fold(String::new(), |mut text, error| {
+        let _ = writeln!(text, "- {error}");
+        text
+    }))
+}
+
+#[derive(Default)]
+struct Outcome {
+    errors: Vec<String>,
+    score: i64,
+}
+
+impl Outcome {
+    fn is_valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    fn fail(&mut self, place: &Place, text: &str) {
+        self.errors.push(format!("{}: {text}", place.field()));
+        self.score -= 2;
+    }
+
+    fn add(&mut self, other: Self) {
+        self.errors.extend(other.errors);
+        self.score += other.score;
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    above: Option<&'p Place<'p>>,
+    key: &'p str,
+}
+
+impl Place<'_> {
+    /// The names from the top; the top itself only where it is alone.
+    fn field(&self) -> String {
+        match self.above {
+            None => self.key.to_owned(),
+            Some(above) if above.above.is_none() => self.key.to_owned(),
+            Some(above) => format!("{}.{}", above.field(), self.key),
+        }
+    }
+}
+
+struct Checker<'s> {
+    schemas: &'s Schemas,
+}
+
+type Checked = Result<(), String>;
+
+impl Checker<'_> {
+    fn check(&self, id: Id, data: &Data, result: &mut Outcome, place: &Place, depth: usize) -> Checked {
+        if depth > MAX_DEPTH {
+            return Err("unable to validate schema: its references lead deeper than any values".to_owned());
+        }
+        let Some(schema) = self.schemas.all.get(id) else { return Ok(()) };
+        let depth = depth + 1;
+        if let Some(verdict) = schema.verdict {
+            if !verdict {
+                result.fail(place, "False always fails validation");
+            }
+            return Ok(());
+        }
+        if let Some(reference) = schema.reference {
+            return self.check(reference, data, result, place, depth);
+        }
+        if !has_type(schema, data) {
+            let expected = match &schema.types[..] {
+                [one] => one.name().to_owned(),
+                several => {
+                    format!("[{}]", several.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(","))
+                }
+            };
+            let text = format!("Invalid type. Expected: {expected}, given: {}", given(data).name());
+            result.fail(place, &text);
+            return Ok(());
+        }
+        self.combinations(schema, data, result, place, depth)?;
+        match data {
+            Data::List(items) => self.array(schema, items, result, place, depth)?,
+            Data::Map(members) => self.object(schema, members, result, place, depth)?,
+            Data::Int(_) | Data::Float(_) => numeric(schema, data, result, place),
+            _ => {}
+        }
+        common(schema, data, result, place);
+        match data {
+            Data::String(text) => textual(schema, text, result, place),
+            Data::Map(members) => {
+                for (name, id) in &schema.properties {
+                    if let Some(member) = members.get(name) {
+                        self.check(*id, member, result, &Place { above: Some(place), key: name }, depth)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        result.score += 1;
+        Ok(())
+    }
+
+    fn alone(&self, id: Id, data: &Data, place: &Place, depth: usize) -> Result<Outcome, String> {
+        let mut result = Outcome::default();
+        self.check(id, data, &mut result, place, depth)?;
+        Ok(result)
+    }
+
+    fn combinations(
+        &self,
+        schema: &Schema,
+        data: &Data,
+        result: &mut Outcome,
+        place: &Place,
+        depth: usize,
+    ) -> Checked {
+        if !schema.any_of.is_empty() {
+            let mut best: Option<Outcome> = None;
+            let mut any = false;
+            for id in &schema.any_of {
+                let outcome = self.alone(*id, data, place, depth)?;
+                if outcome.is_valid() {
+                    any = true;
+                    break;
+                }
+                nearer(&mut best, outcome);
+            }
+            if !any {
+                result.fail(place, "Must validate at least one schema (anyOf)");
+                result.add(best.unwrap_or_default());
+            }
+        }
+        if !schema.one_of.is_empty() {
+            let mut best: Option<Outcome> = None;
+            let mut valid = 0;
+            for id in &schema.one_of {
+                let outcome = self.alone(*id, data, place, depth)?;
+                if outcome.is_valid() {
+                    valid += 1;
+                } else if valid == 0 {
+                    nearer(&mut best, outcome);
+                }
+            }
+            if valid != 1 {
+                result.fail(place, "Must validate one and only one schema (oneOf)");
+                if valid == 0 {
+                    result.add(best.unwrap_or_default());
+                }
+            }
+        }
+        if !schema.all_of.is_empty() {
+            let mut all = true;
+            for id in &schema.all_of {
+                let outcome = self.alone(*id, data, place, depth)?;
+                all &= outcome.is_valid();
+                result.add(outcome);
+            }
+            if !all {
+                result.fail(place, "Must validate all the schemas (allOf)");
+            }
+        }
+        if let Some(not) = schema.not
+            && self.alone(not, data, place, depth)?.is_valid()
+        {
+            result.fail(place, "Must not validate the schema (not)");
+        }
+        if let Data::Map(members) = data {
+            for (_, needs) in schema.dependencies.iter().filter(|(name, _)| members.contains_key(name)) {
+                match needs {
+                    Needs::Members(needed) => {
+                        for missing in needed.iter().filter(|needed| !members.contains_key(*needed)) {
+                            result.fail(place, &format!("Has a dependency on {missing}"));
+                        }
+                    }
+                    Needs::Schema(id) => self.check(*id, data, result, place, depth)?,
+                }
+            }
+        }
+        if let Some(condition) = schema.condition {
+            let holds = self.alone(condition, data, place, depth)?.is_valid();
+            let (branch, text) = if holds {
+                (schema.then, "Must validate \"then\" as \"if\" was valid")
+            } else {
+                (schema.otherwise, "Must validate \"else\" as \"if\" was not valid")
+            };
+            if let Some(branch) = branch {
+                let outcome = self.alone(branch, data, place, depth)?;
+                if !outcome.is_valid() {
+                    result.fail(place, text);
+                    result.add(outcome);
+                }
+            }
+        }
+        result.score += 1;
+        Ok(())
+    }
+
+    fn array(
+        &self,
+        schema: &Schema,
+        items: &[Data],
+        result: &mut Outcome,
+        place: &Place,
+        depth: usize,
+    ) -> Checked {
+        let each = |id: Id, index: usize, item: &Data, result: &mut Outcome| {
+            let key = index.to_string();
+            let outcome = self.alone(id, item, &Place { above: Some(place), key: &key }, depth)?;
+            result.add(outcome);
+            Checked::Ok(())
+        };
+        for (index, (id, item)) in schema.tuple.iter().zip(items).enumerate() {
+            each(*id, index, item, result)?;
+        }
+        if items.len() > schema.tuple.len() {
+            match schema.items {
+                Rest::Refused => result.fail(place, "No additional items allowed on array"),
+                Rest::Schema(id) => {
+                    for (index, item) in items.iter().enumerate().skip(schema.tuple.len()) {
+                        each(id, index, item, result)?;
+                    }
+                }
+                Rest::Unsaid | Rest::Allowed => {}
+            }
+        }
+        let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.min_items.filter(|min| count < *min) {
+            result.fail(place, &format!("Array must have at least {min} items"));
+        }
+        if let Some(max) = schema.max_items.filter(|max| count > *max) {
+            result.fail(place, &format!("Array must have at most {max} items"));
+        }
+        if schema.unique {
+            let mut seen = HashMap::new();
+            for (index, item) in items.iter().enumerate() {
+                if let Some(before) = seen.insert(written(item), index) {
+                    result.fail(place, &format!("array items[{before},{index}] must be unique"));
+                }
+            }
+        }
+        if let Some(contains) = schema.contains {
+            let mut best: Option<Outcome> = None;
+            let mut any = false;
+            for (index, item) in items.iter().enumerate() {
+                let key = index.to_string();
+                let outcome = self.alone(contains, item, &Place { above: Some(place), key: &key }, depth)?;
+                if outcome.is_valid() {
+                    any = true;
+                    break;
+                }
+                nearer(&mut best, outcome);
+            }
+            if !any {
+                result.fail(place, "At least one of the items must match");
+                result.add(best.unwrap_or_default());
+            }
+        }
+        result.score += 1;
+        Ok(())
+    }
+
+    fn object(
+        &self,
+        schema: &Schema,
+        members: &Members,
+        result: &mut Outcome,
+        place: &Place,
+        depth: usize,
+    ) -> Checked {
+        let count = i64::try_from(members.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.min_properties.filter(|min| count < *min) {
+            result.fail(place, &format!("Must have at least {min} properties"));
+        }
+        if let Some(max) = schema.max_properties.filter(|max| count > *max) {
+            result.fail(place, &format!("Must have at most {max} properties"));
+        }
+        for name in &schema.required {
+            if members.contains_key(name) {
+                result.score += 1;
+            } else {
+                result.fail(place, &format!("{name} is required"));
+            }
+        }
+        for (name, member) in members {
+            let inside = Place { above: Some(place), key: name };
+            let mut described = schema.properties.contains_key(name);
+            let mut matched = false;
+            for (_, id) in schema.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)) {
+                matched = true;
+                result.add(self.alone(*id, member, &inside, depth)?);
+            }
+            if matched {
+                result.score += 1;
+                described = true;
+            }
+            match schema.additional_properties {
+                Rest::Refused if !described => {
+                    result.fail(place, &format!("Additional property {name} is not allowed"));
+                }
+                Rest::Schema(id) if !described => result.add(self.alone(id, member, &inside, depth)?),
+                _ => {}
+            }
+        }
+        if let Some(names) = schema.property_names {
+            for name in members.keys() {
+                let outcome = self.alone(names, &Data::String(name.clone()), place, depth)?;
+                if !outcome.is_valid() {
+                    result.fail(place, &format!("Property name of \"{name}\" does not match"));
+                    result.add(outcome);
+                }
+            }
+        }
+        result.score += 1;
+        Ok(())
+    }
+}
+
+/// Keeps the first of those that came nearest.
+fn nearer(best: &mut Option<Outcome>, outcome: Outcome) {
+    if best.as_ref().is_none_or(|best| outcome.score > best.score) {
+        *best = Some(outcome);
+    }
+}
+
+fn given(data: &Data) -> Type {
+    match number::of(data) {
+        Some(n) if number::is_whole(n) => Type::Integer,
+        _ => Type::of(data),
+    }
+}
+
+fn has_type(schema: &Schema, data: &Data) -> bool {
+    schema.types.is_empty() || schema.types.contains(&Type::of(data)) || schema.types.contains(&given(data))
+}
+
+fn common(schema: &Schema, data: &Data, result: &mut Outcome, place: &Place) {
+    if let Some(constant) = &schema.constant {
+        let allowed = written(constant);
+        if written(data) != allowed {
+            result.fail(place, &format!("{} does not match: {allowed}", place.field()));
+        }
+    }
+    if let Some(choices) = &schema.choices {
+        let choices: Vec<String> = choices.iter().map(written).collect();
+        if !choices.contains(&written(data)) {
+            let text = format!("{} must be one of the following: {}", place.field(), choices.join(", "));
+            result.fail(place, &text);
+        }
+    }
+    result.score += 1;
+}
+
+/// As JSON. A number that JSON cannot write does not come from values or schemas.
+fn written(data: &Data) -> String {
+    json::write(data, Style::Plain).unwrap_or_default()
+}
+
+fn numeric(schema: &Schema, data: &Data, result: &mut Outcome, place: &Place) {
+    let Some(n) = number::of(data) else { return };
+    if let Some(multiple) = schema.multiple_of.filter(|multiple| !number::is_multiple(n, *multiple)) {
+        result.fail(place, &format!("Must be a multiple of {}", number::general(multiple)));
+    }
+    if let Some(max) = schema.maximum.filter(|max| n > *max) {
+        result.fail(place, &format!("Must be less than or equal to {}", number::general(max)));
+    }
+    if let Some(below) = schema.below.filter(|below| n >= *below) {
+        result.fail(place, &format!("Must be less than {}", number::general(below)));
+    }
+    if let Some(min) = schema.minimum.filter(|min| n < *min) {
+        result.fail(place, &format!("Must be greater than or equal to {}", number::general(min)));
+    }
+    if let Some(above) = schema.above.filter(|above| n <= *above) {
+        result.fail(place, &format!("Must be greater than {}", number::general(above)));
+    }
+    // Every format that is known is one of texts.
+    if let Some(format) = schema.format.as_ref().filter(|format| format::is_known(format)) {
+        result.fail(place, &format!("Does not match format '{format}'"));
+    }
+    result.score += 1;
+}
+
+fn textual(schema: &Schema, text: &str, result: &mut Outcome, place: &Place) {
+    let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    if let Some(min) = schema.min_length.filter(|min| length < *min) {
+        result.fail(place, &format!("String length must be greater than or equal to {min}"));
+    }
+    if let Some(max) = schema.max_length.filter(|max| length > *max) {
+        result.fail(place, &format!("String length must be less than or equal to {max}"));
+    }
+    if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        result.fail(place, &format!("Does not match pattern '{}'", pattern.text));
+    }
+    if let Some(format) = schema.format.as_ref().filter(|format| !format::is_valid(format, text)) {
+        result.fail(place, &format!("Does not match format '{format}'"));
+    }
+    result.score += 1;
+}

@@ -1,0 +1,46 @@
+//! Which members and elements no keyword has spoken of yet.
+
+use std::collections::BTreeSet;
+
+use helm_template::data::Data;
+use helm_template::value::Str;
+
+use super::super::model::{Rest, Schema};
+
+#[derive(Default)]
+pub struct Unevaluated {
+    pub members: BTreeSet<Str>,
+    pub elements: BTreeSet<usize>,
+}
+
+impl Unevaluated {
+    /// Those of a value, as far as the schema or who asks for it is interested.
+    pub fn of(data: &Data, schema: &Schema, asked: bool) -> Self {
+        let mut all = Self::default();
+        match data {
+            Data::Map(members)
+                if schema.additional_properties == Rest::Unsaid
+                    && (asked || schema.unevaluated_properties.is_some()) =>
+            {
+                all.members = members.keys().cloned().collect();
+            }
+            Data::List(items)
+                if schema.items == Rest::Unsaid && (asked || schema.unevaluated_items.is_some()) =>
+            {
+                all.elements = (schema.tuple.len()..items.len()).collect();
+            }
+            _ => {}
+        }
+        all
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.elements.is_empty()
+    }
+
+    /// Keeps only what the other has not spoken of either.
+    pub fn meet(&mut self, other: &Self) {
+        self.members.retain(|name| other.members.contains(name));
+        self.elements.retain(|index| other.elements.contains(index));
+    }
+}

@@ -1,0 +1,593 @@
+//! Holding values against a schema as jsonschema does.
+
+use helm_template::data::{Data, Members};
+use helm_template::value::Str;
+
+use super::super::document::escaped;
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::{format, number};
+use super::compile::ADDRESS;
+use super::failure::{Failure, Line, all_quoted, shown, single_quoted};
+use super::unevaluated::Unevaluated;
+
+/// How deep values and references can lead into each other.
+const MAX_DEPTH: usize = 300;
+
+pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
+    let Some(failure) = failure(schemas, values) else { return Ok(()) };
+    let mut text = String::new();
+    match failure.line {
+        Line::Group => failure.causes.iter().for_each(|cause| cause.write(&mut text, 0)),
+        Line::Plain | Line::Reference => failure.write(&mut text, 0),
+    }
+    text.push('\n');
+    Err(text.trim_start_matches('\n').to_owned())
+}
+
+fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
+    let scope = Scope { schema: 0, keyword: "", value: 0, above: None, depth: 0 };
+    let schema = schemas.all.first()?;
+    let mut checker = Checker {
+        schemas,
+        schema,
+        data: values,
+        place: &Place { above: None, token: "" },
+        scope: &scope,
+        rest: Unevaluated::of(values, schema, false),
+        failures: vec![],
+        quiet: false,
+    };
+    checker.check().err()
+}
+
+/// Where in the values we are.
+struct Place<'p> {
+    above: Option<&'p Place<'p>>,
+    token: &'p str,
+}
+
+impl Place<'_> {
+    fn pointer(&self) -> String {
+        self.above.map_or_else(String::new, |above| format!("{}/{}", above.pointer(), escaped(self.token)))
+    }
+}
+
+/// How we came to a schema.
+struct Scope<'s> {
+    schema: Id,
+    /// The keyword of the reference that led here.
+    keyword: &'s str,
+    /// Which value is looked at: the same as above, or the next deeper one.
+    value: usize,
+    above: Option<&'s Scope<'s>>,
+    depth: usize,
+}
+
+impl Scope<'_> {
+    fn keywords(&self, schemas: &Schemas) -> String {
+        let Some(above) = self.above else { return String::new() };
+        let at = |id: Id| schemas.all.get(id).map(|schema| schema.at.as_str()).unwrap_or_default();
+        let step = if self.keyword.is_empty() {
+            at(self.schema).get(at(above.schema).len()..).unwrap_or_default().to_owned()
+        } else {
+            format!("/{}", self.keyword)
+        };
+        format!("{}{step}", above.keywords(schemas))
+    }
+
+    /// The same schema for the same value, further up.
+    fn again(&self) -> Option<&Scope<'_>> {
+        let mut scope = self.above;
+        while let Some(above) = scope.filter(|above| above.value == self.value) {
+            if above.schema == self.schema {
+                return Some(above);
+            }
+            scope = above.above;
+        }
+        None
+    }
+}
+
+/// One schema, held against one value.
+struct Checker<'c> {
+    schemas: &'c Schemas,
+    schema: &'c Schema,
+    data: &'c Data,
+    place: &'c Place<'c>,
+    scope: &'c Scope<'c>,
+    rest: Unevaluated,
+    failures: Vec<Failure>,
+    /// Only whether something is wrong is asked for.
+    quiet: bool,
+}
+
+type Checked = Result<(), Failure>;
+
+/// A keyword, its limit, and when a number is beyond it.
+type Limit = (&'static str, Option<f64>, fn(f64, f64) -> bool);
+
+impl<'c> Checker<'c> {
+    fn check(&mut self) -> Checked {
+        let schema = self.schema;
+        match schema.verdict {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(self.failure(|| "false schema".to_owned())),
+            None => {}
+        }
+        if let Some(again) = self.scope.again() {
+            let (first, second) = (self.scope.keywords(self.schemas), again.keywords(self.schemas));
+            return Err(self.failure(|| {
+                let address = helm_template::go::quote(&format!("{ADDRESS}#{}", schema.at));
+                format!("both {first} and {second} resolve to {address} causing reference cycle")
+            }));
+        }
+        if self.scope.depth > MAX_DEPTH {
+            return Err(
+                self.failure(|| "the references of the schema lead deeper than any values".to_owned())
+            );
+        }
+        self.simple()?;
+        if let Some(reference) = schema.reference {
+            let checked = self.reference(reference);
+            if schema.draft < 2019 {
+                return checked;
+            }
+            self.note(checked);
+        }
+        match self.data {
+            Data::Map(members) => self.object(members),
+            Data::List(items) => self.array(items),
+            Data::String(text) => self.text(text),
+            Data::Int(_) | Data::Float(_) => self.number(),
+            Data::Null | Data::Bool(_) => {}
+        }
+        if self.failures.is_empty() || !self.quiet {
+            self.combinations();
+            if schema.draft >= 2019 {
+                self.unevaluated();
+            }
+        }
+        match self.failures.len() {
+            0 => Ok(()),
+            1 => self.failures.pop().map_or(Ok(()), Err),
+            _ => {
+                let mut group = self.failure(|| "validation failed".to_owned());
+                group.line = Line::Group;
+                group.causes = std::mem::take(&mut self.failures);
+                Err(group)
+            }
+        }
+    }
+
+    /// What ends the check of a value at once.
+    fn simple(&self) -> Checked {
+        let (schema, data) = (self.schema, self.data);
+        let is_integer =
+            || number::of(data).is_some_and(number::is_whole) && schema.types.contains(&Type::Integer);
+        if !schema.types.is_empty() && !schema.types.contains(&Type::of(data)) && !is_integer() {
+            return Err(self.failure(|| {
+                let wanted: Vec<_> = schema.types.iter().map(|kind| kind.name()).collect();
+                format!("got {}, want {}", Type::of(data).name(), wanted.join(" or "))
+            }));
+        }
+        if let Some(constant) = schema.constant.as_ref().filter(|constant| !equal(data, constant)) {
+            return Err(self.failure(|| match constant {
+                Data::List(_) | Data::Map(_) => "'const' failed".to_owned(),
+                constant => format!("value must be {}", shown(constant)),
+            }));
+        }
+        if let Some(choices) = &schema.choices
+            && !choices.iter().any(|choice| equal(data, choice))
+        {
+            return Err(self.failure(|| match &choices[..] {
+                choices if choices.iter().any(|choice| matches!(choice, Data::List(_) | Data::Map(_))) => {
+                    "'enum' failed".to_owned()
+                }
+                [only] => format!("value must be {}", shown(only)),
+                several => {
+                    format!(
+                        "value must be one of {}",
+                        several.iter().map(shown).collect::<Vec<_>>().join(", ")
+                    )
+                }
+            }));
+        }
+        if let (Some(format), Data::String(text)) = (&schema.format, data)
+            && let Some(why) = format::complaint(format, text)
+        {
+            return Err(self.failure(|| format!("{} is not valid {format}: {why}", single_quoted(text))));
+        }
+        Ok(())
+    }
+
+    fn reference(&mut self, id: Id) -> Checked {
+        self.same(id, "$ref", false).map_err(|found| {
+            let mut failure = self.failure(|| "validation failed".to_owned());
+            failure.line = Line::Reference;
+            failure.causes = if found.line == Line::Group { found.causes } else { vec![found] };
+            failure
+        })
+    }
+
+    fn object(&mut self, members: &'c Members) {
+        let schema = self.schema;
+        let count = members.len();
+        self.limit("minProperties", schema.min_properties, count, |count, min| count < min);
+        self.limit("maxProperties", schema.max_properties, count, |count, max| count > max);
+        let missing = absent(members, &schema.required);
+        if !missing.is_empty() {
+            self.fail(|| match &missing[..] {
+                [one] => format!("missing property {}", single_quoted(one)),
+                several => format!("missing properties {}", all_quoted(several)),
+            });
+        }
+        if self.quiet && !self.failures.is_empty() {
+            return;
+        }
+        self.needs(&schema.dependencies, members);
+        let mut refused: Vec<Str> = vec![];
+        for (name, member) in members {
+            if self.quiet && !self.failures.is_empty() {
+                return;
+            }
+            let mut evaluated = false;
+            if let Some(id) = schema.properties.get(name) {
+                evaluated = true;
+                let checked = self.below(*id, member, name);
+                self.note(checked);
+            }
+            for (_, id) in schema.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)) {
+                evaluated = true;
+                let checked = self.below(*id, member, name);
+                self.note(checked);
+            }
+            if !evaluated {
+                match schema.additional_properties {
+                    Rest::Unsaid => continue,
+                    Rest::Allowed => {}
+                    Rest::Refused => refused.push(name.clone()),
+                    Rest::Schema(id) => {
+                        let checked = self.below(id, member, name);
+                        self.note(checked);
+                    }
+                }
+            }
+            self.rest.members.remove(name);
+        }
+        if !refused.is_empty() {
+            self.fail(|| format!("additional properties {} not allowed", all_quoted(&refused)));
+        }
+        if let Some(names) = schema.property_names {
+            for name in members.keys() {
+                self.property_name(names, name);
+            }
+        }
+        self.needs(&schema.dependents, members);
+    }
+
+    fn property_name(&mut self, id: Id, name: &Str) {
+        let data = Data::String(name.clone());
+        let place = Place { above: None, token: "" };
+        let scope = Scope { schema: id, keyword: "", value: 0, above: None, depth: self.scope.depth + 1 };
+        let Err(found) = self.held(id, &data, &place, &scope, false, self.quiet).0 else { return };
+        let causes = if found.line == Line::Group { found.causes } else { vec![found] };
+        let mut failure = self.failure(|| format!("invalid propertyName {}", single_quoted(name)));
+        failure.causes = causes;
+        self.failures.push(failure);
+    }
+
+    fn needs(&mut self, all: &'c [(Str, Needs)], members: &Members) {
+        for (name, needs) in all.iter().filter(|(name, _)| members.contains_key(name)) {
+            match needs {
+                Needs::Members(needed) => {
+                    let missing = absent(members, needed);
+                    if !missing.is_empty() {
+                        self.fail(|| {
+                            let missing = all_quoted(&missing);
+                            format!("properties {missing} required, if {} exists", single_quoted(name))
+                        });
+                    }
+                }
+                Needs::Schema(id) => {
+                    let checked = self.same(*id, "", false);
+                    self.note(checked);
+                }
+            }
+        }
+    }
+
+    fn array(&mut self, items: &'c [Data]) {
+        let schema = self.schema;
+        self.limit("minItems", schema.min_items, items.len(), |count, min| count < min);
+        self.limit("maxItems", schema.max_items, items.len(), |count, max| count > max);
+        if schema.unique
+            && let Some((first, second)) = twins(items)
+        {
+            self.fail(|| format!("items at {first} and {second} are equal"));
+        }
+        for (index, (id, item)) in schema.tuple.iter().zip(items).enumerate() {
+            let checked = self.below(*id, item, &index.to_string());
+            self.note(checked);
+        }
+        let after = items.len().saturating_sub(schema.tuple.len());
+        match schema.items {
+            Rest::Refused if after > 0 => self.fail(|| {
+                format!("last {} additionalItem(s) not allowed", number::grouped(&after.to_string()))
+            }),
+            Rest::Schema(id) => {
+                for (index, item) in items.iter().enumerate().skip(schema.tuple.len()) {
+                    let checked = self.below(id, item, &index.to_string());
+                    self.note(checked);
+                }
+            }
+            _ => {}
+        }
+        self.contains(items);
+    }
+
+    fn contains(&mut self, items: &'c [Data]) {
+        let schema = self.schema;
+        let Some(contains) = schema.contains else { return };
+        let (mut causes, mut matched) = (vec![], vec![]);
+        for (index, item) in items.iter().enumerate() {
+            if let Err(failure) = self.below(contains, item, &index.to_string()) {
+                causes.push(failure);
+                continue;
+            }
+            matched.push(index);
+            if schema.draft >= 2020 {
+                self.rest.elements.remove(&index);
+            }
+        }
+        let count = i64::try_from(matched.len()).unwrap_or(i64::MAX);
+        let places = || matched.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+        let text = match schema.min_contains {
+            None if count == 0 => Some("no items match contains schema".to_owned()),
+            Some(min) if count < min && count == 0 => {
+                Some(format!("min {min} items required to match contains schema, but none matched"))
+            }
+            Some(min) if count < min => {
+                let places = places();
+                Some(format!(
+                    "min {min} items required to match contains schema, but matched {count} items at {places}"
+                ))
+            }
+            _ => None,
+        };
+        if let Some(text) = text {
+            let mut failure = self.failure(|| text);
+            failure.causes = causes;
+            self.failures.push(failure);
+        }
+        if let Some(max) = schema.max_contains.filter(|max| count > *max) {
+            let places = places();
+            self.fail(|| {
+                format!(
+                    "max {max} items required to match contains schema, but matched {count} items at {places}"
+                )
+            });
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let schema = self.schema;
+        if schema.min_length.is_some() || schema.max_length.is_some() {
+            let length = text.chars().count();
+            self.limit("minLength", schema.min_length, length, |length, min| length < min);
+            self.limit("maxLength", schema.max_length, length, |length, max| length > max);
+        }
+        if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+            self.fail(|| {
+                format!("{} does not match pattern {}", single_quoted(text), single_quoted(&pattern.text))
+            });
+        }
+    }
+
+    fn number(&mut self) {
+        let schema = self.schema;
+        let Some(n) = number::of(self.data) else { return };
+        let limits: [Limit; 5] = [
+            ("minimum", schema.minimum, |n, limit| n < limit),
+            ("maximum", schema.maximum, |n, limit| n > limit),
+            ("exclusiveMinimum", schema.above, |n, limit| n <= limit),
+            ("exclusiveMaximum", schema.below, |n, limit| n >= limit),
+            ("multipleOf", schema.multiple_of, |n, limit| !number::is_multiple(n, limit)),
+        ];
+        for (keyword, limit, is_wrong) in limits {
+            if let Some(limit) = limit.filter(|limit| is_wrong(n, *limit)) {
+                self.fail(|| {
+                    format!("{keyword}: got {}, want {}", number::english(n), number::english(limit))
+                });
+            }
+        }
+    }
+
+    fn combinations(&mut self) {
+        let schema = self.schema;
+        if let Some(not) = schema.not
+            && self.same(not, "", true).is_ok()
+        {
+            self.fail(|| "'not' failed".to_owned());
+        }
+        let mut causes = vec![];
+        for id in &schema.all_of {
+            if let Err(failure) = self.same(*id, "", false) {
+                causes.push(failure);
+                if self.quiet {
+                    break;
+                }
+            }
+        }
+        if !causes.is_empty() {
+            self.fail_by("'allOf' failed", causes);
+        }
+        if !schema.any_of.is_empty() {
+            let mut causes = vec![];
+            let mut matched = false;
+            for id in &schema.any_of {
+                if let Err(failure) = self.same(*id, "", false) {
+                    causes.push(failure);
+                    continue;
+                }
+                matched = true;
+                // Whoever asks what is left over wants to hear from all of them.
+                if self.rest.is_empty() {
+                    break;
+                }
+            }
+            if !matched {
+                self.fail_by("'anyOf' failed", causes);
+            }
+        }
+        if !schema.one_of.is_empty() {
+            self.one_of();
+        }
+        if let Some(condition) = schema.condition {
+            let branch = if self.same(condition, "", true).is_ok() { schema.then } else { schema.otherwise };
+            if let Some(branch) = branch {
+                let checked = self.same(branch, "", false);
+                self.note(checked);
+            }
+        }
+    }
+
+    fn one_of(&mut self) {
+        let mut causes = vec![];
+        let mut matched = None;
+        for (index, id) in self.schema.one_of.iter().enumerate() {
+            match (self.same(*id, "", matched.is_some()), matched) {
+                (Err(failure), None) => causes.push(failure),
+                (Err(_), Some(_)) => {}
+                (Ok(()), None) => matched = Some(index),
+                (Ok(()), Some(first)) => {
+                    self.fail(|| format!("'oneOf' failed, subschemas {first}, {index} matched"));
+                    break;
+                }
+            }
+        }
+        if matched.is_none() {
+            self.fail_by("'oneOf' failed, none matched", causes);
+        }
+    }
+
+    fn unevaluated(&mut self) {
+        match (self.data, self.schema.unevaluated_properties, self.schema.unevaluated_items) {
+            (Data::Map(members), Some(id), _) => {
+                for name in std::mem::take(&mut self.rest.members) {
+                    if let Some(member) = members.get(&name) {
+                        let checked = self.below(id, member, &name);
+                        self.note(checked);
+                    }
+                }
+            }
+            (Data::List(items), _, Some(id)) => {
+                for index in std::mem::take(&mut self.rest.elements) {
+                    if let Some(item) = items.get(index) {
+                        let checked = self.below(id, item, &index.to_string());
+                        self.note(checked);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Holds the same value against another schema.
+    fn same(&mut self, id: Id, keyword: &str, quiet: bool) -> Checked {
+        let scope = Scope {
+            schema: id,
+            keyword,
+            value: self.scope.value,
+            above: Some(self.scope),
+            depth: self.scope.depth + 1,
+        };
+        let asked = !self.rest.is_empty();
+        let (checked, rest) = self.held(id, self.data, self.place, &scope, asked, self.quiet || quiet);
+        if checked.is_ok() {
+            self.rest.meet(&rest);
+        }
+        checked
+    }
+
+    /// Holds a member or an element against a schema.
+    fn below(&self, id: Id, data: &Data, token: &str) -> Checked {
+        let place = Place { above: Some(self.place), token };
+        let scope = Scope {
+            schema: id,
+            keyword: "",
+            value: self.scope.value + 1,
+            above: Some(self.scope),
+            depth: self.scope.depth + 1,
+        };
+        self.held(id, data, &place, &scope, false, self.quiet).0
+    }
+
+    fn held(
+        &self,
+        id: Id,
+        data: &Data,
+        place: &Place,
+        scope: &Scope,
+        asked: bool,
+        quiet: bool,
+    ) -> (Checked, Unevaluated) {
+        let Some(schema) = self.schemas.all.get(id) else { return (Ok(()), Unevaluated::default()) };
+        let rest = Unevaluated::of(data, schema, asked);
+        let mut checker =
+            Checker { schemas: self.schemas, schema, data, place, scope, rest, failures: vec![], quiet };
+        (checker.check(), checker.rest)
+    }
+
+    fn limit(&mut self, keyword: &str, limit: Option<i64>, count: usize, is_wrong: fn(i64, i64) -> bool) {
+        let got = i64::try_from(count).unwrap_or(i64::MAX);
+        if let Some(limit) = limit.filter(|limit| is_wrong(got, *limit)) {
+            let (got, want) = (number::grouped(&got.to_string()), number::grouped(&limit.to_string()));
+            self.fail(|| format!("{keyword}: got {got}, want {want}"));
+        }
+    }
+
+    fn failure(&self, text: impl FnOnce() -> String) -> Failure {
+        if self.quiet {
+            return Failure::unsaid();
+        }
+        Failure { line: Line::Plain, at: self.place.pointer(), text: text(), causes: vec![] }
+    }
+
+    fn fail(&mut self, text: impl FnOnce() -> String) {
+        self.failures.push(self.failure(text));
+    }
+
+    fn fail_by(&mut self, text: &str, causes: Vec<Failure>) {
+        let mut failure = self.failure(|| text.to_owned());
+        failure.causes = causes;
+        self.failures.push(failure);
+    }
+
+    fn note(&mut self, checked: Checked) {
+        self.failures.extend(checked.err());
+    }
+}
+
+fn absent(members: &Members, names: &[Str]) -> Vec<Str> {
+    names.iter().filter(|name| !members.contains_key(*name)).cloned().collect()
+}
+
+/// Whether two values say the same; numbers by what they are worth.
+fn equal(a: &Data, b: &Data) -> bool {
+    match (a, b) {
+        (Data::List(a), Data::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Data::Map(a), Data::Map(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((ak, a), (bk, b))| ak == bk && equal(a, b))
+        }
+        (Data::Int(_) | Data::Float(_), Data::Int(_) | Data::Float(_)) => number::of(a) == number::of(b),
+        (a, b) => a == b,
+    }
+}
+
+/// The first element that was there before, and where.
+fn twins(items: &[Data]) -> Option<(usize, usize)> {
+    let before = |(second, item): (usize, &Data)| {
+        items.iter().take(second).position(|other| equal(other, item)).map(|first| (first, second))
+    };
+    items.iter().enumerate().find_map(before)
+}

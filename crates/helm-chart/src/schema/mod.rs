@@ -1,0 +1,81 @@
+//! `values.schema.json`: whether the values of a chart are what its author asks for.
+//!
+//! Helm 3 and Helm 4 use two libraries that read the same schemas by different rules and complain in different words
+//! ([`helm3`], [`helm4`]). Both are compiled to one [`model`]. Nothing outside the schema is ever looked at: a reference
+//! to another document is an error.
+
+mod compile;
+mod document;
+mod format;
+mod helm3;
+mod helm4;
+mod model;
+mod number;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use helm_template::data::Data;
+use helm_template::json;
+use helm_template::profile::Profile;
+use helm_template::value::{Map, Str, Value};
+
+use crate::chart::Chart;
+use crate::values::Warning;
+
+/// Holds the merged values against the schema of the chart and those of its subcharts. The error is Helm's.
+pub fn check(chart: &Chart, values: &Map, profile: Profile, warnings: &mut Vec<Warning>) -> Result<(), Str> {
+    let mut complaints = String::new();
+    check_tree(chart, values, profile, warnings, &mut complaints);
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "values don't meet the specifications of the schema(s) in the following chart(s):\n{complaints}"
+    )
+    .into())
+}
+
+fn check_tree(
+    chart: &Chart,
+    values: &Map,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+    complaints: &mut String,
+) {
+    if let Some(schema) = &chart.schema
+        && let Err(complaint) = check_one(schema, values, profile, warnings)
+    {
+        let _ = write!(complaints, "{}:\n{complaint}", chart.metadata.name);
+    }
+    for subchart in &chart.dependencies {
+        // Merging has made a table for each of them.
+        if let Some(Value::Map(values)) = values.get(&subchart.metadata.name) {
+            check_tree(subchart, &values, profile, warnings, complaints);
+        }
+    }
+}
+
+fn check_one(
+    schema: &[u8],
+    values: &Map,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), String> {
+    let schema = json::parse(schema).map_err(|error| unreadable(schema, &error))?;
+    let values = Data::try_from(&Value::from(values.clone())).map_err(|error| error.to_string())?;
+    match profile {
+        Profile::Helm3 => helm3::check(&schema, &values),
+        Profile::Helm4 => helm4::check(&schema, &values, warnings),
+    }
+}
+
+/// Helm reads the schema from a stream, where an early end has another name.
+fn unreadable(schema: &[u8], error: &str) -> String {
+    match error {
+        "unexpected end of JSON input" if schema.trim_ascii().is_empty() => "EOF".to_owned(),
+        "unexpected end of JSON input" => "unexpected EOF".to_owned(),
+        other => other.to_owned(),
+    }
+}

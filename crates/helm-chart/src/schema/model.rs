@@ -1,0 +1,146 @@
+//! A schema, compiled: what its keywords say, with subschemas by number.
+
+use std::collections::BTreeMap;
+
+use helm_template::data::Data;
+use helm_template::go::regexp::{Expression, Subject};
+use helm_template::value::Str;
+
+/// The number of a schema among [`Schemas`].
+pub type Id = usize;
+
+/// All schemas that a document is made of; the first is the document's own.
+#[derive(Default)]
+pub struct Schemas {
+    pub all: Vec<Schema>,
+}
+
+/// A pattern, and how it was written.
+pub struct Pattern {
+    pub text: Str,
+    pub expression: Expression,
+}
+
+impl Pattern {
+    pub fn is_match(&self, text: &str) -> bool {
+        self.expression.is_match(&Subject::new(text.as_bytes()))
+    }
+}
+
+/// What holds for members and elements that no other keyword speaks of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing is said.
+    #[default]
+    Unsaid,
+    Allowed,
+    Refused,
+    Schema(Id),
+}
+
+/// What a member needs beside it.
+pub enum Needs {
+    Members(Vec<Str>),
+    Schema(Id),
+}
+
+/// A type of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Type {
+    Null,
+    Boolean,
+    Number,
+    Integer,
+    String,
+    Array,
+    Object,
+}
+
+impl Type {
+    const NAMES: [(&'static str, Self); 7] = [
+        ("null", Self::Null),
+        ("boolean", Self::Boolean),
+        ("number", Self::Number),
+        ("integer", Self::Integer),
+        ("string", Self::String),
+        ("array", Self::Array),
+        ("object", Self::Object),
+    ];
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+
+    /// A number is a number here, whole or not.
+    pub fn of(data: &Data) -> Self {
+        match data {
+            Data::Null => Self::Null,
+            Data::Bool(_) => Self::Boolean,
+            Data::Int(_) | Data::Float(_) => Self::Number,
+            Data::String(_) => Self::String,
+            Data::List(_) => Self::Array,
+            Data::Map(_) => Self::Object,
+        }
+    }
+}
+
+/// What a schema says. What it does not say is empty.
+#[derive(Default)]
+pub struct Schema {
+    /// The pointer to it from the top of its document.
+    pub at: String,
+    /// 4, 6, 7, 2019 or 2020.
+    pub draft: u16,
+    /// `true` and `false` are schemas too.
+    pub verdict: Option<bool>,
+    pub reference: Option<Id>,
+    pub types: Vec<Type>,
+    pub constant: Option<Data>,
+    pub choices: Option<Vec<Data>>,
+    pub not: Option<Id>,
+    pub all_of: Vec<Id>,
+    pub any_of: Vec<Id>,
+    pub one_of: Vec<Id>,
+    pub condition: Option<Id>,
+    pub then: Option<Id>,
+    pub otherwise: Option<Id>,
+    pub format: Option<Str>,
+
+    pub min_properties: Option<i64>,
+    pub max_properties: Option<i64>,
+    pub required: Vec<Str>,
+    pub properties: BTreeMap<Str, Id>,
+    pub patterns: Vec<(Pattern, Id)>,
+    pub additional_properties: Rest,
+    pub property_names: Option<Id>,
+    pub dependencies: Vec<(Str, Needs)>,
+    /// `dependentSchemas` and `dependentRequired`.
+    pub dependents: Vec<(Str, Needs)>,
+    pub unevaluated_properties: Option<Id>,
+
+    pub min_items: Option<i64>,
+    pub max_items: Option<i64>,
+    pub unique: bool,
+    /// For the first elements, each its own.
+    pub tuple: Vec<Id>,
+    /// For all after those.
+    pub items: Rest,
+    pub contains: Option<Id>,
+    pub min_contains: Option<i64>,
+    pub max_contains: Option<i64>,
+    pub unevaluated_items: Option<Id>,
+
+    pub min_length: Option<i64>,
+    pub max_length: Option<i64>,
+    pub pattern: Option<Pattern>,
+
+    pub minimum: Option<f64>,
+    pub maximum: Option<f64>,
+    pub above: Option<f64>,
+    pub below: Option<f64>,
+    pub multiple_of: Option<f64>,
+}

@@ -1,0 +1,347 @@
+//! The `--set` family: `name=value,list[0].key={a,b}` and what it becomes.
+//!
+//! A line is read key by key and put straight into the tree that is there. Its oddities are Helm's: an end in the
+//! middle of a name is no error, an empty name sets nothing, and `{}` is a list of one empty text.
+
+mod cursor;
+mod json;
+#[cfg(test)]
+mod tests;
+
+use helm_template::data::{Data, Members};
+use helm_template::go::{printf, quote};
+use helm_template::profile::Profile;
+use helm_template::value::{Str, Value};
+
+use cursor::Cursor;
+
+/// The highest index of a list that can be set.
+const MAX_INDEX: i64 = 65_536;
+/// How many names can be joined by dots.
+const MAX_NAMES: usize = 30;
+/// How many indexes can stand in one name. Helm has no such limit, and no stack that could overflow.
+const MAX_INDEXES: usize = 250;
+/// How many elements all the lists that one line makes can have. Helm has no such limit either.
+const MAX_ELEMENTS: usize = 1 << 20;
+
+/// A member of the family, in the order in which Helm applies them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `--set-json`: values are JSON.
+    Json,
+    /// `--set`: numbers, truth values and nulls are told from texts.
+    Typed,
+    /// `--set-string`: all values are texts.
+    Text,
+    /// `--set-file`: values are names of files, and stand for what is in them.
+    File,
+    /// `--set-literal`: one value, taken as it is.
+    Literal,
+}
+
+impl Kind {
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Json => "--set-json",
+            Self::Typed => "--set",
+            Self::Text => "--set-string",
+            Self::File => "--set-file",
+            Self::Literal => "--set-literal",
+        }
+    }
+}
+
+/// Reads a line into `values`. `open` gives the text of a file that the line names.
+pub fn apply(
+    kind: Kind,
+    line: &str,
+    values: &mut Members,
+    profile: Profile,
+    open: &mut dyn FnMut(&str) -> Result<Str, Str>,
+) -> Result<(), Str> {
+    let mut parser = Parser { kind, profile, open, rest: Cursor::new(line), elements: 0 };
+    loop {
+        match parser.key(values, 0, 0) {
+            Ok(()) => {}
+            Err(Stop::End) => return Ok(()),
+            Err(Stop::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// Why reading stops.
+enum Stop {
+    /// The line is at its end.
+    End,
+    Error(Str),
+}
+
+fn error<T>(text: impl Into<Str>) -> Result<T, Stop> {
+    Err(Stop::Error(text.into()))
+}
+
+struct Parser<'p, 'o> {
+    kind: Kind,
+    profile: Profile,
+    open: &'p mut (dyn FnMut(&str) -> Result<Str, Str> + 'o),
+    rest: Cursor<'p>,
+    /// How many elements of lists were made so far.
+    elements: usize,
+}
+
+impl Parser<'_, '_> {
+    /// Reads one name and its value into `table`.
+    fn key(&mut self, table: &mut Members, names: usize, indexes: usize) -> Result<(), Stop> {
+        let stops: &[char] =
+            if self.kind == Kind::Literal { &['=', '[', '.'] } else { &['=', '[', ',', '.'] };
+        let (key, stop) = self.until(stops);
+        match stop {
+            None if key.is_empty() => Err(Stop::End),
+            None => error(format!("key {} has no value", quote(&key))),
+            Some('[') => {
+                let index = self.index()?;
+                let mut list = match table.get_mut(&*key) {
+                    None => Vec::new(),
+                    Some(Data::List(list)) if key.is_empty() => list.clone(),
+                    Some(Data::List(list)) => std::mem::take(list),
+                    Some(other) => return not_a(other, "[]interface {}"),
+                };
+                let result = self.element(&mut list, index, names, indexes);
+                put(table, key, Data::List(list));
+                result
+            }
+            Some('=') => {
+                let value = self.value()?;
+                let result = if value.is_some() { Ok(()) } else { Err(Stop::End) };
+                put(table, key, value.unwrap_or_else(|| Data::string("")));
+                result
+            }
+            Some('.') => {
+                if names == MAX_NAMES {
+                    return error(format!(
+                        "value name nested level is greater than maximum supported nested level of {MAX_NAMES}"
+                    ));
+                }
+                let mut fresh = Members::new();
+                let inner = match table.get_mut(&*key) {
+                    None => &mut fresh,
+                    Some(Data::Map(inner)) => inner,
+                    Some(other) => return not_a(other, "map[string]interface {}"),
+                };
+                let result = self.key(inner, names + 1, indexes);
+                if result.is_ok() && inner.is_empty() {
+                    return error(format!("key map {} has no value", quote(&key)));
+                }
+                if !fresh.is_empty() {
+                    put(table, key, Data::Map(fresh));
+                }
+                result
+            }
+            Some(_) => error(format!("key {} has no value (cannot end with ,)", quote(&key))),
+        }
+    }
+
+    /// Reads what follows `[index]`.
+    fn element(
+        &mut self,
+        list: &mut Vec<Data>,
+        index: i64,
+        names: usize,
+        indexes: usize,
+    ) -> Result<(), Stop> {
+        if indexes == MAX_INDEXES {
+            return error(format!("value name has more than {MAX_INDEXES} indexes"));
+        }
+        if index < 0 {
+            return error(format!("negative {index} index not allowed"));
+        }
+        let (stray, stop) = self.until(&['[', '.', '=']);
+        if !stray.is_empty() {
+            let stray: Vec<_> =
+                stray.chars().map(|c| printf("%q", &[Value::Int(i64::from(u32::from(c)))])).collect();
+            return error(format!("unexpected data at end of array index: [{}]", stray.join(" ")));
+        }
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        match stop {
+            None => Err(Stop::End),
+            Some('=') => {
+                let value = self.value()?.unwrap_or_else(|| Data::string(""));
+                self.put_at(list, index, value)
+            }
+            Some('[') => {
+                let next = self.index()?;
+                let mut fresh = Vec::new();
+                match list.get_mut(at) {
+                    None | Some(Data::Null) => {}
+                    Some(Data::List(inner)) => return self.element(inner, next, names, indexes + 1),
+                    Some(other) => return not_a(other, "[]interface {}"),
+                }
+                self.element(&mut fresh, next, names, indexes + 1)?;
+                self.put_at(list, index, Data::List(fresh))
+            }
+            Some(_) => {
+                let mut fresh = Members::new();
+                if let Some(Data::Map(inner)) = list.get_mut(at) {
+                    return self.key(inner, names, indexes + 1);
+                }
+                let result = self.key(&mut fresh, names, indexes + 1);
+                match list.get_mut(at) {
+                    // What was there is gone, whatever comes of the rest.
+                    Some(there) => *there = Data::Map(fresh),
+                    None if result.is_ok() => self.put_at(list, index, Data::Map(fresh))?,
+                    None => {}
+                }
+                result
+            }
+        }
+    }
+
+    fn put_at(&mut self, list: &mut Vec<Data>, index: i64, value: Data) -> Result<(), Stop> {
+        if index > MAX_INDEX {
+            return error(format!("index of {index} is greater than maximum supported index of {MAX_INDEX}"));
+        }
+        let at = usize::try_from(index).unwrap_or_default();
+        if list.len() <= at {
+            self.elements += at + 1 - list.len();
+            if self.elements > MAX_ELEMENTS {
+                return error(format!("lists have more than {MAX_ELEMENTS} elements"));
+            }
+            list.resize(at + 1, Data::Null);
+        }
+        if let Some(there) = list.get_mut(at) {
+            *there = value;
+        }
+        Ok(())
+    }
+
+    /// The number between `[` and `]`.
+    fn index(&mut self) -> Result<i64, Stop> {
+        let (text, stop) = self.until(&[']']);
+        if stop.is_none() {
+            // Helm 4 wraps the end of the line so that it is still seen as such.
+            return match self.profile {
+                Profile::Helm3 => error("error parsing index: EOF"),
+                Profile::Helm4 => Err(Stop::End),
+            };
+        }
+        text.parse().or_else(|_| {
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let why = if is_number { "value out of range" } else { "invalid syntax" };
+            error(format!("error parsing index: strconv.Atoi: parsing {}: {why}", quote(&text)))
+        })
+    }
+
+    /// What follows `=`; nothing at the end of the line.
+    fn value(&mut self) -> Result<Option<Data>, Stop> {
+        match self.kind {
+            Kind::Json => return self.json().map(Some),
+            Kind::Literal => return Ok(Some(Data::string(self.rest.take_all()))),
+            _ => {}
+        }
+        match self.rest.peek() {
+            None => Ok(None),
+            Some('{') => {
+                self.rest.next();
+                self.list().map(|list| Some(Data::List(list)))
+            }
+            Some(_) => {
+                let (text, _) = self.until(&[',']);
+                self.one(text).map(Some)
+            }
+        }
+    }
+
+    /// The texts of a list, up to its `}` and a comma.
+    fn list(&mut self) -> Result<Vec<Data>, Stop> {
+        let mut list = Vec::new();
+        loop {
+            let (text, stop) = self.until(&[',', '}']);
+            if stop.is_none() {
+                return error("list must terminate with '}'");
+            }
+            if stop == Some('}') && self.rest.peek() == Some(',') {
+                self.rest.next();
+            }
+            list.push(self.one(text)?);
+            if stop == Some('}') {
+                return Ok(list);
+            }
+        }
+    }
+
+    fn one(&mut self, text: String) -> Result<Data, Stop> {
+        match self.kind {
+            Kind::Typed => Ok(typed(text)),
+            Kind::File => (self.open)(&text).map(Data::String).map_err(Stop::Error),
+            Kind::Json | Kind::Text | Kind::Literal => Ok(Data::string(text)),
+        }
+    }
+
+    /// A JSON value and the blanks and the comma after it. Nothing but those is null.
+    fn json(&mut self) -> Result<Data, Stop> {
+        if self.rest.skip_blanks_and_comma() {
+            return Ok(Data::Null);
+        }
+        let value = json::take(&mut self.rest).map_err(Stop::Error)?;
+        self.rest.skip_blanks_and_comma();
+        Ok(value)
+    }
+
+    /// The text before one of `stops`, and which. A backslash takes its meaning from the character after it.
+    fn until(&mut self, stops: &[char]) -> (String, Option<char>) {
+        let mut text = String::new();
+        while let Some(c) = self.rest.next() {
+            if stops.contains(&c) {
+                return (text, Some(c));
+            }
+            if c == '\\' && self.kind != Kind::Literal {
+                text.extend(self.rest.next());
+            } else {
+                text.push(c);
+            }
+        }
+        (text, None)
+    }
+}
+
+/// A key without a name is not set.
+fn put(table: &mut Members, key: String, value: Data) {
+    if !key.is_empty() {
+        table.insert(key.into(), value);
+    }
+}
+
+fn not_a<T>(data: &Data, wanted: &str) -> Result<T, Stop> {
+    let is = match data {
+        Data::Null => "nil",
+        Data::Bool(_) => "bool",
+        Data::Int(_) => "int64",
+        Data::Float(_) => "float64",
+        Data::String(_) => "string",
+        Data::List(_) => "[]interface {}",
+        Data::Map(_) => "map[string]interface {}",
+    };
+    error(format!("unable to parse key: interface conversion: interface {{}} is {is}, not {wanted}"))
+}
+
+/// What a text means by itself. Numbers with a zero in front are texts: versions, telephone numbers.
+fn typed(text: String) -> Data {
+    // Go folds the long s too.
+    let is = |word: &str| {
+        text.chars().map(|c| if c == 'ſ' { 's' } else { c.to_ascii_lowercase() }).eq(word.chars())
+    };
+    if is("true") {
+        Data::Bool(true)
+    } else if is("false") {
+        Data::Bool(false)
+    } else if is("null") {
+        Data::Null
+    } else if text == "0" {
+        Data::Int(0)
+    } else if text.starts_with('0') {
+        Data::string(text)
+    } else {
+        text.parse().map_or_else(|_| Data::string(text), Data::Int)
+    }
+}

@@ -1,0 +1,74 @@
+//! The JSON value that a text begins with.
+
+use helm_template::data::Data;
+use helm_template::json;
+use helm_template::value::Str;
+
+use super::cursor::Cursor;
+
+/// Reads a value and goes behind it. What follows it is left.
+pub fn take(rest: &mut Cursor) -> Result<Data, Str> {
+    let text = rest.rest();
+    let end = extent(text.as_bytes());
+    let value = json::parse(text.get(..end).unwrap_or(text))?;
+    rest.advance(end);
+    Ok(value)
+}
+
+/// How long the value is, if it is one: whoever parses it will find out.
+fn extent(text: &[u8]) -> usize {
+    match text.first() {
+        Some(b'{' | b'[') => balanced(text),
+        Some(b'"') => string(text),
+        Some(b't' | b'n') => 4,
+        Some(b'f') => 5,
+        _ => number(text),
+    }
+}
+
+fn balanced(text: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            b'"' => {
+                at += string(&text[at..]);
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn string(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(byte) = text.get(at) {
+        at += match byte {
+            b'"' => return at + 1,
+            b'\\' => 2,
+            _ => 1,
+        };
+    }
+    text.len()
+}
+
+fn number(text: &[u8]) -> usize {
+    let digits = |from: usize| text.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let mut at = usize::from(text.first() == Some(&b'-'));
+    at += if text.get(at) == Some(&b'0') { 1 } else { digits(at) };
+    if text.get(at) == Some(&b'.') {
+        at += 1 + digits(at + 1);
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        at += 1 + usize::from(matches!(text.get(at + 1), Some(b'+' | b'-')));
+        at += digits(at);
+    }
+    at
+}

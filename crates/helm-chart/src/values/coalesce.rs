@@ -1,0 +1,305 @@
+//! Merging the values of a chart, of its subcharts and of the user into one tree.
+//!
+//! What stands higher wins: the user's values over the chart's, the chart's over its subcharts'. Tables are merged key
+//! by key, everything else is replaced. A null deletes what it stands over; how long it lives itself is where Helm 3
+//! and Helm 4 differ.
+
+use helm_template::data::Members;
+use helm_template::go::{print, printf, quote};
+use helm_template::profile::Profile;
+use helm_template::value::{Map, Str, Value};
+
+use super::GLOBAL;
+use super::warning::Warning;
+use crate::chart::Chart;
+
+/// A chart as far as merging is concerned.
+pub trait Tree: Copy {
+    fn name(&self) -> &str;
+    fn values(&self) -> &Members;
+    fn dependencies(&self) -> impl Iterator<Item = Self>;
+}
+
+impl Tree for &Chart {
+    fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    fn values(&self) -> &Members {
+        &self.values
+    }
+
+    fn dependencies(&self) -> impl Iterator<Item = Self> {
+        self.dependencies.iter()
+    }
+}
+
+/// What is meant for a subchart is not a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("type mismatch on {chart}: {value}")]
+pub struct TypeMismatch {
+    pub chart: Str,
+    /// As Go prints it where it should have been a truth value.
+    pub value: String,
+}
+
+/// The values of `user` over those of the chart and its subcharts. Nulls delete, and are gone afterwards. What comes out
+/// shares nothing with what went in.
+pub fn coalesce<T: Tree>(
+    chart: T,
+    user: &Members,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<Map, TypeMismatch> {
+    let values = to_map(user);
+    Merging { profile, keep_nulls: false, warnings }.chart(chart, &values, None)?;
+    Ok(values)
+}
+
+/// The same over values that stay as they are: what `chart` cannot reach is shared with them, the rest copied.
+pub(crate) fn coalesce_over<T: Tree>(
+    chart: T,
+    values: &Map,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<Map, TypeMismatch> {
+    let values = copy_for(chart, values);
+    Merging { profile, keep_nulls: false, warnings }.chart(chart, &values, None)?;
+    Ok(values)
+}
+
+/// The values of the chart and its subcharts, with nulls kept for a later [`coalesce`].
+pub(crate) fn merge<T: Tree>(
+    chart: T,
+    profile: Profile,
+    warnings: &mut Vec<Warning>,
+) -> Result<Map, TypeMismatch> {
+    let values = Map::new();
+    Merging { profile, keep_nulls: true, warnings }.chart(chart, &values, None)?;
+    Ok(values)
+}
+
+/// Adds to `onto` what only `from` has. Nulls are kept.
+pub(crate) fn merge_tables(onto: &Map, from: &Map, profile: Profile, warnings: &mut Vec<Warning>) {
+    Merging { profile, keep_nulls: true, warnings }.tables(onto, from, None, true);
+}
+
+struct Merging<'w> {
+    profile: Profile,
+    keep_nulls: bool,
+    warnings: &'w mut Vec<Warning>,
+}
+
+/// Where in the tree we are: spelt out only if there is something to say.
+#[derive(Clone, Copy)]
+struct Path<'p> {
+    above: Option<&'p Path<'p>>,
+    key: &'p str,
+}
+
+impl Path<'_> {
+    fn spell(&self) -> String {
+        let above = self.above.map(Path::spell).unwrap_or_default();
+        if above.is_empty() { self.key.to_owned() } else { format!("{above}.{}", self.key) }
+    }
+}
+
+impl Merging<'_> {
+    fn chart<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), TypeMismatch> {
+        self.defaults(chart, onto, above);
+        let here = Path { above, key: chart.name() };
+        for subchart in chart.dependencies() {
+            let name = subchart.name();
+            let inner = match onto.get(name) {
+                Some(Value::Map(table)) => table,
+                Some(other) => {
+                    let value = printf("%t", &[other.unboxed()]);
+                    return Err(TypeMismatch { chart: name.into(), value });
+                }
+                None => {
+                    let table = Map::new();
+                    onto.insert(name, table.clone().into());
+                    table
+                }
+            };
+            self.globals(&inner, onto, &here);
+            self.chart(subchart, &inner, Some(&here))?;
+        }
+        Ok(())
+    }
+
+    /// Puts a chart's own values below what is there already.
+    fn defaults<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) {
+        let here = Path { above, key: chart.name() };
+        let drops_nulls = self.profile == Profile::Helm4;
+        for (key, default) in chart.values() {
+            let default = Value::from(default);
+            match (onto.get(key), default) {
+                (None, Value::Null) if drops_nulls && !self.keep_nulls => {}
+                (None, default) => {
+                    if let Value::Map(table) = &default
+                        && drops_nulls
+                        && !self.keep_nulls
+                    {
+                        drop_nulls(table);
+                    }
+                    onto.insert(key.clone(), default);
+                }
+                (Some(Value::Null | Value::Nil), _) if !self.keep_nulls => onto.remove(key),
+                (Some(Value::Map(table)), Value::Map(default)) => {
+                    // What is meant for a subchart goes through here again with that chart's own defaults, which
+                    // nulls have yet to delete.
+                    let keep =
+                        self.keep_nulls || chart.dependencies().any(|subchart| subchart.name() == &**key);
+                    if drops_nulls && !keep {
+                        drop_nulls(&default);
+                    }
+                    self.tables(&table, &default, Some(&Path { above: Some(&here), key }), keep);
+                }
+                (Some(Value::Map(_)), default) if default.is_some() => {
+                    let text = format!("warning: skipped value for {}.{key}: Not a table.", here.spell());
+                    self.say("coalesce.go:237", &text);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Hands the globals of `from` down to `onto`. The tables inside them are handed down themselves, not as copies.
+    fn globals(&mut self, onto: &Map, from: &Map, here: &Path) {
+        let inner = match onto.get(GLOBAL) {
+            None => Map::new(),
+            Some(Value::Map(table)) => table,
+            Some(_) => {
+                let text = format!("warning: skipping globals because destination {GLOBAL} is not a table.");
+                return self.say("coalesce.go:138", &text);
+            }
+        };
+        let outer = match from.get(GLOBAL) {
+            None => Map::new(),
+            Some(Value::Map(table)) => table,
+            Some(_) => {
+                let text = format!("warning: skipping globals because source {GLOBAL} is not a table.");
+                return self.say("coalesce.go:145", &text);
+            }
+        };
+        for (key, value) in outer.snapshot() {
+            match (value, inner.get(&key)) {
+                (Value::Map(table), None) => inner.insert(key, shallow_copy(&table).into()),
+                (Value::Map(table), Some(Value::Map(own))) => {
+                    let table = shallow_copy(&table);
+                    // Nulls stay for now: the merging of the subchart follows and sees to them.
+                    self.tables(&table, &own, Some(&Path { above: Some(here), key: &key }), true);
+                    inner.insert(key, table.into());
+                }
+                (Value::Map(_), Some(_)) => {
+                    let text =
+                        format!("Conflict: cannot merge map onto non-map for {}. Skipping.", quote(&key));
+                    self.say("coalesce.go:161", &text);
+                }
+                (_, Some(Value::Map(_))) => {
+                    self.say("coalesce.go:175", &format!("key {key} is table. Skipping"));
+                }
+                (value, _) => inner.insert(key, value),
+            }
+        }
+        onto.insert(GLOBAL, inner.into());
+    }
+
+    /// Adds to `onto` what only `from` has.
+    fn tables(&mut self, onto: &Map, from: &Map, above: Option<&Path>, keep_nulls: bool) {
+        let entries = from.snapshot();
+        if self.profile == Profile::Helm4 {
+            // Helm 4 notes the nulls of the one in the other, and whoever shares that table sees them there.
+            for (key, value) in onto.snapshot() {
+                if value.is_nil() {
+                    from.insert(key, Value::Null);
+                }
+            }
+        }
+        for (key, value) in entries {
+            let deletes = match self.profile {
+                Profile::Helm3 => true,
+                Profile::Helm4 => value.is_some(),
+            };
+            match onto.get(&key) {
+                None => onto.insert(key, value),
+                Some(Value::Null | Value::Nil) => {
+                    if !keep_nulls && deletes {
+                        onto.remove(&key);
+                    } else if let (Profile::Helm3, Value::Map(_)) = (self.profile, &value) {
+                        self.lost(&value, above, &key);
+                    }
+                }
+                Some(Value::Map(table)) => {
+                    if let Value::Map(inner) = &value {
+                        self.tables(&table, inner, Some(&Path { above, key: &key }), keep_nulls);
+                    } else if value.is_some() {
+                        let path = Path { above, key: &key }.spell();
+                        let text = format!(
+                            "warning: destination for {path} is a table. Ignoring non-table value ({})",
+                            print(&value)
+                        );
+                        self.say("coalesce.go:301", &text);
+                    }
+                }
+                Some(_) if matches!(value, Value::Map(_)) => self.lost(&value, above, &key),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn lost(&mut self, table: &Value, above: Option<&Path>, key: &str) {
+        let path = Path { above, key }.spell();
+        let text = format!("warning: cannot overwrite table with non table for {path} ({})", print(table));
+        self.say("coalesce.go:298", &text);
+    }
+
+    fn say(&mut self, place: &str, text: &str) {
+        self.warnings.push(Warning::logged(self.profile, place, text));
+    }
+}
+
+pub(crate) fn to_map(members: &Members) -> Map {
+    Map::from_entries(members.iter().map(|(key, value)| (key.clone(), value.into())))
+}
+
+/// A copy of `values` that merging `chart` into it may change. Only what it can reach is copied; the rest is shared.
+fn copy_for<T: Tree>(chart: T, values: &Map) -> Map {
+    let reached = |key: &str| {
+        key == GLOBAL
+            || chart.values().contains_key(key)
+            || chart.dependencies().any(|subchart| subchart.name() == key)
+    };
+    let copy = |(key, value): (Str, Value)| {
+        let value = if reached(&key) { deep_copy(&value) } else { value };
+        (key, value)
+    };
+    Map::from_entries(values.snapshot().into_iter().map(copy))
+}
+
+fn deep_copy(value: &Value) -> Value {
+    match value {
+        Value::Map(map) => deep_copy_map(map).into(),
+        other => other.clone(),
+    }
+}
+
+/// A copy that shares no table with the map. Lists are shared: nothing changes them in place.
+pub(crate) fn deep_copy_map(map: &Map) -> Map {
+    Map::from_entries(map.entries().iter().map(|(key, value)| (key.clone(), deep_copy(value))))
+}
+
+fn shallow_copy(map: &Map) -> Map {
+    Map::from_entries(map.snapshot())
+}
+
+fn drop_nulls(table: &Map) {
+    for (key, value) in table.snapshot() {
+        match value {
+            Value::Null | Value::Nil => table.remove(&key),
+            Value::Map(inner) => drop_nulls(&inner),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Renders a chart and prints what `helm template` prints: `template RELEASE CHART [-f FILE]... [--helm 3|4]`.
+//!
+//! A small stand-in for the command line, which knows all of Helm's flags.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use helm_chart::values::{Source, user_values};
+use helm_engine::{Capabilities, Engine, Prepared, Request, Shown, Stage};
+use helm_template::exec::Limits;
+use helm_template::profile::Profile;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(text) => match std::io::stdout().lock().write_all(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        Err(why) => {
+            eprintln!("Error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<Vec<u8>, String> {
+    let mut names = Vec::new();
+    let mut sources = Vec::new();
+    let mut profile = Profile::Helm4;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "-f" => {
+                let file = arguments.next().ok_or("-f needs a file")?;
+                let text = std::fs::read(&file).map_err(|error| format!("cannot read {file}: {error}"))?;
+                sources.push(Source::File { name: file.into(), text: text.into() });
+            }
+            "--helm" if arguments.next().as_deref() == Some("3") => profile = Profile::Helm3,
+            "--helm" | "template" => {}
+            _ => names.push(argument),
+        }
+    }
+    let [name, path] = names.as_slice() else { return Err("give a release and a chart".into()) };
+    let loaded = helm_host::load(Path::new(path), profile).map_err(|error| error.to_string())?;
+    let mut open = |name: &str| Err(format!("no file {name}").into());
+    let values = user_values(&sources, profile, &mut open).map_err(|error| error.to_string())?;
+    let engine = Engine::new(profile);
+    let request = Request {
+        name,
+        namespace: "default",
+        revision: 1,
+        is_upgrade: false,
+        values: &values,
+        capabilities: &Capabilities::default_of(profile),
+        check_schema: true,
+        subchart_notes: false,
+        limits: Limits::default(),
+    };
+    let host = helm_host::Host::new();
+    let release = engine.render(&Prepared::new(loaded.chart), &request, host.outside()).map_err(
+        |failure| match failure.stage {
+            Stage::Values => failure.why,
+            _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why),
+        },
+    )?;
+    Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
+}

@@ -1,0 +1,17 @@
+//! The time, and the zone that this machine keeps.
+
+use helm_template::outside::Clock;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::Host;
+
+impl Clock for Host {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn zone(&self) -> TimeZone {
+        TimeZone::system()
+    }
+}

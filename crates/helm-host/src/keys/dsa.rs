@@ -1,0 +1,121 @@
+//! Keys of DSA, which no library at hand makes any more: for the few charts that still ask for one.
+
+use num_bigint::BigUint;
+
+/// How large the numbers are, in bits: the prime, and the prime that divides it less one.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub p: u64,
+    pub q: u64,
+}
+
+pub const USUAL: Size = Size { p: 2048, q: 256 };
+
+/// p, q, g, y and x.
+pub fn generate(size: Size) -> Result<[BigUint; 5], getrandom::Error> {
+    let (p, q) = primes(size)?;
+    let one = BigUint::from(1u8);
+    let cofactor = (&p - &one) / &q;
+    // Almost any number will do: its power has the order q unless it is one.
+    let g = (2u32..).map(|h| BigUint::from(h).modpow(&cofactor, &p)).find(|g| *g != one).unwrap_or(one);
+    let x = loop {
+        let x = drawn(size.q)? % &q;
+        if x != BigUint::ZERO {
+            break x;
+        }
+    };
+    let y = g.modpow(&x, &p);
+    Ok([p, q, g, y, x])
+}
+
+/// Two primes of which the second divides the first less one.
+fn primes(size: Size) -> Result<(BigUint, BigUint), getrandom::Error> {
+    loop {
+        let mut q = drawn(size.q)?;
+        q.set_bit(0, true);
+        q.set_bit(size.q - 1, true);
+        if !is_prime(&q)? {
+            continue;
+        }
+        // One in a few hundred is prime: if none of so many is, another q is tried.
+        for _ in 0..4 * size.p {
+            let mut p = drawn(size.p)?;
+            p.set_bit(0, true);
+            p.set_bit(size.p - 1, true);
+            let over = &p % (&q << 1u8);
+            p = p + 1u8 - over;
+            if p.bits() == size.p && is_prime(&p)? {
+                return Ok((p, q));
+            }
+        }
+    }
+}
+
+/// So many random bits.
+fn drawn(bits: u64) -> Result<BigUint, getrandom::Error> {
+    let mut bytes = vec![0; usize::try_from(bits.div_ceil(8)).unwrap_or_default()];
+    getrandom::fill(&mut bytes)?;
+    Ok(BigUint::from_bytes_be(&bytes))
+}
+
+/// Small primes that sort out most numbers at little cost.
+const SMALL: &[u32] = &[
+    3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103,
+    107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197, 199, 211, 223,
+    227, 229, 233, 239, 241, 251,
+];
+
+/// Rounds of the test. Of numbers that were drawn, and not chosen by an enemy, far fewer would do.
+const ROUNDS: usize = 20;
+
+/// Miller and Rabin's test, of an odd number greater than all the small primes.
+fn is_prime(n: &BigUint) -> Result<bool, getrandom::Error> {
+    if SMALL.iter().any(|small| n % small == BigUint::ZERO) {
+        return Ok(false);
+    }
+    let one = BigUint::from(1u8);
+    let most = n - &one;
+    let twos = most.trailing_zeros().unwrap_or_default();
+    let odd = &most >> twos;
+    for _ in 0..ROUNDS {
+        let base = drawn(n.bits())? % (n - 3u8) + 2u8;
+        let mut power = base.modpow(&odd, n);
+        let mut left = twos;
+        while power != one && power != most && left > 1 {
+            power = &power * &power % n;
+            left -= 1;
+        }
+        if power != most && !(power == one && left == twos) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primes_are_told_from_the_rest() {
+        let prime = |n: u64| is_prime(&BigUint::from(n)).unwrap();
+        for n in [257, 65_537, 1_000_003, 2_147_483_647, 18_446_744_073_709_551_557] {
+            assert!(prime(n), "{n}");
+        }
+        // Among them numbers that other tests take for primes.
+        for n in [261, 66_049, 1_050_985, 3_215_031_751, 341_550_071_728_321, 257 * 263] {
+            assert!(!prime(n), "{n}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_belong_together() {
+        let [p, q, g, y, x] = generate(Size { p: 256, q: 64 }).unwrap();
+        let one = BigUint::from(1u8);
+        assert_eq!((p.bits(), q.bits()), (256, 64));
+        assert_eq!((&p - &one) % &q, BigUint::ZERO);
+        assert!(g > one && g.modpow(&q, &p) == one);
+        assert!(x > BigUint::ZERO && x < q);
+        assert_eq!(g.modpow(&x, &p), y);
+    }
+}

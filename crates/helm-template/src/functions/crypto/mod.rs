@@ -1,0 +1,162 @@
+//! Keys, certificates, passwords, encryption.
+//!
+//! What goes into a certificate, and how keys are written, is decided here; keys are made and used outside.
+
+#![expect(clippy::unnecessary_wraps, reason = "rows of a table have one type")]
+
+mod certificates;
+mod cipher;
+mod der;
+mod keys;
+mod passwords;
+mod pem;
+
+use std::rc::Rc;
+
+use self::certificates::{Certificate, Request, Signer};
+use crate::exec::{Machine, Row, Run};
+use crate::go;
+use crate::outside::{KeyKind, PrivateKey};
+use crate::value::{Str, Type, Value};
+
+const CERTIFICATE: Type = Type::Object(certificates::TYPE);
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Row] = &[
+    ("bcrypt",                   &[Type::String],                                                              false, Run::Machine(bcrypt)),
+    ("htpasswd",                 &[Type::String, Type::String],                                                false, Run::Machine(htpasswd)),
+    ("derivePassword",           &[Type::Uint32, Type::String, Type::String, Type::String, Type::String],      false, Run::Plain(derive_password)),
+    ("encryptAES",               &[Type::String, Type::String],                                                false, Run::Machine(encrypt)),
+    ("decryptAES",               &[Type::String, Type::String],                                                false, Run::Plain(decrypt)),
+    ("genPrivateKey",            &[Type::String],                                                              false, Run::Machine(private_key)),
+    ("buildCustomCert",          &[Type::String, Type::String],                                                false, Run::Plain(custom)),
+    ("genCA",                    &[Type::String, Type::Int],                                                   false, Run::Machine(authority)),
+    ("genCAWithKey",             &[Type::String, Type::Int, Type::String],                                     false, Run::Machine(authority)),
+    ("genSelfSignedCert",        &[Type::String, Type::List, Type::List, Type::Int],                           false, Run::Machine(self_signed)),
+    ("genSelfSignedCertWithKey", &[Type::String, Type::List, Type::List, Type::Int, Type::String],             false, Run::Machine(self_signed)),
+    ("genSignedCert",            &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE],              false, Run::Machine(signed)),
+    ("genSignedCertWithKey",     &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE, Type::String], false, Run::Machine(signed)),
+];
+
+/// The keys of certificates for which the chart brings none.
+const USUAL: KeyKind = KeyKind::Rsa { bits: 2048 };
+
+fn bytes(arguments: &[Value], at: usize) -> &[u8] {
+    arguments.get(at).and_then(Value::string_bytes).unwrap_or_default()
+}
+
+fn bcrypt(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    Ok(passwords::bcrypt(bytes(arguments, 0), machine.outside.random).into())
+}
+
+fn htpasswd(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    let user = bytes(arguments, 0);
+    Ok(Value::string_of(if user.contains(&b':') {
+        [b"invalid username: ", user].concat()
+    } else {
+        let hash = passwords::bcrypt(bytes(arguments, 1), machine.outside.random);
+        [user, b":", hash.as_bytes()].concat()
+    }))
+}
+
+fn derive_password(arguments: &[Value]) -> Result<Value, Str> {
+    let counter = match arguments.first() {
+        Some(Value::Uint64(n)) => u32::try_from(*n).unwrap_or_default(),
+        _ => 0,
+    };
+    let kind = arguments.get(1).and_then(Value::text).unwrap_or_default();
+    let [password, user, site] = [2, 3, 4].map(|at| bytes(arguments, at));
+    Ok(passwords::derive(counter, &kind, password, user, site).into())
+}
+
+fn encrypt(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    Ok(cipher::encrypt(bytes(arguments, 0), bytes(arguments, 1), machine.outside.random).into())
+}
+
+fn decrypt(arguments: &[Value]) -> Result<Value, Str> {
+    cipher::decrypt(bytes(arguments, 0), bytes(arguments, 1)).map(Value::string_of)
+}
+
+/// What cannot be made is told in the result.
+fn private_key(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    let kind = arguments.first().and_then(Value::text).unwrap_or_default();
+    let crypto = machine.outside.crypto;
+    let kind = match kind.as_ref() {
+        "" | "rsa" => KeyKind::Rsa { bits: 4096 },
+        "dsa" => KeyKind::Dsa,
+        "ecdsa" => KeyKind::Ecdsa,
+        "ed25519" => KeyKind::Ed25519,
+        other => return Ok(format!("Unknown type {other}").into()),
+    };
+    let written = crypto.generate(kind).and_then(|key| keys::write(&key, crypto));
+    Ok(written.unwrap_or_else(|why| format!("failed to generate private key: {why}")).into())
+}
+
+/// A certificate and a key that the chart brings along, once they are seen to be such.
+fn custom(arguments: &[Value]) -> Result<Value, Str> {
+    let cert = go::base64_decode(bytes(arguments, 0)).map_err(|_| "unable to decode base64 certificate")?;
+    let key = go::base64_decode(bytes(arguments, 1)).map_err(|_| "unable to decode base64 private key")?;
+    let block = pem::decode(&cert).ok_or("unable to decode certificate")?;
+    certificates::check(&block.bytes)
+        .map_err(|why| format!("error parsing certificate: decodedCert.Bytes: {why}"))?;
+    keys::read(&key).map_err(|why| format!("error parsing private key: {why}"))?;
+    Ok(handed_on(Certificate { cert: Value::string_of(cert), key: Value::string_of(key) }))
+}
+
+fn handed_on(certificate: Certificate) -> Value {
+    Value::Object(Rc::new(certificate))
+}
+
+fn authority(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    let [cn, days, own @ ..] = arguments else { return Err("two arguments are missing".into()) };
+    let own = brought(own.first())?;
+    issue(machine, &Request::authority(cn, number(days))?, own, None)
+}
+
+fn self_signed(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    let [cn, addresses, names, days, own @ ..] = arguments else {
+        return Err("four arguments are missing".into());
+    };
+    let own = brought(own.first())?;
+    issue(machine, &Request::new(cn, addresses, names, number(days))?, own, None)
+}
+
+fn signed(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
+    let [cn, addresses, names, days, Value::Object(authority), own @ ..] = arguments else {
+        return Err("five arguments are missing".into());
+    };
+    let authority = authority.as_any().downcast_ref::<Certificate>().ok_or("that is no certificate")?;
+    let own = brought(own.first())?;
+    let signer = Signer::read(authority)?;
+    issue(machine, &Request::new(cn, addresses, names, number(days))?, own, Some(&signer))
+}
+
+/// The key that the chart brings along, if it does.
+fn brought(key: Option<&Value>) -> Result<Option<PrivateKey>, Str> {
+    key.map(|key| {
+        keys::read(key.string_bytes().unwrap_or_default())
+            .map_err(|why| format!("parsing private key: {why}").into())
+    })
+    .transpose()
+}
+
+fn issue(
+    machine: &mut Machine<'_>,
+    request: &Request,
+    own: Option<PrivateKey>,
+    signer: Option<&Signer>,
+) -> Result<Value, Str> {
+    let outside = machine.outside;
+    let key = match own {
+        Some(key) => key,
+        None => outside.crypto.generate(USUAL).map_err(|why| format!("error generating rsa key: {why}"))?,
+    };
+    certificates::issue(request, &key, signer, outside, machine.functions.profile).map(handed_on)
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int(n) => *n,
+        _ => 0,
+    }
+}

@@ -1,0 +1,181 @@
+//! Passwords: hashed (bcrypt), kept for web servers (htpasswd), and derived from a master password.
+
+use blowfish::Blowfish;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::outside::Random;
+
+const COST: u32 = 10;
+const LONGEST: usize = 72;
+const BCRYPT_ALPHABET: &[u8; 64] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// The text that bcrypt encrypts again and again.
+const MAGIC: [u32; 6] = [0x4f72_7068, 0x6561_6e42, 0x6568_6f6c, 0x6465_7253, 0x6372_7944, 0x6f75_6274];
+
+/// What cannot be hashed is told in the result.
+pub fn bcrypt(password: &[u8], random: &dyn Random) -> String {
+    if password.len() > LONGEST {
+        return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".into();
+    }
+    let mut salt = [0; 16];
+    random.fill(&mut salt);
+    bcrypt_with(password, &salt)
+}
+
+fn bcrypt_with(password: &[u8], salt: &[u8; 16]) -> String {
+    // The byte that ends a string in C belongs to the key, as far as there is room.
+    let mut key = password.to_vec();
+    key.push(0);
+    key.truncate(LONGEST);
+    let mut cipher = Blowfish::bc_init_state();
+    cipher.salted_expand_key(salt, &key);
+    for _ in 0..1 << COST {
+        cipher.bc_expand_key(&key);
+        cipher.bc_expand_key(salt);
+    }
+    let mut hash = Vec::with_capacity(24);
+    for pair in MAGIC.as_chunks().0 {
+        let pair = (0..64).fold(*pair, |pair, _| cipher.bc_encrypt(pair));
+        hash.extend(pair.iter().flat_map(|half| half.to_be_bytes()));
+    }
+    // The last byte was forgotten once, and so it stays.
+    hash.truncate(23);
+    format!("$2a${COST}${}{}", bcrypt_base64(salt), bcrypt_base64(&hash))
+}
+
+/// Base64 of its own: another alphabet, and no padding.
+fn bcrypt_base64(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits =
+            group.iter().enumerate().fold(0, |bits, (at, &byte)| bits | usize::from(byte) << (16 - 8 * at));
+        for at in 0..=group.len() {
+            out.push(char::from(BCRYPT_ALPHABET[bits >> (18 - 6 * at) & 63]));
+        }
+    }
+    out
+}
+
+/// Passwords by length and form. One of the forms of a kind is drawn, and each of its letters stands for one of
+/// [`LETTERS`].
+const FORMS: &[(&str, &[&str])] = &[
+    ("maximum", &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"]),
+    (
+        "long",
+        &[
+            "CvcvnoCvcvCvcv",
+            "CvcvCvcvnoCvcv",
+            "CvcvCvcvCvcvno",
+            "CvccnoCvcvCvcv",
+            "CvccCvcvnoCvcv",
+            "CvccCvcvCvcvno",
+            "CvcvnoCvccCvcv",
+            "CvcvCvccnoCvcv",
+            "CvcvCvccCvcvno",
+            "CvcvnoCvcvCvcc",
+            "CvcvCvcvnoCvcc",
+            "CvcvCvcvCvccno",
+            "CvccnoCvccCvcv",
+            "CvccCvccnoCvcv",
+            "CvccCvccCvcvno",
+            "CvcvnoCvccCvcc",
+            "CvcvCvccnoCvcc",
+            "CvcvCvccCvccno",
+            "CvccnoCvcvCvcc",
+            "CvccCvcvnoCvcc",
+            "CvccCvcvCvccno",
+        ],
+    ),
+    ("medium", &["CvcnoCvc", "CvcCvcno"]),
+    ("short", &["Cvcn"]),
+    ("basic", &["aaanaaan", "aannaaan", "aaannaaa"]),
+    ("pin", &["nnnn"]),
+];
+
+fn letters(class: u8) -> &'static [u8] {
+    match class {
+        b'C' => b"BCDFGHJKLMNPQRSTVWXYZ",
+        b'v' => b"aeiou",
+        b'c' => b"bcdfghjklmnpqrstvwxyz",
+        b'a' => b"AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz",
+        b'n' => b"0123456789",
+        b'o' => b"@&%?,=[]_:-+*$#!'^~;()/.",
+        _ => b"AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz0123456789!@#$%^&*()",
+    }
+}
+
+/// Master Password's algorithm: the same words always give the same password.
+pub fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8]) -> String {
+    const SEED: &[u8] = b"com.lyndir.masterpassword";
+    let Some((_, forms)) = FORMS.iter().find(|(name, _)| *name == kind) else {
+        return format!("cannot find password template {kind}");
+    };
+    let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let salt = [SEED, &length(user), user].concat();
+    let mut key = [0; 64];
+    let done = scrypt::Params::new(15, 8, 2)
+        .map_err(|why| why.to_string())
+        .and_then(|how| scrypt::scrypt(password, &salt, &how, &mut key).map_err(|why| why.to_string()));
+    if let Err(why) = done {
+        return format!("failed to derive password: {why}");
+    }
+    let Ok(mac) = Hmac::<Sha256>::new_from_slice(&key) else {
+        return "failed to derive password: no key".into();
+    };
+    let message = [SEED, &length(site), site, &counter.to_be_bytes()].concat();
+    let seed = mac.chain_update(&message).finalize().into_bytes();
+    let pick = |at: usize, of: usize| usize::from(seed.get(at).copied().unwrap_or_default()) % of;
+    let form = forms[pick(0, forms.len())];
+    let letter = |(at, class): (usize, u8)| {
+        let letters = letters(class);
+        char::from(letters[pick(at + 1, letters.len())])
+    };
+    form.bytes().enumerate().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outside::Nowhere;
+
+    #[test]
+    fn hashes_that_go_takes() {
+        // Each was taken by golang.org/x/crypto/bcrypt.
+        let table: &[(&str, &str)] = &[
+            ("", "$2a$10$......................F5mzCEQ5E01or2Zs1UUMeqS/7rfVb16"),
+            ("hello", "$2a$10$......................XU8f/mEvQ1skCJ77497QrBjPb3Ajnqy"),
+            (
+                "72 bytes: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "$2a$10$......................iNNqVMXIDPfh2oahOoa0EzU9jll7zZ.",
+            ),
+        ];
+        for (password, expected) in table {
+            assert_eq!(bcrypt(password.as_bytes(), &Nowhere), *expected, "{password:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_password_is_refused() {
+        assert_eq!(
+            bcrypt(&[b'x'; 73], &Nowhere),
+            "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes"
+        );
+    }
+
+    #[test]
+    fn the_same_words_give_the_same_password() {
+        // (counter, kind, password, user, site, what Helm gives)
+        let table: &[(u32, &str, &str, &str, &str, &str)] = &[
+            (1, "long", "a", "b", "c", "NameLetbDewr8_"),
+            (1, "maximum", "p", "user", "example.com", "ItQEdPo6GCv9^7Hgbz0["),
+            (3, "short", "é", "ü", "ß", "Mar0"),
+            (4, "basic", "", "", "", "vy43KaQ5"),
+            (1, "nope", "a", "b", "c", "cannot find password template nope"),
+        ];
+        for (counter, kind, password, user, site, expected) in table {
+            let got = derive(*counter, kind, password.as_bytes(), user.as_bytes(), site.as_bytes());
+            assert_eq!(got, *expected, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! PEM: bytes as text between a line that begins and a line that ends.
+
+use memchr::memmem;
+
+use crate::go;
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"\n-----END ";
+const DASHES: &[u8] = b"-----";
+const LINE: usize = 64;
+
+pub struct Block {
+    /// What the bytes are: `CERTIFICATE`.
+    pub label: String,
+    pub bytes: Vec<u8>,
+}
+
+pub fn encode(label: &str, bytes: &[u8]) -> String {
+    let body = go::base64(bytes);
+    let mut out = String::with_capacity(body.len() + body.len() / LINE + 2 * label.len() + 40);
+    out.push_str("-----BEGIN ");
+    out.push_str(label);
+    out.push_str("-----\n");
+    let mut rest = body.as_str();
+    while !rest.is_empty() {
+        // Base64 is ASCII: any place is a place between characters.
+        let (line, after) = rest.split_at(rest.len().min(LINE));
+        out.push_str(line);
+        out.push('\n');
+        rest = after;
+    }
+    out.push_str("-----END ");
+    out.push_str(label);
+    out.push_str("-----\n");
+    out
+}
+
+/// The first block of a text. What comes before it and after it does not matter.
+pub fn decode(text: &[u8]) -> Option<Block> {
+    let mut rest = text;
+    loop {
+        let end = memmem::find(rest, END)?;
+        let (before, after) = rest.split_at_checked(end + 1)?;
+        let after = after.get(END.len() - 1..)?;
+        if let Some(begin) = memmem::rfind(before, BEGIN)
+            && before[..begin].last().is_none_or(|&byte| byte == b'\n')
+            && let Some(block) = block(&before[begin + BEGIN.len()..], after)
+        {
+            return Some(block);
+        }
+        rest = after;
+    }
+}
+
+/// `inside` is from the label to the last end of line; `after` what follows `-----END `.
+fn block(inside: &[u8], after: &[u8]) -> Option<Block> {
+    let (first, mut inside) = line(inside);
+    let label = first.strip_suffix(DASHES)?;
+    let mut headers = false;
+    while let (header, next) = line(inside)
+        && header.contains(&b':')
+    {
+        headers = true;
+        inside = next;
+    }
+    // Headers end with an empty line.
+    if headers && inside.is_empty() {
+        return None;
+    }
+    let after = after.strip_prefix(label)?.strip_prefix(DASHES)?;
+    if !line(after).0.is_empty() {
+        return None;
+    }
+    let body: Vec<u8> = inside.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t')).collect();
+    let bytes = go::base64_decode(&body).ok()?;
+    Some(Block { label: String::from_utf8_lossy(label).into_owned(), bytes })
+}
+
+/// The first line, without what cannot be seen at its end, and the rest.
+fn line(text: &[u8]) -> (&[u8], &[u8]) {
+    let (line, rest) = match memchr::memchr(b'\n', text) {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (text, Default::default()),
+    };
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let blanks = line.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    (&line[..line.len() - blanks], rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_a_block_and_what_is_none() {
+        // Each line was held against Go's encoding/pem.
+        let table: &[(&str, Option<(&str, &str)>)] = &[
+            ("", None),
+            ("aGVsbG8=", None),
+            ("-----BEGIN A-----\naGVsbG8=\n-----END A-----\n", Some(("A", "hello"))),
+            ("-----BEGIN A-----\naGVsbG8=\n-----END A-----", Some(("A", "hello"))),
+            ("x\r\n-----BEGIN A B-----\r\naGVs \tbG8=\r\n-----END A B----- \r\ny", Some(("A B", "hello"))),
+            ("-----BEGIN A-----\nk: v\n\naGVsbG8=\n-----END A-----", Some(("A", "hello"))),
+            ("-----BEGIN A-----\nk: v\n-----END A-----", None),
+            ("-----BEGIN A-----\n-----END A-----", Some(("A", ""))),
+            ("-----BEGIN A-----\naGVsbG8=\n-----END B-----\n", None),
+            (
+                "-----BEGIN A-----\n!\n-----END A-----\n-----BEGIN B-----\naGk=\n-----END B-----",
+                Some(("B", "hi")),
+            ),
+            (" -----BEGIN A-----\naGVsbG8=\n-----END A-----\n", None),
+            ("-----BEGIN A-----\naGVsbG8=\n-----END A-----x\n", None),
+            ("-----BEGIN A----\naGVsbG8=\n-----END A-----\n", None),
+        ];
+        for (text, expected) in table {
+            let got = decode(text.as_bytes());
+            let got = got.map(|block| (block.label, String::from_utf8(block.bytes).unwrap()));
+            assert_eq!(got, expected.map(|(label, text)| (label.to_owned(), text.to_owned())), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(bytes: Vec<u8>) {
+            let block = decode(encode("THING", &bytes).as_bytes()).unwrap();
+            prop_assert_eq!((block.label.as_str(), block.bytes), ("THING", bytes));
+        }
+
+        #[test]
+        fn no_text_panics(text in "(-----BEGIN |-----END |A|-----|\n|:|aGk=|\r| ){0,20}") {
+            let _ = decode(text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Times, durations and their parts as values of templates.
+
+use std::any::Any;
+use std::rc::Rc;
+
+use crate::data::Data;
+use crate::go::time::{Duration, MONTHS, Time, WEEKDAYS, Zone};
+use crate::value::{Kind, Method, Object, Str, Type, Value};
+
+type Done = Result<Value, Str>;
+type MethodRow = (&'static str, &'static [Type], fn(&dyn Object, &[Value]) -> Done);
+
+pub(super) const TIME: &str = "time.Time";
+pub(super) const DURATION: &str = "time.Duration";
+
+const TIMES: &[Type] = &[Type::Object(TIME)];
+const DURATIONS: &[Type] = &[Type::Object(DURATION)];
+const TEXT: &[Type] = &[Type::String];
+const INTS: &[Type] = &[Type::Int, Type::Int, Type::Int];
+
+/// A time, and which zone is the local one.
+struct Moment {
+    time: Time,
+    local: Zone,
+}
+
+pub(super) fn time_value(time: Time, local: &Zone) -> Value {
+    Value::Object(Rc::new(Moment { time, local: local.clone() }))
+}
+
+pub(super) fn duration_value(duration: Duration) -> Value {
+    Value::Object(Rc::new(Lapse(duration)))
+}
+
+/// The time that a value is.
+pub(super) fn as_time(value: &Value) -> Option<&Time> {
+    match value {
+        Value::Object(object) => Some(&object.as_any().downcast_ref::<Moment>()?.time),
+        _ => None,
+    }
+}
+
+/// The duration that a value is. Where one is asked for, Go also takes a whole number that stands in the template.
+pub(super) fn as_duration(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Object(object) => Some(object.as_any().downcast_ref::<Lapse>()?.0),
+        Value::Int64(nanoseconds) => Some(Duration(*nanoseconds)),
+        _ => None,
+    }
+}
+
+impl Object for Moment {
+    fn type_name(&self) -> &str {
+        TIME
+    }
+
+    fn print(&self) -> String {
+        self.time.to_string()
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        find(TIME_METHODS, name)
+    }
+
+    fn data(&self) -> Result<Data, Str> {
+        if (0..10_000).contains(&self.time.date().year) {
+            return Ok(Data::string(self.time.format(RFC3339)));
+        }
+        let why = "Time.MarshalJSON: year outside of range [0,9999]";
+        Err(format!("json: error calling MarshalJSON for type time.Time: {why}").into())
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        other.as_any().downcast_ref::<Self>().is_some_and(|other| self.time == other.time)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
+
+#[rustfmt::skip]
+const TIME_METHODS: &[MethodRow] = &[
+    ("Unix",       &[],       |it, _| Ok(Value::Int64(moment(it)?.time.unix()))),
+    ("UnixMilli",  &[],       |it, _| Ok(Value::Int64(moment(it)?.time.unix_in(1_000)))),
+    ("UnixMicro",  &[],       |it, _| Ok(Value::Int64(moment(it)?.time.unix_in(1_000_000)))),
+    ("UnixNano",   &[],       |it, _| Ok(Value::Int64(moment(it)?.time.unix_in(1_000_000_000)))),
+    ("Year",       &[],       |it, _| Ok(Value::Int(moment(it)?.time.date().year))),
+    ("Month",      &[],       |it, _| Ok(named("time.Month", moment(it)?.time.date().month))),
+    ("Day",        &[],       |it, _| Ok(Value::Int(moment(it)?.time.date().day))),
+    ("YearDay",    &[],       |it, _| Ok(Value::Int(moment(it)?.time.date().day_of_year()))),
+    ("Weekday",    &[],       |it, _| Ok(named("time.Weekday", moment(it)?.time.weekday()))),
+    ("Hour",       &[],       |it, _| Ok(Value::Int(moment(it)?.time.second_of_day() / 3_600))),
+    ("Minute",     &[],       |it, _| Ok(Value::Int(moment(it)?.time.second_of_day() / 60 % 60))),
+    ("Second",     &[],       |it, _| Ok(Value::Int(moment(it)?.time.second_of_day() % 60))),
+    ("Nanosecond", &[],       |it, _| Ok(Value::Int(moment(it)?.time.nanosecond()))),
+    ("IsZero",     &[],       |it, _| Ok(moment(it)?.time.is_zero().into())),
+    ("IsDST",      &[],       |it, _| Ok(moment(it)?.time.is_dst().into())),
+    ("String",     &[],       |it, _| Ok(it.print().into())),
+    ("Format",     TEXT,      |it, args| Ok(moment(it)?.time.format(&args[0].text().unwrap_or_default()).into())),
+    ("UTC",        &[],       |it, _| moved(it, |time| time.within(Zone::Utc))),
+    ("Local",      &[],       |it, _| { let local = moment(it)?.local.clone(); moved(it, |time| time.within(local)) }),
+    ("Location",   &[],       |it, _| Ok(Value::Object(Rc::new(Location(moment(it)?.time.zone().clone()))))),
+    ("Add",        DURATIONS, |it, args| { let by = lapse(args)?; moved(it, |time| time.add(by)) }),
+    ("Truncate",   DURATIONS, |it, args| { let by = lapse(args)?; moved(it, |time| time.truncate(by)) }),
+    ("Round",      DURATIONS, |it, args| { let by = lapse(args)?; moved(it, |time| time.round(by)) }),
+    ("AddDate",    INTS,      |it, args| moved(it, |time| time.add_date(int(args, 0), int(args, 1), int(args, 2)))),
+    ("Sub",        TIMES,     |it, args| Ok(duration_value(moment(it)?.time.since(other(args)?)))),
+    ("Before",     TIMES,     |it, args| Ok(moment(it)?.time.compare(other(args)?).is_lt().into())),
+    ("After",      TIMES,     |it, args| Ok(moment(it)?.time.compare(other(args)?).is_gt().into())),
+    ("Equal",      TIMES,     |it, args| Ok(moment(it)?.time.compare(other(args)?).is_eq().into())),
+    ("Compare",    TIMES,     |it, args| Ok(Value::Int(moment(it)?.time.compare(other(args)?) as i64))),
+];
+
+/// A duration.
+struct Lapse(Duration);
+
+impl Object for Lapse {
+    fn type_name(&self) -> &str {
+        DURATION
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Int64
+    }
+
+    fn int(&self) -> Option<i64> {
+        Some(self.0.0)
+    }
+
+    fn print(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn is_true(&self) -> bool {
+        self.0.0 != 0
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        find(DURATION_METHODS, name)
+    }
+
+    fn data(&self) -> Result<Data, Str> {
+        Ok(Data::Int(self.0.0))
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        other.as_any().downcast_ref::<Self>().is_some_and(|other| self.0 == other.0)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[rustfmt::skip]
+const DURATION_METHODS: &[MethodRow] = &[
+    ("Nanoseconds",  &[],       |it, _| Ok(Value::Int64(of(it)?.0))),
+    ("Microseconds", &[],       |it, _| Ok(Value::Int64(of(it)?.0 / 1_000))),
+    ("Milliseconds", &[],       |it, _| Ok(Value::Int64(of(it)?.0 / 1_000_000))),
+    ("Seconds",      &[],       |it, _| Ok(Value::Float(of(it)?.seconds()))),
+    ("Minutes",      &[],       |it, _| Ok(Value::Float(of(it)?.minutes()))),
+    ("Hours",        &[],       |it, _| Ok(Value::Float(of(it)?.hours()))),
+    ("String",       &[],       |it, _| Ok(it.print().into())),
+    ("Abs",          &[],       |it, _| Ok(duration_value(of(it)?.abs()))),
+    ("Truncate",     DURATIONS, |it, args| Ok(duration_value(of(it)?.truncate(lapse(args)?)))),
+    ("Round",        DURATIONS, |it, args| Ok(duration_value(of(it)?.round(lapse(args)?)))),
+];
+
+/// A number that has a name: a month, a day of the week.
+struct Named {
+    of: &'static str,
+    number: i64,
+}
+
+fn named(of: &'static str, number: i64) -> Value {
+    Value::Object(Rc::new(Named { of, number }))
+}
+
+impl Object for Named {
+    fn type_name(&self) -> &str {
+        self.of
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Int
+    }
+
+    fn int(&self) -> Option<i64> {
+        Some(self.number)
+    }
+
+    fn print(&self) -> String {
+        let (names, first) =
+            if self.of == "time.Month" { (MONTHS.as_slice(), 1) } else { (WEEKDAYS.as_slice(), 0) };
+        let name = usize::try_from(self.number - first).ok().and_then(|at| names.get(at));
+        name.map_or_else(|| self.number.to_string(), ToString::to_string)
+    }
+
+    fn is_true(&self) -> bool {
+        self.number != 0
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        find(STRING_METHOD, name)
+    }
+
+    fn data(&self) -> Result<Data, Str> {
+        Ok(Data::Int(self.number))
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        let other = other.as_any().downcast_ref::<Self>();
+        other.is_some_and(|other| (self.of, self.number) == (other.of, other.number))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A zone.
+struct Location(Zone);
+
+impl Object for Location {
+    fn type_name(&self) -> &'static str {
+        "*time.Location"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ptr
+    }
+
+    fn print(&self) -> String {
+        self.0.name().to_owned()
+    }
+
+    fn method(&self, name: &str) -> Option<Method> {
+        find(STRING_METHOD, name)
+    }
+
+    fn equals(&self, other: &dyn Object) -> bool {
+        other.as_any().downcast_ref::<Self>().is_some_and(|other| self.0 == other.0)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+const STRING_METHOD: &[MethodRow] = &[("String", &[], |it, _| Ok(it.print().into()))];
+
+fn find(rows: &[MethodRow], name: &str) -> Option<Method> {
+    let row = rows.iter().find(|row| row.0 == name)?;
+    Some(Method { params: row.1, variadic: false, run: row.2 })
+}
+
+/// No method is called on a type that is not its own.
+const FOREIGN: &str = "method called on a foreign type";
+
+fn moment(object: &dyn Object) -> Result<&Moment, Str> {
+    object.as_any().downcast_ref().ok_or_else(|| FOREIGN.into())
+}
+
+fn of(object: &dyn Object) -> Result<Duration, Str> {
+    object.as_any().downcast_ref::<Lapse>().map(|lapse| lapse.0).ok_or_else(|| FOREIGN.into())
+}
+
+fn moved(object: &dyn Object, how: impl FnOnce(&Time) -> Time) -> Done {
+    let moment = moment(object)?;
+    Ok(time_value(how(&moment.time), &moment.local))
+}
+
+fn other(args: &[Value]) -> Result<&Time, Str> {
+    as_time(&args[0]).ok_or_else(|| FOREIGN.into())
+}
+
+fn lapse(args: &[Value]) -> Result<Duration, Str> {
+    as_duration(&args[0]).ok_or_else(|| FOREIGN.into())
+}
+
+fn int(args: &[Value], at: usize) -> i64 {
+    if let Value::Int(number) = args[at] { number } else { 0 }
+}

@@ -1,0 +1,169 @@
+//! A time: an instant, and the zone in which it is told.
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+
+use super::calendar::{DAY, Date};
+use super::duration::{Duration, SECOND};
+use super::zone::Zone;
+use crate::value::Str;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// Seconds since the beginning of 1970.
+    unix: i64,
+    nanosecond: i64,
+    zone: Zone,
+    /// Nanoseconds since the program began: a time that came from the clock prints them.
+    monotonic: Option<i64>,
+}
+
+/// From the beginning of the year 1, where the zero value of Go's times is, to 1970.
+const ZERO: i64 = -62_135_596_800;
+
+impl Time {
+    pub fn new(unix: i64, nanosecond: i64, zone: Zone) -> Self {
+        Self { unix, nanosecond, zone, monotonic: None }
+    }
+
+    /// The zero value.
+    pub fn zero() -> Self {
+        Self::new(ZERO, 0, Zone::Utc)
+    }
+
+    /// What a clock says.
+    pub fn now(now: Timestamp, zone: Zone) -> Self {
+        let nanosecond = i64::from(now.subsec_nanosecond());
+        // An instant before 1970 has a negative fraction.
+        let unix = now.as_second() - i64::from(nanosecond < 0);
+        Self { monotonic: Some(0), ..Self::new(unix, nanosecond.rem_euclid(SECOND), zone) }
+    }
+
+    /// A date and seconds of its day, as the clocks of a zone show it. Where they show it twice or never, it is as in
+    /// Go: the offset is asked for at the reading itself, then again at what that gave.
+    pub(super) fn shown(date: Date, second: i64, nanosecond: i64, zone: Zone) -> Self {
+        let clock = date.days().saturating_mul(DAY).saturating_add(second);
+        let offset = zone.offset(clock.saturating_sub(zone.offset(clock)));
+        Self::new(clock.saturating_sub(offset), nanosecond, zone)
+    }
+
+    /// The same instant elsewhere.
+    #[must_use]
+    pub fn within(&self, zone: Zone) -> Self {
+        Self::new(self.unix, self.nanosecond, zone)
+    }
+
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    pub fn monotonic(&self) -> Option<i64> {
+        self.monotonic
+    }
+
+    pub fn is_zero(&self) -> bool {
+        (self.unix, self.nanosecond) == (ZERO, 0)
+    }
+
+    pub fn is_dst(&self) -> bool {
+        self.zone.is_dst(self.unix)
+    }
+
+    pub fn unix(&self) -> i64 {
+        self.unix
+    }
+
+    pub fn nanosecond(&self) -> i64 {
+        self.nanosecond
+    }
+
+    /// Since 1970 in units of which a second has so many. Too far away it wraps around.
+    pub fn unix_in(&self, per_second: i64) -> i64 {
+        self.unix.wrapping_mul(per_second).wrapping_add(self.nanosecond / (SECOND / per_second))
+    }
+
+    fn clock(&self) -> i64 {
+        self.unix.saturating_add(self.zone.offset(self.unix))
+    }
+
+    pub(super) fn offset_and_name(&self) -> (i64, Str) {
+        self.zone.offset_and_name(self.unix)
+    }
+
+    pub fn date(&self) -> Date {
+        Date::of_days(self.clock().div_euclid(DAY))
+    }
+
+    /// 0 is Sunday.
+    pub fn weekday(&self) -> i64 {
+        (self.clock().div_euclid(DAY) + 4).rem_euclid(7)
+    }
+
+    /// Seconds since midnight.
+    pub fn second_of_day(&self) -> i64 {
+        self.clock().rem_euclid(DAY)
+    }
+
+    #[must_use]
+    pub fn add(&self, duration: Duration) -> Self {
+        let nanoseconds = self.nanosecond + duration.0 % SECOND;
+        let carry = nanoseconds.div_euclid(SECOND);
+        Self {
+            unix: self.unix.wrapping_add(duration.0 / SECOND).wrapping_add(carry),
+            nanosecond: nanoseconds.rem_euclid(SECOND),
+            zone: self.zone.clone(),
+            monotonic: self.monotonic.and_then(|since| since.checked_add(duration.0)),
+        }
+    }
+
+    /// Go's `AddDate`: the 31st of a short month is in the next.
+    #[must_use]
+    pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
+        // Far beyond all that can be told, where Go goes astray as well.
+        const FARTHEST: i64 = 1_000_000_000_000;
+        let near = |count: i64| count.clamp(-FARTHEST, FARTHEST);
+        let date = self.date();
+        let date = Date {
+            year: date.year + near(years),
+            month: date.month + near(months),
+            day: date.day + near(days),
+        };
+        Self::shown(date, self.second_of_day(), self.nanosecond, self.zone.clone())
+    }
+
+    /// How long after the other, as far as a duration goes.
+    pub fn since(&self, other: &Self) -> Duration {
+        let seconds = i128::from(self.unix) - i128::from(other.unix);
+        let all = seconds * i128::from(SECOND) + i128::from(self.nanosecond - other.nanosecond);
+        Duration(i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX }))
+    }
+
+    pub fn compare(&self, other: &Self) -> Ordering {
+        (self.unix, self.nanosecond).cmp(&(other.unix, other.nanosecond))
+    }
+
+    /// Nanoseconds since the last multiple of a duration, counted from the zero value.
+    fn beyond(&self, multiple: Duration) -> i64 {
+        let all =
+            (i128::from(self.unix) - i128::from(ZERO)) * i128::from(SECOND) + i128::from(self.nanosecond);
+        i64::try_from(all.rem_euclid(i128::from(multiple.0))).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn truncate(&self, multiple: Duration) -> Self {
+        let bare = self.within(self.zone.clone());
+        if multiple.0 <= 0 { bare } else { bare.add(Duration(-self.beyond(multiple))) }
+    }
+
+    #[must_use]
+    pub fn round(&self, multiple: Duration) -> Self {
+        let bare = self.within(self.zone.clone());
+        if multiple.0 <= 0 {
+            return bare;
+        }
+        let beyond = self.beyond(multiple);
+        let up = beyond.unsigned_abs() * 2 >= multiple.0.unsigned_abs();
+        bare.add(Duration(if up { multiple.0 - beyond } else { -beyond }))
+    }
+}

@@ -1,0 +1,146 @@
+//! The pieces that a time is read from: numbers, names, offsets.
+
+use super::layout::Offset;
+
+pub(super) enum Flaw {
+    /// It does not look like that.
+    Shape,
+    /// It does, but there is no such thing.
+    Range(&'static str),
+}
+
+pub(super) type Read<'v, T> = Result<(T, &'v [u8]), Flaw>;
+
+pub(super) fn one_space_less(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b" ").unwrap_or(value)
+}
+
+pub(super) fn within(number: i64, least: i64, most: i64, what: &'static str) -> Result<i64, Flaw> {
+    if (least..=most).contains(&number) { Ok(number) } else { Err(Flaw::Range(what)) }
+}
+
+fn digit(value: &[u8], at: usize) -> Option<i64> {
+    value.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| i64::from(byte - b'0'))
+}
+
+/// One digit or two; two if `fixed`.
+pub(super) fn number(value: &[u8], fixed: bool) -> Read<'_, i64> {
+    match (digit(value, 0), digit(value, 1)) {
+        (Some(tens), Some(ones)) => Ok((tens * 10 + ones, &value[2..])),
+        (Some(one), None) if !fixed => Ok((one, &value[1..])),
+        _ => Err(Flaw::Shape),
+    }
+}
+
+pub(super) fn three_digits(value: &[u8], fixed: bool) -> Read<'_, i64> {
+    let count = value.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 || (fixed && count != 3) {
+        return Err(Flaw::Shape);
+    }
+    let (digits, rest) = value.split_at(count);
+    Ok((digits.iter().fold(0, |number, byte| number * 10 + i64::from(byte - b'0')), rest))
+}
+
+/// So many characters, of which the first may be a sign.
+pub(super) fn signed(value: &[u8], width: usize) -> Read<'_, i64> {
+    let (text, rest) = value.split_at_checked(width).ok_or(Flaw::Shape)?;
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Flaw::Shape);
+    }
+    let size = digits.iter().fold(0, |number, byte| number * 10 + i64::from(byte - b'0'));
+    Ok((if negative { -size } else { size }, rest))
+}
+
+/// Which of the names stands here, in whatever case.
+pub(super) fn name<'v>(names: &[&str], short: bool, value: &'v [u8]) -> Read<'v, i64> {
+    for (at, name) in (0..).zip(names) {
+        let name = if short { &name[..3] } else { name };
+        if value.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes())) {
+            return Ok((at, &value[name.len()..]));
+        }
+    }
+    Err(Flaw::Shape)
+}
+
+pub(super) fn offset(value: &[u8], how: Offset) -> Read<'_, i64> {
+    let step = if how.colon { 3 } else { 2 };
+    let length = 3 + step * (how.parts - 1);
+    let (text, rest) = value.split_at_checked(length).ok_or(Flaw::Shape)?;
+    let mut parts = [0; 3];
+    for (at, part) in parts.iter_mut().enumerate().take(how.parts) {
+        let from = 1 + at * step;
+        if how.colon && at > 0 && text[from - 1] != b':' {
+            return Err(Flaw::Shape);
+        }
+        *part = number(&text[from..from + 2], true).map_or(-1, |(number, _)| number);
+    }
+    // Ranges are looked at first, up to the first part that is no number; of several the last is told.
+    let [hour, minute, second] = parts;
+    let whole = !parts.contains(&-1);
+    if second > 60 && whole {
+        return Err(Flaw::Range("time zone offset second"));
+    }
+    if minute > 60 && hour >= 0 {
+        return Err(Flaw::Range("time zone offset minute"));
+    }
+    if hour > 24 {
+        return Err(Flaw::Range("time zone offset hour"));
+    }
+    let size = (hour * 60 + minute) * 60 + second;
+    match text[0] {
+        b'+' if whole => Ok((size, rest)),
+        b'-' if whole => Ok((-size, rest)),
+        _ => Err(Flaw::Shape),
+    }
+}
+
+/// How long the name of a zone is that stands here.
+pub(super) fn abbreviation(value: &[u8]) -> Option<usize> {
+    if value.len() < 3 {
+        return None;
+    }
+    if value.starts_with(b"ChST") || value.starts_with(b"MeST") {
+        return Some(4);
+    }
+    if let Some(rest) = value.strip_prefix(b"GMT") {
+        return Some(3 + signed_hours(rest));
+    }
+    if matches!(value[0], b'+' | b'-') {
+        return Some(signed_hours(value)).filter(|length| *length > 0);
+    }
+    let capitals = value.iter().take(6).take_while(|byte| byte.is_ascii_uppercase()).count();
+    match capitals {
+        3 => Some(3),
+        4 if value[3] == b'T' || value.starts_with(b"WITA") => Some(4),
+        5 if value[4] == b'T' => Some(5),
+        _ => None,
+    }
+}
+
+/// How long `-7` is, if it stands here: up to 23 hours.
+fn signed_hours(value: &[u8]) -> usize {
+    let [b'-' | b'+', digits @ ..] = value else { return 0 };
+    let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let hours = digits[..count]
+        .iter()
+        .fold(0_u64, |hours, byte| hours.saturating_mul(10).saturating_add(u64::from(byte - b'0')));
+    if count == 0 || hours > 23 { 0 } else { 1 + count }
+}
+
+/// A point or comma and digits, of which nine count.
+pub(super) fn nanoseconds(fraction: &[u8]) -> Result<i64, Flaw> {
+    let [b'.' | b',', digits @ ..] = fraction else { return Err(Flaw::Shape) };
+    let digits = &digits[..digits.len().min(9)];
+    let (mut value, _) = signed(digits, digits.len())?;
+    if value < 0 {
+        return Err(Flaw::Range("fractional second"));
+    }
+    for _ in digits.len()..9 {
+        value *= 10;
+    }
+    Ok(value)
+}

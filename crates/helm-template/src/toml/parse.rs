@@ -1,0 +1,397 @@
+//! From TOML to values.
+//!
+//! Whole numbers are `int64` here, other than in YAML and JSON. Errors name the line and the last key, as Go's library
+//! does.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use super::key;
+use super::text::{Fault, Text};
+use crate::profile::Profile;
+use crate::value::{List, Map, Str, Value};
+
+/// How deep arrays and inline tables may be nested.
+const DEPTH: usize = 200;
+
+/// Reads a document.
+pub fn parse(text: &[u8], profile: Profile) -> Result<Map, Str> {
+    let mut reader = Reader {
+        text: Text::new(text, profile),
+        root: Table::new(),
+        path: Vec::new(),
+        key: None,
+        key_line: 1,
+        depth: 0,
+    };
+    reader.document().map_err(|fault| reader.explain(&fault))?;
+    Ok(map(mem::take(&mut reader.root)))
+}
+
+type Table = BTreeMap<Str, Node>;
+
+enum Node {
+    Value(Value),
+    /// One that is implied by a longer key can still be named by a header of its own.
+    Table {
+        table: Table,
+        implied: bool,
+    },
+    Tables(Vec<Table>),
+}
+
+fn map(table: Table) -> Map {
+    Map::sorted(table.into_iter().map(|(key, node)| (key, value(node))).collect())
+}
+
+fn value(node: Node) -> Value {
+    match node {
+        Node::Value(value) => value,
+        Node::Table { table, .. } => map(table).into(),
+        Node::Tables(tables) => List::any(tables.into_iter().map(|table| map(table).into())).into(),
+    }
+}
+
+struct Reader<'t> {
+    text: Text<'t>,
+    root: Table,
+    /// The table that keys go into.
+    path: Vec<Str>,
+    /// The key whose value is being read.
+    key: Option<Str>,
+    /// Where the key at hand began.
+    key_line: usize,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    fn explain(&self, fault: &Fault) -> Str {
+        let mut last = key::path(&self.path);
+        if let Some(key) = &self.key {
+            if !last.is_empty() {
+                last.push('.');
+            }
+            last.push_str(key);
+        }
+        let Fault { line, why } = fault;
+        if last.is_empty() {
+            format!("toml: line {line}: {why}").into()
+        } else {
+            format!("toml: line {line} (last key {}): {why}", crate::go::quote(&last)).into()
+        }
+    }
+
+    fn at_key(&self, why: String) -> Fault {
+        Fault { line: self.key_line, why }
+    }
+
+    fn document(&mut self) -> Result<(), Fault> {
+        loop {
+            match self.text.next()? {
+                Some(' ' | '\t' | '\n' | '\r') => {}
+                Some('#') => self.text.skip_comment()?,
+                Some('[') => self.header()?,
+                Some(_) => {
+                    self.text.back();
+                    let table = mem::take(&mut self.path);
+                    self.path.clone_from(&table);
+                    self.pair()?;
+                    self.path = table;
+                    self.key = None;
+                    self.text.end_of_item()?;
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// `[a.b]` or `[[a.b]]`.
+    fn header(&mut self) -> Result<(), Fault> {
+        let of_array = self.text.accept('[')?;
+        let mut keys = Vec::new();
+        loop {
+            self.text.skip_blanks()?;
+            match self.text.peek()? {
+                Some(']') | None => {
+                    return Err(self
+                        .text
+                        .fault("unexpected end of table name (table names cannot be empty)"));
+                }
+                Some('.') => {
+                    return Err(self.text.fault("unexpected table separator (table names cannot be empty)"));
+                }
+                Some(_) => self.name(&mut keys)?,
+            }
+            self.text.skip_blanks()?;
+            match self.text.next()? {
+                Some('.') => {}
+                Some(']') => break,
+                other => {
+                    let found = Text::quoted(other);
+                    return Err(self
+                        .text
+                        .fault(format!("expected '.' or ']' to end table name, but got {found} instead")));
+                }
+            }
+        }
+        if of_array {
+            match self.text.next()? {
+                Some(']') => {}
+                other => {
+                    let found = Text::quoted(other);
+                    return Err(self.text.fault(format!(
+                        "expected end of table array name delimiter ']', but got {found} instead"
+                    )));
+                }
+            }
+        }
+        self.enter(keys, of_array)?;
+        self.text.end_of_item()
+    }
+
+    /// One part of a key.
+    fn name(&mut self, keys: &mut Vec<Str>) -> Result<(), Fault> {
+        let name = match self.text.next()? {
+            Some('"') => self.text.string()?,
+            Some('\'') => self.text.raw_string()?,
+            Some(_) => {
+                self.text.back();
+                self.text.while_it(key::is_bare)?.to_owned()
+            }
+            None => String::new(),
+        };
+        if keys.is_empty() {
+            self.key_line = self.text.line();
+        }
+        keys.push(name.into());
+        Ok(())
+    }
+
+    /// Makes the table of a header the one that keys go into.
+    fn enter(&mut self, mut keys: Vec<Str>, of_array: bool) -> Result<(), Fault> {
+        let Some(last) = keys.pop() else {
+            return Ok(());
+        };
+        let line = self.key_line;
+        let whole = |keys: &[Str]| key::path(&[keys, std::slice::from_ref(&last)].concat());
+        let mut table = &mut self.root;
+        for (at, key) in keys.iter().enumerate() {
+            let node = table
+                .entry(key.clone())
+                .or_insert_with(|| Node::Table { table: Table::new(), implied: true });
+            table = match node {
+                Node::Table { table, .. } => table,
+                Node::Tables(tables) => match tables.last_mut() {
+                    Some(table) => table,
+                    None => return Ok(()),
+                },
+                Node::Value(_) => {
+                    let path = key::path(keys.get(..=at).unwrap_or_default());
+                    return Err(Fault { line, why: format!("Key '{path}' was already created as a hash.") });
+                }
+            };
+        }
+        match (table.get_mut(&last), of_array) {
+            (None, true) => {
+                table.insert(last.clone(), Node::Tables(vec![Table::new()]));
+            }
+            (Some(Node::Tables(tables)), true) => tables.push(Table::new()),
+            (Some(_), true) => {
+                let why =
+                    format!("Key '{}' was already created and cannot be used as an array.", whole(&keys));
+                self.path = keys;
+                return Err(Fault { line, why });
+            }
+            (None, false) => {
+                table.insert(last.clone(), Node::Table { table: Table::new(), implied: false });
+            }
+            (Some(Node::Table { implied, .. }), false) if *implied => *implied = false,
+            (Some(_), false) => {
+                let why = format!("Key '{}' has already been defined.", whole(&keys));
+                self.path = keys;
+                return Err(Fault { line, why });
+            }
+        }
+        keys.push(last);
+        self.path = keys;
+        Ok(())
+    }
+
+    /// `a.b = value`, with the table at hand as the place for it.
+    fn pair(&mut self) -> Result<(), Fault> {
+        let keys = self.keys()?;
+        let around = self.path.len();
+        let value = self.keyed_value(keys)?;
+        let mut table = &mut self.root;
+        let mut path = Vec::new();
+        let line = self.key_line;
+        for (at, key) in self.path.iter().enumerate() {
+            path.push(key.clone());
+            // What a key with points goes through for the second time is no longer only implied.
+            let is_new = !table.contains_key(key);
+            let node = table
+                .entry(key.clone())
+                .or_insert_with(|| Node::Table { table: Table::new(), implied: true });
+            table = match node {
+                Node::Table { table, implied } => {
+                    *implied &= is_new || at < around;
+                    table
+                }
+                Node::Tables(tables) => match tables.last_mut() {
+                    Some(table) => table,
+                    None => return Ok(()),
+                },
+                Node::Value(_) => {
+                    let why = format!("Key '{}' has already been defined.", key::path(&path));
+                    return Err(Fault { line, why });
+                }
+            };
+        }
+        let key = self.key.clone().unwrap_or_default();
+        match table.get_mut(&key) {
+            None => {
+                table.insert(key, Node::Value(value));
+            }
+            Some(Node::Table { implied, .. }) if *implied => *implied = false,
+            Some(_) => {
+                path.push(key);
+                return Err(self.at_key(format!("Key '{}' has already been defined.", key::path(&path))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a key, as far as the sign behind it.
+    fn keys(&mut self) -> Result<Vec<Str>, Fault> {
+        let mut keys = Vec::new();
+        self.text.skip_blanks()?;
+        match self.text.peek()? {
+            Some('=') | None => return Err(self.text.fault("unexpected '=': key name appears blank")),
+            Some('.') => return Err(self.text.fault("unexpected '.': keys cannot start with a '.'")),
+            Some(_) => {}
+        }
+        loop {
+            self.text.skip_blanks()?;
+            match self.text.peek()? {
+                Some('=') | None if !keys.is_empty() => return Err(self.text.fault("unexpected '='")),
+                Some('.') if !keys.is_empty() => return Err(self.text.fault("unexpected '.'")),
+                _ => self.name(&mut keys)?,
+            }
+            self.text.skip_blanks()?;
+            match self.text.next()? {
+                Some('.') => {}
+                Some('=') => return Ok(keys),
+                None => return Err(self.text.fault("unexpected EOF; expected key separator '='")),
+                other => {
+                    let found = Text::quoted(other);
+                    return Err(self
+                        .text
+                        .fault_at_line_end(other, format!("expected '.' or '=', but got {found} instead")));
+                }
+            }
+        }
+    }
+
+    /// The value of a key, which becomes the key at hand.
+    fn keyed_value(&mut self, mut keys: Vec<Str>) -> Result<Value, Fault> {
+        self.key = keys.pop();
+        self.path.append(&mut keys);
+        self.text.skip_blanks()?;
+        self.value()
+    }
+
+    fn value(&mut self) -> Result<Value, Fault> {
+        match self.text.next()? {
+            Some('[') => self.nested(Self::array),
+            Some('{') => self.nested(Self::inline_table),
+            first => self.text.scalar(first),
+        }
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, Fault>) -> Result<Value, Fault> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(self.text.fault(format!("nested more than {DEPTH} deep")));
+        }
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn array(&mut self) -> Result<Value, Fault> {
+        let mut items = Vec::new();
+        loop {
+            self.text.skip_lines()?;
+            match self.text.next()? {
+                Some(',') => return Err(self.text.fault("unexpected comma")),
+                Some(']') => break,
+                _ => self.text.back(),
+            }
+            items.push(self.value()?);
+            self.text.skip_lines()?;
+            match self.text.next()? {
+                Some(',') => {}
+                Some(']') => break,
+                other => {
+                    let found = Text::or_end(other);
+                    return Err(self.text.fault(format!(
+                        "expected a comma (',') or array terminator (']'), but got {found}"
+                    )));
+                }
+            }
+        }
+        Ok(List::any(items).into())
+    }
+
+    fn inline_table(&mut self) -> Result<Value, Fault> {
+        // It is read as a document of its own under the key at hand.
+        let outer = (mem::take(&mut self.root), self.path.clone(), self.key.take());
+        self.path.extend(outer.2.clone());
+        let prefix = self.path.clone();
+        let read = self.inline_pairs(&prefix);
+        // An error keeps its place.
+        read?;
+        let table = mem::replace(&mut self.root, outer.0);
+        self.path = outer.1;
+        self.key = outer.2;
+        let mut node = Node::Table { table, implied: false };
+        for key in &prefix {
+            node = match node {
+                Node::Table { mut table, .. } => {
+                    table.remove(key).unwrap_or(Node::Table { table: Table::new(), implied: false })
+                }
+                other => other,
+            };
+        }
+        Ok(value(node))
+    }
+
+    fn inline_pairs(&mut self, prefix: &[Str]) -> Result<(), Fault> {
+        loop {
+            self.text.skip_inside_table()?;
+            match self.text.next()? {
+                Some(',') => return Err(self.text.fault("unexpected comma")),
+                Some('}') => return Ok(()),
+                _ => self.text.back(),
+            }
+            self.pair()?;
+            self.path = prefix.to_vec();
+            self.text.skip_inside_table()?;
+            match self.text.next()? {
+                Some(',') => {
+                    self.text.skip_blanks()?;
+                    if self.text.peek()? == Some('}') && !self.text.is_new() {
+                        return Err(self.text.fault("trailing comma not allowed in inline tables"));
+                    }
+                }
+                Some('}') => return Ok(()),
+                other => {
+                    let found = Text::or_end(other);
+                    return Err(self.text.fault(format!(
+                        "expected a comma or an inline table terminator '}}', but got {found} instead"
+                    )));
+                }
+            }
+        }
+    }
+}

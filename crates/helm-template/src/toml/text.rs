@@ -1,0 +1,354 @@
+//! The text of a TOML document, character by character, and the literals in it.
+
+use super::number;
+use crate::go::letters::is_letter;
+use crate::go::printf;
+use crate::profile::Profile;
+use crate::value::Value;
+
+/// What is wrong, and where.
+pub(super) struct Fault {
+    pub line: usize,
+    pub why: String,
+}
+
+pub(super) struct Text<'t> {
+    all: &'t str,
+    /// The byte behind the text that is part of no character.
+    bad: Option<u8>,
+    at: usize,
+    /// Where the string at hand begins.
+    string_at: usize,
+    /// The end has been read, and not only reached.
+    ended: bool,
+    profile: Profile,
+}
+
+impl<'t> Text<'t> {
+    pub fn new(bytes: &'t [u8], profile: Profile) -> Self {
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        let (text, bad) = match bytes.utf8_chunks().next() {
+            Some(chunk) => (chunk.valid(), chunk.invalid().first().copied()),
+            None => ("", None),
+        };
+        Self { all: text, bad, at: 0, string_at: 0, ended: false, profile }
+    }
+
+    /// TOML 1.1.
+    pub fn is_new(&self) -> bool {
+        self.profile == Profile::Helm4
+    }
+
+    pub fn line(&self) -> usize {
+        1 + self.read().bytes().filter(|byte| *byte == b'\n').count()
+    }
+
+    fn read(&self) -> &'t str {
+        self.all.get(..self.at).unwrap_or_default()
+    }
+
+    fn rest(&self) -> &'t str {
+        self.all.get(self.at..).unwrap_or_default()
+    }
+
+    /// A fault where the reader stands. At the end the last line is meant, which Helm 3 miscounts.
+    pub fn fault(&self, why: impl Into<String>) -> Fault {
+        let back = self.ended && (!self.is_new() || self.read().ends_with('\n'));
+        Fault { line: self.line() - usize::from(back), why: why.into() }
+    }
+
+    /// The same on the line that has just ended.
+    fn fault_before(&self, why: impl Into<String>) -> Fault {
+        Fault { line: self.line().saturating_sub(1), why: why.into() }
+    }
+
+    /// As [`Text::fault`], but Helm 4 means the line that a newline has ended.
+    pub fn fault_at_line_end(&self, found: Option<char>, why: String) -> Fault {
+        if found == Some('\n') && self.is_new() { self.fault_before(why) } else { self.fault(why) }
+    }
+
+    /// A character as Go quotes it; the end is the character zero.
+    pub fn quoted(found: Option<char>) -> String {
+        printf("%q", &[Value::Int(i64::from(u32::from(found.unwrap_or_default())))])
+    }
+
+    pub fn or_end(found: Option<char>) -> String {
+        found.map_or_else(|| "end of file".to_owned(), |c| format!("'{c}'"))
+    }
+
+    /// None at the end.
+    pub fn next(&mut self) -> Result<Option<char>, Fault> {
+        let mut chars = self.rest().chars();
+        let Some(c) = chars.next() else {
+            if let Some(byte) = self.bad {
+                return Err(self.fault(format!("invalid UTF-8 byte: 0x{byte:02x}")));
+            }
+            self.ended = true;
+            return Ok(None);
+        };
+        let lone_return = c == '\r' && chars.next() != Some('\n');
+        if lone_return || (c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r')) {
+            let code = u32::from(c);
+            return Err(self.fault(format!("TOML files cannot contain control characters: '0x{code:02x}'")));
+        }
+        self.at += c.len_utf8();
+        Ok(Some(c))
+    }
+
+    /// Takes back what was read last.
+    pub fn back(&mut self) {
+        if !std::mem::take(&mut self.ended) {
+            self.at -= self.read().chars().next_back().map_or(0, char::len_utf8);
+        }
+    }
+
+    pub fn peek(&mut self) -> Result<Option<char>, Fault> {
+        let next = self.next()?;
+        self.back();
+        Ok(next)
+    }
+
+    pub fn accept(&mut self, wanted: char) -> Result<bool, Fault> {
+        let is = self.next()? == Some(wanted);
+        if !is {
+            self.back();
+        }
+        Ok(is)
+    }
+
+    pub fn while_it(&mut self, is: impl Fn(char) -> bool) -> Result<&'t str, Fault> {
+        let start = self.at;
+        while self.next()?.is_some_and(&is) {}
+        self.back();
+        Ok(self.all.get(start..self.at).unwrap_or_default())
+    }
+
+    pub fn skip_blanks(&mut self) -> Result<(), Fault> {
+        self.while_it(|c| matches!(c, ' ' | '\t')).map(drop)
+    }
+
+    pub fn skip_comment(&mut self) -> Result<(), Fault> {
+        self.while_it(|c| !matches!(c, '\n' | '\r')).map(drop)
+    }
+
+    /// Blanks, newlines and comments.
+    pub fn skip_lines(&mut self) -> Result<(), Fault> {
+        loop {
+            self.while_it(|c| matches!(c, ' ' | '\t' | '\n' | '\r'))?;
+            if !self.accept('#')? {
+                return Ok(());
+            }
+            self.skip_comment()?;
+        }
+    }
+
+    /// What may stand between the pairs of an inline table.
+    pub fn skip_inside_table(&mut self) -> Result<(), Fault> {
+        if self.is_new() {
+            return self.skip_lines();
+        }
+        loop {
+            self.skip_blanks()?;
+            match self.next()? {
+                Some('\n' | '\r') => {
+                    return Err(self.fault_before("newlines not allowed within inline tables"));
+                }
+                Some('#') => self.skip_comment()?,
+                _ => {
+                    self.back();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// What may follow a header or a value on its line.
+    pub fn end_of_item(&mut self) -> Result<(), Fault> {
+        self.skip_blanks()?;
+        match self.next()? {
+            None | Some('\n' | '\r') => Ok(()),
+            Some('#') => self.skip_comment(),
+            other => {
+                let found = Self::quoted(other);
+                Err(self.fault(format!(
+                    "expected a top-level item to end with a newline, comment, or EOF, but got {found} instead"
+                )))
+            }
+        }
+    }
+
+    /// A value that begins with this character and is neither array nor table.
+    pub fn scalar(&mut self, first: Option<char>) -> Result<Value, Fault> {
+        let text = match first {
+            Some('"') if self.rest().starts_with("\"\"") => self.long_string()?,
+            Some('"') => self.string()?,
+            Some('\'') if self.rest().starts_with("''") => self.long_raw_string()?,
+            Some('\'') => self.raw_string()?,
+            Some('.') => return Err(self.fault("floats must start with a digit, not '.'")),
+            Some('0'..='9' | '+' | '-') => {
+                self.back();
+                return self.number();
+            }
+            Some(c) if is_letter(c) => {
+                self.back();
+                return self.word();
+            }
+            None => return Err(self.fault("unexpected EOF; expected value")),
+            other => {
+                let why = format!("expected value but found {} instead", Self::quoted(other));
+                return Err(self.fault_at_line_end(other, why));
+            }
+        };
+        Ok(Value::string(text))
+    }
+
+    fn word(&mut self) -> Result<Value, Fault> {
+        match self.while_it(is_letter)? {
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            "inf" => Ok(Value::Float(f64::INFINITY)),
+            "nan" => Ok(Value::Float(f64::NAN)),
+            other => Err(self.fault(format!("expected value but found {} instead", crate::go::quote(other)))),
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, Fault> {
+        let (literal, problem) = number::literal(self.rest());
+        self.at += literal.len();
+        if let Some(why) = problem {
+            return Err(self.fault(why));
+        }
+        number::value(literal, self.is_new()).map_err(|why| self.fault(why))
+    }
+
+    /// What follows the opening quote.
+    pub fn string(&mut self) -> Result<String, Fault> {
+        self.string_at = self.at;
+        let mut out = String::new();
+        loop {
+            match self.next()? {
+                Some('"') => return Ok(out),
+                Some('\\') => self.escape(&mut out)?,
+                Some('\n' | '\r') => return Err(self.fault_before("strings cannot contain newlines")),
+                Some(c) => out.push(c),
+                None => return Err(self.fault("unexpected EOF; expected '\"'")),
+            }
+        }
+    }
+
+    pub fn raw_string(&mut self) -> Result<String, Fault> {
+        let mut out = String::new();
+        loop {
+            match self.next()? {
+                Some('\'') => return Ok(out),
+                Some('\n' | '\r') => return Err(self.fault_before("strings cannot contain newlines")),
+                Some(c) => out.push(c),
+                None => return Err(self.fault("unexpected EOF; expected \"'\"")),
+            }
+        }
+    }
+
+    fn long_string(&mut self) -> Result<String, Fault> {
+        self.open_long();
+        let mut out = String::new();
+        loop {
+            match self.next()? {
+                Some('"') => {
+                    if self.close_long(&mut out, '"')? {
+                        return Ok(out);
+                    }
+                }
+                Some('\\') => {
+                    let white = |c| matches!(c, ' ' | '\t' | '\r' | '\n');
+                    let after = self.rest().trim_start_matches(white);
+                    let skipped = self.rest().len() - after.len();
+                    if self.rest().get(..skipped).is_some_and(|white| white.contains('\n')) {
+                        self.at += skipped;
+                    } else {
+                        self.escape(&mut out)?;
+                    }
+                }
+                Some(c) => out.push(c),
+                None => return Err(self.fault("unexpected EOF; expected '\"\"\"'")),
+            }
+        }
+    }
+
+    fn long_raw_string(&mut self) -> Result<String, Fault> {
+        self.open_long();
+        let mut out = String::new();
+        loop {
+            match self.next()? {
+                Some('\'') => {
+                    if self.close_long(&mut out, '\'')? {
+                        return Ok(out);
+                    }
+                }
+                Some(c) => out.push(c),
+                None => return Err(self.fault("unexpected EOF; expected \"'''\"")),
+            }
+        }
+    }
+
+    /// The rest of the quotes, and a newline right behind them.
+    fn open_long(&mut self) {
+        self.at += 2;
+        let newline = ["\n", "\r\n"].into_iter().find(|newline| self.rest().starts_with(newline));
+        self.string_at = self.at;
+        self.at += newline.map_or(0, str::len);
+    }
+
+    /// One quote has been read: three end the text, and up to two more before them belong to it.
+    fn close_long(&mut self, out: &mut String, quote: char) -> Result<bool, Fault> {
+        let more = self.rest().chars().take_while(|c| *c == quote).count();
+        let count = more + 1;
+        match count {
+            1 | 2 => (0..count).for_each(|_| out.push(quote)),
+            3..=5 => (3..count).for_each(|_| out.push(quote)),
+            _ if quote == '"' => return Err(self.fault("unexpected '\"\"\"\"\"\"'")),
+            _ => return Err(self.fault("unexpected \"''''''\"")),
+        }
+        self.at += more;
+        Ok(count >= 3)
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, out: &mut String) -> Result<(), Fault> {
+        let c = match self.next()? {
+            Some('b') => '\u{8}',
+            Some('t') => '\t',
+            Some('n') => '\n',
+            Some('f') => '\u{c}',
+            Some('r') => '\r',
+            Some('e') if self.is_new() => '\u{1b}',
+            Some(c @ ('"' | '\\')) => c,
+            Some(c @ (' ' | '\t')) => return Err(self.fault(format!("invalid escape: '\\{c}'"))),
+            Some('x') if self.is_new() => self.code(2, "two", 'x')?,
+            Some('u') => self.code(4, "four", 'u')?,
+            Some('U') => self.code(8, "eight", 'U')?,
+            other => {
+                let c = other.unwrap_or_default();
+                return Err(self.fault(format!("invalid escape in string '\\{c}'")));
+            }
+        };
+        out.push(c);
+        Ok(())
+    }
+
+    fn code(&mut self, count: usize, in_words: &str, kind: char) -> Result<char, Fault> {
+        let start = self.at;
+        for _ in 0..count {
+            if !self.next()?.is_some_and(|c| c.is_ascii_hexdigit()) {
+                let found = crate::go::quote(self.all.get(self.string_at..self.at).unwrap_or_default());
+                return Err(self.fault(format!(
+                    "expected {in_words} hexadecimal digits after '\\{kind}', but got {found} instead"
+                )));
+            }
+        }
+        let digits = self.all.get(start..self.at).unwrap_or_default();
+        u32::from_str_radix(digits, 16)
+            .ok()
+            .and_then(char::from_u32)
+            .ok_or_else(|| self.fault(format!("Escaped character '\\u{digits}' is not valid UTF-8.")))
+    }
+}

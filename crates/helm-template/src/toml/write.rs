@@ -1,0 +1,259 @@
+//! From values to TOML.
+//!
+//! In a table, what is no table comes first; each part in the order of its keys. Tables are indented by their depth,
+//! with an empty line before those of the first level and before each of an array of them.
+
+use std::fmt::Write;
+
+use super::key;
+use crate::data::Data;
+use crate::go::{Form, format_float};
+use crate::nesting::{Nesting, Unwritable};
+use crate::profile::Profile;
+use crate::value::{List, Map, Value};
+
+/// As `toToml` writes it. What cannot be written is an error in the words of Go's library.
+pub fn write(value: &Value, profile: Profile) -> Result<String, Unwritable> {
+    let mut writer = Writer { out: String::new(), profile };
+    writer.item(&mut Vec::new(), value, &Nesting::default())?;
+    Ok(writer.out)
+}
+
+fn refused(why: impl Into<String>) -> Unwritable {
+    Unwritable::Refused(why.into().into())
+}
+
+/// What a value is to TOML, as far as it decides where it stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Nothing,
+    Plain,
+    Table,
+    Tables,
+}
+
+impl Shape {
+    fn of(value: &Value, around: &Nesting<'_>) -> Result<Self, Unwritable> {
+        Ok(match value {
+            Value::Nil | Value::Null => Self::Nothing,
+            Value::Map(_) => Self::Table,
+            Value::List(list) => {
+                let inside = around.inside_list()?;
+                let mut all_tables = !list.is_empty();
+                for item in list.iter() {
+                    match Self::of(item, &inside)? {
+                        Self::Nothing => return Err(refused("toml: cannot encode array with nil element")),
+                        shape => all_tables &= shape == Self::Table,
+                    }
+                }
+                if all_tables { Self::Tables } else { Self::Plain }
+            }
+            Value::Complex(..) => return Err(refused("unsupported type: complex128")),
+            Value::Object(object) if object.type_name() != TIME => {
+                Self::of(&Value::from(&object.data()?), around)?
+            }
+            _ => Self::Plain,
+        })
+    }
+}
+
+/// The type that is written without quotes.
+const TIME: &str = "time.Time";
+
+struct Writer {
+    out: String,
+    profile: Profile,
+}
+
+impl Writer {
+    /// A value under its key, in a table or on its own.
+    fn item(
+        &mut self,
+        path: &mut Vec<String>,
+        value: &Value,
+        around: &Nesting<'_>,
+    ) -> Result<(), Unwritable> {
+        match value {
+            Value::Nil | Value::Null => Ok(()),
+            Value::Map(map) => {
+                if path.len() == 1 {
+                    self.new_line();
+                }
+                if !path.is_empty() {
+                    self.header(path, "[", "]");
+                }
+                self.table(path, map, around)
+            }
+            Value::List(list) if Shape::of(value, around)? == Shape::Tables => {
+                self.tables(path, list, around)
+            }
+            Value::Complex(..) => {
+                Err(refused(format!("unsupported type for key '{}': complex128", key::path(path))))
+            }
+            Value::Object(object) if object.type_name() != TIME => {
+                self.item(path, &Value::from(&object.data()?), around)
+            }
+            value => {
+                if let Some(last) = path.last() {
+                    self.indent(path);
+                    key::write(&mut self.out, last);
+                    self.out.push_str(" = ");
+                }
+                self.element(value, around)?;
+                if !path.is_empty() {
+                    self.new_line();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn tables(
+        &mut self,
+        path: &mut Vec<String>,
+        list: &List,
+        around: &Nesting<'_>,
+    ) -> Result<(), Unwritable> {
+        if path.is_empty() {
+            return Err(refused("toml: top-level values must be Go maps or structs"));
+        }
+        let inside = around.inside_list()?;
+        for map in list.iter().filter_map(Value::as_map) {
+            self.new_line();
+            self.header(path, "[[", "]]");
+            self.table(path, map, &inside)?;
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, path: &[String], open: &str, close: &str) {
+        self.indent(path);
+        self.out.push_str(open);
+        self.out.push_str(&key::path(path));
+        self.out.push_str(close);
+        self.new_line();
+    }
+
+    fn table(&mut self, path: &mut Vec<String>, map: &Map, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        let inside = around.inside_map(map)?;
+        let entries = map.entries();
+        let mut later = Vec::new();
+        let mut now = Vec::with_capacity(entries.len());
+        for entry in entries.iter() {
+            match Shape::of(&entry.1, &inside)? {
+                Shape::Table | Shape::Tables => later.push(entry),
+                Shape::Plain | Shape::Nothing => now.push(entry),
+            }
+        }
+        for (key, value) in now.into_iter().chain(later) {
+            path.push(key.to_string());
+            self.item(path, value, &inside)?;
+            path.pop();
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        // A String takes whatever is written to it.
+        match value {
+            Value::String(text) => key::quote(&mut self.out, text),
+            Value::Raw(bytes) => key::quote(&mut self.out, &crate::go::text_of(bytes)),
+            Value::Bool(truth) => {
+                let _ = write!(self.out, "{truth}");
+            }
+            Value::Int(n) | Value::Int64(n) => {
+                let _ = write!(self.out, "{n}");
+            }
+            Value::Uint64(n) => {
+                let _ = write!(self.out, "{n}");
+            }
+            Value::Float(n) => self.float(*n),
+            Value::Bytes(bytes) => self.array(bytes.iter(), |writer, byte| {
+                let _ = write!(writer.out, "{byte}");
+                Ok(())
+            })?,
+            Value::List(list) => {
+                let inside = around.inside_list()?;
+                self.array(list.iter(), |writer, item| writer.element(item, &inside))?;
+            }
+            Value::Map(map) => self.inline(map, around)?,
+            Value::Object(object) => match object.data()? {
+                Data::String(text) if object.type_name() == TIME => self.out.push_str(&text),
+                data => self.element(&Value::from(&data), around)?,
+            },
+            Value::Nil | Value::Null => return Err(refused("toml: cannot encode array with nil element")),
+            Value::Complex(..) => return Err(refused("unexpected type: complex128")),
+        }
+        Ok(())
+    }
+
+    fn array<T>(
+        &mut self,
+        items: impl Iterator<Item = T>,
+        write: impl Fn(&mut Self, T) -> Result<(), Unwritable>,
+    ) -> Result<(), Unwritable> {
+        self.out.push('[');
+        for (at, item) in items.enumerate() {
+            if at > 0 {
+                self.out.push_str(", ");
+            }
+            write(self, item)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    /// A table within an array of other things. A nil at its end leaves its comma behind.
+    fn inline(&mut self, map: &Map, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        let inside = around.inside_map(map)?;
+        let entries = map.entries();
+        let mut parts = [Vec::new(), Vec::new()];
+        for entry in entries.iter() {
+            let is_later = matches!(Shape::of(&entry.1, &inside)?, Shape::Table | Shape::Tables);
+            parts[usize::from(is_later)].push(entry);
+        }
+        self.out.push('{');
+        let mut left = entries.len();
+        for (key, value) in parts.iter().flatten().copied() {
+            left -= 1;
+            if value.is_nil() {
+                continue;
+            }
+            key::write(&mut self.out, key);
+            self.out.push_str(" = ");
+            self.element(value, &inside)?;
+            if left > 0 {
+                self.out.push_str(", ");
+            }
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    fn float(&mut self, number: f64) {
+        if number.is_nan() || number.is_infinite() {
+            if number.is_sign_negative() {
+                self.out.push('-');
+            }
+            self.out.push_str(if number.is_nan() { "nan" } else { "inf" });
+            return;
+        }
+        let form = if self.profile == Profile::Helm3 { Form::Fixed } else { Form::General };
+        let text = format_float(number, form, None);
+        self.out.push_str(&text);
+        if !text.contains(['.', 'e']) {
+            self.out.push_str(".0");
+        }
+    }
+
+    fn indent(&mut self, path: &[String]) {
+        (1..path.len()).for_each(|_| self.out.push_str("  "));
+    }
+
+    /// Nothing is above the first line.
+    fn new_line(&mut self) {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Reading, against what `sigs.k8s.io/yaml` 1.4.0 and 1.6.0 make of the same texts.
+
+mod accepted;
+mod head;
+mod laws;
+mod limits;
+mod meaning;
+mod refused;
+
+use crate::json::{self, Style};
+use crate::yaml;
+
+/// A text in JSON, or its error.
+fn json(text: &str) -> Result<String, String> {
+    let data = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?;
+    Ok(json::write(&data, Style::Plain).unwrap())
+}
+
+/// An error as it reaches the user.
+fn problem(text: &str) -> String {
+    format!("error converting YAML to JSON: {text}")
+}
