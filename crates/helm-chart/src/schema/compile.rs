@@ -69,13 +69,12 @@ impl<'d> Compiler<'d> {
     }
 
     pub fn pattern(&mut self, text: &Str) -> Result<Pattern, String> {
-        let expression = match self.patterns.get(text) {
-            Some(expression) => expression.clone(),
-            None => {
-                let expression = Rc::new(Expression::compile(text, self.profile)?);
-                self.patterns.insert(text.clone(), expression.clone());
-                expression
-            }
+        let expression = if let Some(known) = self.patterns.get(text) {
+            known.clone()
+        } else {
+            let expression = Rc::new(Expression::compile(text, self.profile)?);
+            self.patterns.insert(text.clone(), expression.clone());
+            expression
         };
         Ok(Pattern { text: text.clone(), expression })
     }

@@ -95,7 +95,7 @@ fn is_plain(root: &Data, draft: u16) -> bool {
             let fits = match (shape, data) {
                 (Some(Anything), _)
                 | (Some(Text), Data::String(_))
-                | (Some(Switch), Data::Bool(_))
+                | (Some(Switch | Rest), Data::Bool(_))
                 | (Some(Number), Data::Float(_))
                 | (Some(List), Data::List(_)) => true,
                 (Some(Choices), Data::List(items)) => {
@@ -107,7 +107,6 @@ fn is_plain(root: &Data, draft: u16) -> bool {
                     let are_texts = items.iter().all(|item| item.as_str().is_some());
                     are_texts && (draft >= 6 || !items.is_empty()) && are_different(items)
                 }
-                (Some(Rest), Data::Bool(_)) => true,
                 (Some(Schema | Rest), data) => {
                     left.push(data);
                     true
@@ -145,8 +144,11 @@ fn is_other(key: &str, data: &Data, draft: u16) -> bool {
             !text.contains([' ', '%', '\\', ':', '#']) || text.starts_with("#/")
         }
         ("exclusiveMinimum" | "exclusiveMaximum", Data::Float(_)) => draft >= 6,
-        ("dependencies" | "dependentRequired" | "exclusiveMinimum" | "exclusiveMaximum", _)
-        | ("contentSchema" | "contentMediaType" | "contentEncoding" | "id", _) => false,
+        (
+            "dependencies" | "dependentRequired" | "exclusiveMinimum" | "exclusiveMaximum" | "contentSchema"
+            | "contentMediaType" | "contentEncoding" | "id",
+            _,
+        ) => false,
         (key, _) => !key.starts_with('$'),
     }
 }
