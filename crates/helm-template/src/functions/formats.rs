@@ -112,8 +112,8 @@ mod tests {
     use crate::functions::table;
 
     fn call(profile: Profile, name: &str, argument: Value) -> Result<String, Str> {
-        let rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
-        let run = rows.filter(|row| row.0 == name).next_back().map(|row| row.3);
+        let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
+        let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
         match run {
             Some(Run::Plain(run)) => run(&[argument]).map(|value| crate::go::print(&value)),
             _ => panic!("{name}"),

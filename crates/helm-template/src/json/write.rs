@@ -51,6 +51,7 @@ impl Writer {
             Value::Float(n) if n.is_finite() => number(&mut self.out, *n),
             Value::String(text) => self.string(text),
             Value::Raw(bytes) => self.raw(bytes),
+            Value::List(list) if list.is_nil() => self.out.push_str("null"),
             Value::List(list) if list.is_empty() => self.out.push_str("[]"),
             Value::List(list) => {
                 let inside = around.inside_list()?;

@@ -53,7 +53,7 @@ pub struct Scalar<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     StreamStart,
     ImplicitDocumentStart,
     DocumentStart,
@@ -80,7 +80,7 @@ enum State {
 
 /// Where a node stands: what may begin there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Block,
     BlockOrIndentless,
     Flow,
@@ -88,15 +88,15 @@ enum Place {
 
 /// The events of a stream.
 pub struct Events<'a> {
-    scanner: Scanner<'a>,
-    state: State,
+    pub(super) scanner: Scanner<'a>,
+    pub(super) state: State,
     /// What comes when the open collections end.
     states: Vec<State>,
     /// Handles and what they stand for.
     tags: Vec<(Cow<'a, str>, Box<str>)>,
 }
 
-type Step<'a> = Result<Event<'a>, Problem>;
+pub(super) type Step<'a> = Result<Event<'a>, Problem>;
 
 impl Source<'_> {
     pub fn events(&self) -> Events<'_> {
@@ -175,22 +175,22 @@ impl<'a> Events<'a> {
     }
 
     /// Takes the peeked token and peeks at the one behind it.
-    fn after(&mut self) -> Result<(What, usize), Problem> {
+    pub(super) fn after(&mut self) -> Result<(What, usize), Problem> {
         self.scanner.skip_token();
         self.scanner.peek()
     }
 
-    fn pop(&mut self) {
+    pub(super) fn pop(&mut self) {
         self.state = self.states.pop().unwrap_or(State::End);
     }
 
-    fn node_then(&mut self, next: State, place: Place) -> Step<'a> {
+    pub(super) fn node_then(&mut self, next: State, place: Place) -> Step<'a> {
         self.states.push(next);
         self.node(place)
     }
 
     /// A node that is not there.
-    fn empty(&mut self, next: State, line: usize) -> Event<'a> {
+    pub(super) fn empty(&mut self, next: State, line: usize) -> Event<'a> {
         self.state = next;
         Event::Scalar(Scalar {
             text: Cow::Borrowed(""),
@@ -417,88 +417,5 @@ impl<'a> Events<'a> {
             },
             (_, line) => Ok(self.empty(State::BlockMappingKey, line)),
         }
-    }
-
-    fn flow_sequence(&mut self, first: bool) -> Step<'a> {
-        let (mut what, line) = self.scanner.peek()?;
-        if what != What::FlowSequenceEnd {
-            if !first {
-                if what != What::FlowEntry {
-                    return Err(Problem { line, text: "did not find expected ',' or ']'" });
-                }
-                (what, _) = self.after()?;
-            }
-            match what {
-                What::Key => {
-                    let (_, line) = self.scanner.peek()?;
-                    self.state = State::FlowPairKey;
-                    self.scanner.skip_token();
-                    return Ok(Event::MappingStart { properties: Properties::default(), line });
-                }
-                What::FlowSequenceEnd => {}
-                _ => return self.node_then(State::FlowSequence, Place::Flow),
-            }
-        }
-        self.pop();
-        self.scanner.skip_token();
-        Ok(Event::SequenceEnd)
-    }
-
-    fn flow_pair_key(&mut self) -> Step<'a> {
-        match self.scanner.peek()? {
-            // Also the `:`, the `,` or the `]` is gone then: go-yaml's way, in which a key must not be empty.
-            (What::Value | What::FlowEntry | What::FlowSequenceEnd, line) => {
-                self.scanner.skip_token();
-                Ok(self.empty(State::FlowPairValue, line))
-            }
-            _ => self.node_then(State::FlowPairValue, Place::Flow),
-        }
-    }
-
-    fn flow_pair_value(&mut self) -> Step<'a> {
-        let (what, line) = self.scanner.peek()?;
-        if what == What::Value && !matches!(self.after()?.0, What::FlowEntry | What::FlowSequenceEnd) {
-            return self.node_then(State::FlowPairEnd, Place::Flow);
-        }
-        Ok(self.empty(State::FlowPairEnd, line))
-    }
-
-    fn flow_mapping_key(&mut self, first: bool) -> Step<'a> {
-        let (mut what, line) = self.scanner.peek()?;
-        if what != What::FlowMappingEnd {
-            if !first {
-                if what != What::FlowEntry {
-                    return Err(Problem { line, text: "did not find expected ',' or '}'" });
-                }
-                (what, _) = self.after()?;
-            }
-            match what {
-                What::Key => {
-                    return match self.after()? {
-                        (What::Value | What::FlowEntry | What::FlowMappingEnd, line) => {
-                            Ok(self.empty(State::FlowMappingValue, line))
-                        }
-                        _ => self.node_then(State::FlowMappingValue, Place::Flow),
-                    };
-                }
-                What::FlowMappingEnd => {}
-                _ => return self.node_then(State::FlowMappingEmptyValue, Place::Flow),
-            }
-        }
-        self.pop();
-        self.scanner.skip_token();
-        Ok(Event::MappingEnd)
-    }
-
-    fn flow_mapping_value(&mut self) -> Step<'a> {
-        let (what, mut line) = self.scanner.peek()?;
-        if what == What::Value {
-            let after = self.after()?;
-            if !matches!(after.0, What::FlowEntry | What::FlowMappingEnd) {
-                return self.node_then(State::FlowMappingKey, Place::Flow);
-            }
-            line = after.1;
-        }
-        Ok(self.empty(State::FlowMappingKey, line))
     }
 }

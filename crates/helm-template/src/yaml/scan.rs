@@ -3,18 +3,18 @@
 //! The rules, their order and their errors are libyaml's as go-yaml v2 has them, quirks included. Scalars are slices
 //! of the text wherever they stand there as they are.
 //!
-//! Elsewhere: the texts of scalars (`scan_scalar`), directives, anchors and tags (`scan_tag`).
+//! Elsewhere: characters (`scan_text`), keys and indentation (`scan_key`), the texts of scalars (`scan_scalar`),
+//! directives, anchors and tags (`scan_tag`).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::problem::Problem;
+use super::scan_key::SimpleKey;
 use super::source::{Pieces, Source};
 
 /// How deep go-yaml lets brackets or indentation go.
-const MAX_LEVELS: usize = 10_000;
-/// How many characters a key without `?` may have before its `:`.
-const MAX_KEY: usize = 1024;
+pub(super) const MAX_LEVELS: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
@@ -58,47 +58,33 @@ pub(super) struct Token<'a> {
     pub suffix: Option<Box<str>>,
 }
 
-/// A place that may turn out to be a key, if a `:` follows.
-#[derive(Clone, Copy, Debug, Default)]
-struct SimpleKey {
-    possible: bool,
-    required: bool,
-    /// The number of the token that it would begin with.
-    number: usize,
-    /// Whether that token has to wait until the key is known.
-    awaited: bool,
-    index: usize,
-    line: usize,
-    column: usize,
-}
-
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the grammar")]
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
-    bytes: &'a [u8],
-    pieces: Option<Pieces>,
-    ascii: bool,
+    pub(super) bytes: &'a [u8],
+    pub(super) pieces: Option<Pieces>,
+    pub(super) ascii: bool,
     pub(super) at: usize,
     /// Bytes passed that are not the first of their character.
-    trailing: usize,
+    pub(super) trailing: usize,
     pub(super) line: usize,
     /// The number of characters before this line.
-    line_start: usize,
-    tokens: VecDeque<Token<'a>>,
+    pub(super) line_start: usize,
+    pub(super) tokens: VecDeque<Token<'a>>,
     /// Whether the first token may be taken.
     ready: bool,
-    taken: usize,
+    pub(super) taken: usize,
     started: bool,
     pub(super) indent: isize,
-    indents: Vec<isize>,
+    pub(super) indents: Vec<isize>,
     pub(super) flow_level: usize,
-    keys: Vec<SimpleKey>,
+    pub(super) keys: Vec<SimpleKey>,
     pub(super) key_allowed: bool,
     /// Scalars that are not found in the text as they are need not be put together.
     pub(super) skim: bool,
 }
 
-type Done = Result<(), Problem>;
+pub(super) type Done = Result<(), Problem>;
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(source: &'a Source<'_>) -> Self {
@@ -147,132 +133,6 @@ impl<'a> Scanner<'a> {
         self.take();
     }
 
-    // Characters.
-
-    pub(super) fn byte(&self, offset: usize) -> u8 {
-        self.bytes.get(self.at + offset).copied().unwrap_or(0)
-    }
-
-    /// Go's reader runs out of its buffer at such places and may meet a character that it refuses.
-    pub(super) fn need(&mut self, count: usize) -> Done {
-        match &mut self.pieces {
-            Some(pieces) => pieces.need(self.text, self.at, count),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn index(&self) -> usize {
-        self.at - self.trailing
-    }
-
-    pub(super) fn column(&self) -> usize {
-        self.index() - self.line_start
-    }
-
-    /// The column as a level of indentation.
-    fn level(&self) -> isize {
-        isize::try_from(self.column()).unwrap_or(isize::MAX)
-    }
-
-    pub(super) fn advance_to(&mut self, at: usize) {
-        if !self.ascii {
-            let passed = self.bytes.get(self.at..at).unwrap_or_default();
-            self.trailing += passed.iter().filter(|byte| **byte & 0xC0 == 0x80).count();
-        }
-        self.at = at;
-    }
-
-    /// Passes one character.
-    pub(super) fn skip(&mut self) {
-        let width = match self.byte(0) {
-            0..=0xBF => 1,
-            0xC0..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            _ => 4,
-        };
-        self.advance_to((self.at + width).min(self.bytes.len()));
-    }
-
-    pub(super) fn is_blank(&self, offset: usize) -> bool {
-        matches!(self.byte(offset), b' ' | b'\t')
-    }
-
-    /// The line break at this place, if there is one: its length, and the text that it stands for.
-    pub(super) fn line_break(&self, offset: usize) -> Option<(usize, &'static str)> {
-        match self.byte(offset) {
-            b'\r' if self.byte(offset + 1) == b'\n' => Some((2, "\n")),
-            b'\n' | b'\r' => Some((1, "\n")),
-            0xC2 if self.byte(offset + 1) == 0x85 => Some((2, "\n")),
-            0xE2 if self.byte(offset + 1) == 0x80 => match self.byte(offset + 2) {
-                0xA8 => Some((3, "\u{2028}")),
-                0xA9 => Some((3, "\u{2029}")),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    pub(super) fn is_break(&self, offset: usize) -> bool {
-        self.line_break(offset).is_some()
-    }
-
-    pub(super) fn is_break_or_end(&self, offset: usize) -> bool {
-        self.byte(offset) == 0 || self.is_break(offset)
-    }
-
-    pub(super) fn is_blank_or_end(&self, offset: usize) -> bool {
-        match self.byte(offset) {
-            0 | b' ' | b'\t' | b'\r' | b'\n' => true,
-            0xC2 | 0xE2 => self.is_break(offset),
-            _ => false,
-        }
-    }
-
-    /// Passes a line break, if there is one, and gives the text that it stands for.
-    pub(super) fn take_break(&mut self) -> &'static str {
-        let Some((width, text)) = self.line_break(0) else { return "" };
-        self.advance_to(self.at + width);
-        self.line += 1;
-        self.line_start = self.index();
-        text
-    }
-
-    /// Where the line ends that we stand in.
-    pub(super) fn line_end(&self) -> usize {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        if self.ascii {
-            return memchr::memchr2(b'\n', b'\r', rest).map_or(self.bytes.len(), |found| self.at + found);
-        }
-        let mut offset = 0;
-        while let Some(found) = rest
-            .get(offset..)
-            .and_then(|rest| rest.iter().position(|byte| matches!(byte, b'\n' | b'\r' | 0xC2 | 0xE2)))
-        {
-            offset += found;
-            if self.is_break(offset) {
-                return self.at + offset;
-            }
-            offset += 1;
-        }
-        self.bytes.len()
-    }
-
-    pub(super) fn problem(&self, text: &'static str) -> Problem {
-        Problem { line: if self.line == 0 { 0 } else { self.line + 1 }, text }
-    }
-
-    /// `---` or `...` at the beginning of a line, and nothing else with it.
-    pub(super) fn at_document_mark(&self) -> bool {
-        let mark = self.byte(0);
-        self.column() == 0
-            && matches!(mark, b'-' | b'.')
-            && self.byte(1) == mark
-            && self.byte(2) == mark
-            && self.is_blank_or_end(3)
-    }
-
-    // Tokens.
-
     fn fetch(&mut self) -> Done {
         self.need(1)?;
         if !self.started {
@@ -312,12 +172,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn push(&mut self, what: What, line: usize) {
+    pub(super) fn push(&mut self, what: What, line: usize) {
         self.tokens.push_back(Token { what, line, ..Token::default() });
     }
 
     /// Puts a token before the one of this number, or behind all where that one is gone.
-    fn insert(&mut self, number: usize, what: What, line: usize) {
+    pub(super) fn insert(&mut self, number: usize, what: What, line: usize) {
         let place = number.checked_sub(self.taken).unwrap_or(self.tokens.len());
         let token = Token { what, line, ..Token::default() };
         self.tokens.insert(place.min(self.tokens.len()), token);
@@ -514,92 +374,5 @@ impl<'a> Scanner<'a> {
         let token = self.scan_plain()?;
         self.tokens.push_back(token);
         Ok(())
-    }
-
-    // Keys without a mark of their own.
-
-    fn first_awaits_key(&mut self) -> Result<bool, Problem> {
-        // Their numbers ascend with the level.
-        let level = self.keys.partition_point(|key| key.number < self.taken);
-        match self.keys.get(level) {
-            Some(key) if key.number == self.taken && key.awaited => self.is_valid(level),
-            _ => Ok(false),
-        }
-    }
-
-    /// Whether the `:` for this key may still come: on the same line, and soon.
-    fn is_valid(&mut self, level: usize) -> Result<bool, Problem> {
-        let key = self.keys[level];
-        if !key.possible {
-            return Ok(false);
-        }
-        if key.line < self.line || key.index + MAX_KEY < self.index() {
-            if key.required {
-                return Err(self.problem("could not find expected ':'"));
-            }
-            self.keys[level].possible = false;
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    fn save_key(&mut self) -> Done {
-        if !self.key_allowed {
-            return Ok(());
-        }
-        let key = SimpleKey {
-            possible: true,
-            required: self.flow_level == 0 && self.indent == self.level(),
-            number: self.taken + self.tokens.len(),
-            awaited: true,
-            index: self.index(),
-            line: self.line,
-            column: self.column(),
-        };
-        self.forget_key()?;
-        if let Some(last) = self.keys.last_mut() {
-            *last = key;
-        }
-        Ok(())
-    }
-
-    fn forget_key(&mut self) -> Done {
-        let Some(key) = self.keys.last_mut() else { return Ok(()) };
-        if key.possible {
-            if key.required {
-                return Err(self.problem("could not find expected ':'"));
-            }
-            key.possible = false;
-            key.awaited = false;
-        }
-        Ok(())
-    }
-
-    // Indentation.
-
-    fn roll_indent(&mut self, column: isize, number: Option<usize>, what: What, line: usize) -> Done {
-        if self.flow_level > 0 || self.indent >= column {
-            return Ok(());
-        }
-        self.indents.push(self.indent);
-        self.indent = column;
-        if self.indents.len() > MAX_LEVELS {
-            return Err(self.problem("exceeded max depth of 10000"));
-        }
-        match number {
-            Some(number) => self.insert(number, what, line),
-            None => self.push(what, line),
-        }
-        Ok(())
-    }
-
-    fn unroll_indent(&mut self, column: isize) {
-        if self.flow_level > 0 {
-            return;
-        }
-        while self.indent > column {
-            self.push(What::BlockEnd, self.line);
-            self.indent = self.indents.pop().unwrap_or(-1);
-        }
     }
 }

@@ -111,7 +111,7 @@ mod tests {
         for (password, text, expected) in table {
             let got = decrypt(password.as_bytes(), text.as_bytes());
             let got = got.map(|bytes| String::from_utf8(bytes).unwrap());
-            assert_eq!(got.as_deref().map_err(|why| why.as_ref()), *expected, "{text:?}");
+            assert_eq!(got.as_deref().map_err(AsRef::as_ref), *expected, "{text:?}");
         }
     }
 

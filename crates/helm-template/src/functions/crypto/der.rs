@@ -38,7 +38,9 @@ pub fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
             out.extend_from_slice(bytes);
         }
     }
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
     out
 }
 

@@ -27,8 +27,8 @@ pub fn write(key: &PrivateKey, crypto: &dyn Crypto) -> Result<String, Str> {
     Ok(match key {
         PrivateKey::Rsa(pkcs1) => pem::encode("RSA PRIVATE KEY", pkcs1),
         PrivateKey::Dsa(numbers) => {
-            let [p, q, g, y, x] = numbers.each_ref().map(|number| der::integer(number));
-            pem::encode("DSA PRIVATE KEY", &der::sequence(&[&der::integer(&[]), &p, &q, &g, &y, &x]))
+            let numbers = numbers.each_ref().map(|number| der::integer(number)).concat();
+            pem::encode("DSA PRIVATE KEY", &der::sequence(&[&der::integer(&[]), &numbers]))
         }
         PrivateKey::Ecdsa { curve, secret } => {
             let sec1 = der::sequence(&[
@@ -163,7 +163,9 @@ fn sec1(bytes: &[u8], curve: Option<&[u8]>) -> Result<PrivateKey, Str> {
 }
 
 /// Version, secret, and the name of the curve where there is one.
-fn sec1_parts(bytes: &[u8]) -> Option<(&[u8], &[u8], Option<&[u8]>)> {
+type Sec1<'d> = (&'d [u8], &'d [u8], Option<&'d [u8]>);
+
+fn sec1_parts(bytes: &[u8]) -> Option<Sec1<'_>> {
     let mut whole = Reader(bytes).sequence()?;
     let version = whole.read(der::INTEGER)?;
     let secret = whole.read(der::OCTETS)?;

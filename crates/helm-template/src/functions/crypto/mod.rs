@@ -2,6 +2,8 @@
 //!
 //! What goes into a certificate, and how keys are written, is decided here; keys are made and used outside.
 
+#![expect(clippy::unnecessary_wraps, reason = "rows of a table have one type")]
+
 mod certificates;
 mod cipher;
 mod der;

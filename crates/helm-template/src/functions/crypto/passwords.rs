@@ -111,8 +111,8 @@ pub fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8
     let Some((_, forms)) = FORMS.iter().find(|(name, _)| *name == kind) else {
         return format!("cannot find password template {kind}");
     };
-    let counted = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
-    let salt = [SEED, &counted(user), user].concat();
+    let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let salt = [SEED, &length(user), user].concat();
     let mut key = [0; 64];
     let done = scrypt::Params::new(15, 8, 2)
         .map_err(|why| why.to_string())
@@ -123,7 +123,7 @@ pub fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8
     let Ok(mac) = Hmac::<Sha256>::new_from_slice(&key) else {
         return "failed to derive password: no key".into();
     };
-    let message = [SEED, &counted(site), site, &counter.to_be_bytes()].concat();
+    let message = [SEED, &length(site), site, &counter.to_be_bytes()].concat();
     let seed = mac.chain_update(&message).finalize().into_bytes();
     let pick = |at: usize, of: usize| usize::from(seed.get(at).copied().unwrap_or_default()) % of;
     let form = forms[pick(0, forms.len())];

@@ -1,0 +1,112 @@
+//! Keys that are known only by the `:` behind them, and indentation that opens and closes collections.
+
+use super::problem::Problem;
+use super::scan::{Done, MAX_LEVELS, Scanner, What};
+
+/// How many characters a key without `?` may have before its `:`.
+const MAX_KEY: usize = 1024;
+
+/// A place that may turn out to be a key, if a `:` follows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SimpleKey {
+    pub possible: bool,
+    pub required: bool,
+    /// The number of the token that it would begin with.
+    pub number: usize,
+    /// Whether that token has to wait until the key is known.
+    pub awaited: bool,
+    pub index: usize,
+    pub line: usize,
+    pub column: usize,
+}
+
+impl Scanner<'_> {
+    pub(super) fn first_awaits_key(&mut self) -> Result<bool, Problem> {
+        // Their numbers ascend with the level.
+        let level = self.keys.partition_point(|key| key.number < self.taken);
+        match self.keys.get(level) {
+            Some(key) if key.number == self.taken && key.awaited => self.is_valid(level),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether the `:` for this key may still come: on the same line, and soon.
+    pub(super) fn is_valid(&mut self, level: usize) -> Result<bool, Problem> {
+        let key = self.keys[level];
+        if !key.possible {
+            return Ok(false);
+        }
+        if key.line < self.line || key.index + MAX_KEY < self.index() {
+            if key.required {
+                return Err(self.problem("could not find expected ':'"));
+            }
+            self.keys[level].possible = false;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn save_key(&mut self) -> Done {
+        if !self.key_allowed {
+            return Ok(());
+        }
+        let key = SimpleKey {
+            possible: true,
+            required: self.flow_level == 0 && self.indent == self.level(),
+            number: self.taken + self.tokens.len(),
+            awaited: true,
+            index: self.index(),
+            line: self.line,
+            column: self.column(),
+        };
+        self.forget_key()?;
+        if let Some(last) = self.keys.last_mut() {
+            *last = key;
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget_key(&mut self) -> Done {
+        let Some(key) = self.keys.last_mut() else { return Ok(()) };
+        if key.possible {
+            if key.required {
+                return Err(self.problem("could not find expected ':'"));
+            }
+            key.possible = false;
+            key.awaited = false;
+        }
+        Ok(())
+    }
+
+    pub(super) fn roll_indent(
+        &mut self,
+        column: isize,
+        number: Option<usize>,
+        what: What,
+        line: usize,
+    ) -> Done {
+        if self.flow_level > 0 || self.indent >= column {
+            return Ok(());
+        }
+        self.indents.push(self.indent);
+        self.indent = column;
+        if self.indents.len() > MAX_LEVELS {
+            return Err(self.problem("exceeded max depth of 10000"));
+        }
+        match number {
+            Some(number) => self.insert(number, what, line),
+            None => self.push(what, line),
+        }
+        Ok(())
+    }
+
+    pub(super) fn unroll_indent(&mut self, column: isize) {
+        if self.flow_level > 0 {
+            return;
+        }
+        while self.indent > column {
+            self.push(What::BlockEnd, self.line);
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+}
