@@ -150,16 +150,24 @@ impl Engine {
         outside: Outside<'_>,
         said: &mut Vec<String>,
     ) -> Result<(Chart, Vec<Rendered>), (String, Stage)> {
-        names::check(request.name).map_err(|why| {
+        if let Err(why) = names::check(request.name) {
             let why = match self.profile {
                 Profile::Helm3 => why,
-                Profile::Helm4 => format!("release name check failed: {why}"),
+                Profile::Helm4 => {
+                    said.push(logged("release name check failed", &why));
+                    format!("release name check failed: {why}")
+                }
             };
-            (why, Stage::Values)
-        })?;
+            return Err((why, Stage::Values));
+        }
         let mut warnings = Vec::new();
         let settled = self.settle(prepared, request, &mut warnings);
         said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
+        if let Err(why) = &settled
+            && let Some(cause) = why.strip_prefix(UNSETTLED).and_then(|why| why.strip_prefix(": "))
+        {
+            said.push(logged(UNSETTLED, cause));
+        }
         let (chart, values) = settled.map_err(|why| (why.to_string(), Stage::Values))?;
 
         let wanted = &chart.metadata.kube_version;
@@ -195,6 +203,14 @@ impl Engine {
             values::render_values(&chart, request.values, request.check_schema, self.profile, warnings)?;
         Ok((chart, values))
     }
+}
+
+/// What Helm 4 says of dependencies that it cannot make sense of.
+const UNSETTLED: &str = "chart dependencies processing failed";
+
+/// Helm 4 logs some errors besides returning them.
+fn logged(what: &str, why: &str) -> String {
+    format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
 }
 
 /// `.Release`
