@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::Machine;
 use super::compare::{equal, less};
 use super::functions::{Row, Run};
-use crate::go::{is_printable, print, print_all, printf};
+use crate::go::{is_printable, print, print_all, printf_within};
 use crate::value::{Kind, Str, Type, Value};
 
 type Done = Result<Value, Str>;
@@ -27,7 +28,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("slice",    TWO,                         true,  Run::Plain(slice)),
     ("len",      ONE,                         false, Run::Plain(len)),
     ("print",    ANY,                         true,  Run::Plain(|args| Ok(print_all(args).into()))),
-    ("printf",   &[Type::String, Type::Any],  true,  Run::Plain(|args| Ok(format(args).into()))),
+    ("printf",   &[Type::String, Type::Any],  true,  Run::Machine(format)),
     ("println",  ANY,                         true,  Run::Plain(|args| Ok(lines(args).into()))),
     ("eq",       TWO,                         true,  Run::Plain(|args| Ok(equal(&args[0], &args[1..])?.into()))),
     ("ne",       TWO,                         false, Run::Plain(|args| Ok((!equal(&args[0], &args[1..])?).into()))),
@@ -49,8 +50,12 @@ fn call(args: &[Value]) -> Done {
     }
 }
 
-fn format(args: &[Value]) -> String {
-    printf(&args[0].text().unwrap_or_default(), &args[1..])
+fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let room = machine.room();
+    match printf_within(room, &args[0].text().unwrap_or_default(), &args[1..]) {
+        Some(text) => Ok(text.into()),
+        None => machine.room_for(room + 1).map(|()| Value::Nil),
+    }
 }
 
 fn lines(args: &[Value]) -> String {
