@@ -11,6 +11,7 @@ pub mod load;
 pub mod metadata;
 mod moment;
 mod path;
+pub mod provenance;
 pub mod schema;
 pub mod set;
 mod typed;

@@ -104,6 +104,14 @@ impl Map {
         self.flavour != Flavour::Strings
     }
 
+    /// The name of its type, if that has one of its own.
+    pub fn type_name_if_named(&self) -> Option<&'static str> {
+        match self.flavour {
+            Flavour::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// It has a type name of its own.
     pub fn is_named(&self) -> bool {
         matches!(self.flavour, Flavour::Named(_))
