@@ -73,6 +73,7 @@ pub(crate) enum Package {
     Chart,
     Loader,
     Repo,
+    Rules,
 }
 
 impl Package {
@@ -82,6 +83,7 @@ impl Package {
             (Self::Chart, Profile::Helm4) => "v2",
             (Self::Loader, _) => "loader",
             (Self::Repo, _) => "repo",
+            (Self::Rules, _) => "rules",
         }
     }
 }
