@@ -96,6 +96,10 @@ impl Engine {
         self.profile
     }
 
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
     pub fn render(
         &self,
         prepared: &Prepared,
@@ -184,8 +188,13 @@ impl Engine {
             capabilities: objects::capabilities(request.capabilities, self.profile),
             profile: self.profile,
         };
-        let setting =
-            Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
+        let setting = Setting {
+            functions: &self.functions,
+            outside,
+            limits: request.limits,
+            profile: self.profile,
+            lint: false,
+        };
         let files =
             render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
         Ok((chart, files))
@@ -214,7 +223,7 @@ fn logged(what: &str, why: &str) -> String {
 }
 
 /// `.Release`
-fn about(request: &Request<'_>) -> Value {
+pub(crate) fn about(request: &Request<'_>) -> Value {
     Map::from_entries([
         ("Name".into(), request.name.into()),
         ("Namespace".into(), request.namespace.into()),
@@ -244,11 +253,7 @@ fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String,
 }
 
 fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
-    let is_manifest = |name: &str| {
-        let end = name.rsplit('/').next().and_then(|base| base.rsplit_once('.')).map_or("", |(_, end)| end);
-        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
-    };
-    for file in chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name)) {
+    for file in chart.crds() {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {

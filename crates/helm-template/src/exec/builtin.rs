@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::Machine;
 use super::compare::{Incomparable, equal, less, less_or_equal};
 use super::functions::{Row, Run};
-use crate::go::{is_printable, print, print_all, printf};
+use crate::go::{is_printable, print, print_all, printf_within};
 use crate::profile::Profile;
 use crate::value::{Kind, Str, Type, Value};
 
@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("slice",    TWO,                         true,  Run::Plain(slice)),
     ("len",      ONE,                         false, Run::Plain(len)),
     ("print",    ANY,                         true,  Run::Plain(|args| Ok(print_all(args).into()))),
-    ("printf",   &[Type::String, Type::Any],  true,  Run::Plain(|args| Ok(format(args).into()))),
+    ("printf",   &[Type::String, Type::Any],  true,  Run::Machine(format)),
     ("println",  ANY,                         true,  Run::Plain(|args| Ok(lines(args).into()))),
     ("eq",       TWO,                         true,  Run::Machine(|machine, args| compared(machine, equal(args)))),
     ("ne",       TWO,                         false, Run::Machine(|machine, args| compared(machine, equal(args).map(|is| !is)))),
@@ -55,8 +55,12 @@ fn call(args: &[Value]) -> Done {
     }
 }
 
-fn format(args: &[Value]) -> String {
-    printf(&args[0].text().unwrap_or_default(), &args[1..])
+fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let room = machine.room();
+    match printf_within(room, &args[0].text().unwrap_or_default(), &args[1..]) {
+        Some(text) => Ok(text.into()),
+        None => machine.room_for(room + 1).map(|()| Value::Nil),
+    }
 }
 
 fn lines(args: &[Value]) -> String {

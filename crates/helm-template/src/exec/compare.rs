@@ -115,8 +115,8 @@ pub(super) fn less_or_equal(args: &[Value]) -> Result<bool, Incomparable> {
 }
 
 pub(super) fn less(args: &[Value]) -> Result<bool, Incomparable> {
-    let [a, b] = args else { return Ok(false) };
     const BAD: &str = "invalid type for comparison";
+    let [a, b] = args else { return Ok(false) };
     if sort(a) == Sort::Other || sort(b) == Sort::Other {
         return Err(BAD.into());
     }
