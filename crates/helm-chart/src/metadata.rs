@@ -134,7 +134,11 @@ impl Draft {
 
     /// Adds what a text says, as Go decodes into a struct that already holds something.
     pub fn add(&mut self, text: &[u8], profile: Profile) -> Result<(), Str> {
-        overlay(&mut self.0, typed::read(text, &METADATA, profile, Keys::Any)?);
+        match typed::read(text, &METADATA, profile, Keys::Any)? {
+            // It says nothing.
+            Data::Null => {}
+            said => overlay(&mut self.0, said),
+        }
         Ok(())
     }
 
