@@ -13,6 +13,7 @@ pub mod lock;
 pub mod metadata;
 mod moment;
 mod path;
+pub mod provenance;
 pub mod schema;
 pub mod set;
 mod typed;

@@ -107,31 +107,71 @@ impl Engine {
         outside: Outside<'_>,
     ) -> Result<Release, Failure> {
         let mut warnings = Vec::new();
-        self.staged(prepared, request, outside, &mut warnings)
-            .map_err(|(why, stage)| {
-                let warnings = std::mem::take(&mut warnings);
-                Failure { why, stage, warnings }
-            })
-            .map(|release| Release { warnings, ..release })
+        match self.release(prepared, request, outside, &mut warnings) {
+            Ok(release) => Ok(Release { warnings, ..release }),
+            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+        }
     }
 
-    fn staged(
+    /// What each template file comes to, in the order in which they are run, and no more.
+    pub fn files(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+    ) -> Result<Vec<Rendered>, Failure> {
+        let mut warnings = Vec::new();
+        match self.templates(prepared, request, outside, &mut warnings) {
+            Ok((_, files)) => Ok(files),
+            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+        }
+    }
+
+    fn release(
         &self,
         prepared: &Prepared,
         request: &Request<'_>,
         outside: Outside<'_>,
         said: &mut Vec<String>,
     ) -> Result<Release, (String, Stage)> {
-        names::check(request.name).map_err(|why| {
+        let (chart, files) = self.templates(prepared, request, outside, said)?;
+        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
+        let sorted = match manifests::sort(&files, self.profile) {
+            Ok(sorted) => sorted,
+            Err(why) => return Err((why, Stage::Manifests(files))),
+        };
+        said.extend(sorted.warnings);
+        let mut crds = Vec::new();
+        collect_crds(&chart, &chart.metadata.name, &mut crds);
+        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
+        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+    }
+
+    fn templates(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+        said: &mut Vec<String>,
+    ) -> Result<(Chart, Vec<Rendered>), (String, Stage)> {
+        if let Err(why) = names::check(request.name) {
             let why = match self.profile {
                 Profile::Helm3 => why,
-                Profile::Helm4 => format!("release name check failed: {why}"),
+                Profile::Helm4 => {
+                    said.push(logged("release name check failed", &why));
+                    format!("release name check failed: {why}")
+                }
             };
-            (why, Stage::Values)
-        })?;
+            return Err((why, Stage::Values));
+        }
         let mut warnings = Vec::new();
         let settled = self.settle(prepared, request, &mut warnings);
         said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
+        if let Err(why) = &settled
+            && let Some(cause) = why.strip_prefix(UNSETTLED).and_then(|why| why.strip_prefix(": "))
+        {
+            said.push(logged(UNSETTLED, cause));
+        }
         let (chart, values) = settled.map_err(|why| (why.to_string(), Stage::Values))?;
 
         let wanted = &chart.metadata.kube_version;
@@ -157,16 +197,7 @@ impl Engine {
         };
         let files = render(prepared, &chart, &values, &common, &setting, &mut Vec::new())
             .map_err(|why| (why, Stage::Templates))?;
-        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
-        let sorted = match manifests::sort(&files, self.profile) {
-            Ok(sorted) => sorted,
-            Err(why) => return Err((why, Stage::Manifests(files))),
-        };
-        said.extend(sorted.warnings);
-        let mut crds = Vec::new();
-        collect_crds(&chart, &chart.metadata.name, &mut crds);
-        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
-        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+        Ok((chart, files))
     }
 
     /// The chart with the dependencies that are wanted, and the values that its templates see.
@@ -181,6 +212,14 @@ impl Engine {
             values::render_values(&chart, request.values, request.check_schema, self.profile, warnings)?;
         Ok((chart, values))
     }
+}
+
+/// What Helm 4 says of dependencies that it cannot make sense of.
+const UNSETTLED: &str = "chart dependencies processing failed";
+
+/// Helm 4 logs some errors besides returning them.
+fn logged(what: &str, why: &str) -> String {
+    format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
 }
 
 /// `.Release`. Lint is neither an installation nor an upgrade.

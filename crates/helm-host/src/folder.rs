@@ -295,3 +295,120 @@ fn reason(error: &io::Error) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    const CHART: (&str, &str) = ("Chart.yaml", "\u{feff}apiVersion: v2\nname: c\nversion: 1.0.0\n");
+
+    fn said(path: &Path, profile: Profile) -> String {
+        load(path, profile).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_folder_is_read_in_order_but_for_what_is_ignored() {
+        let folder = folder(&[
+            CHART,
+            (".helmignore", "*.bak\nskipped/\n"),
+            ("b.txt", ""),
+            ("a.txt", ""),
+            ("a.bak", ""),
+            ("skipped/x", ""),
+            ("templates/.hidden", ""),
+            ("templates/b.yaml", ""),
+            ("templates/a/z.yaml", ""),
+        ]);
+        let loaded = load(folder.path(), Profile::Helm4).unwrap();
+        let names = |files: &[File]| files.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&loaded.chart.files), [".helmignore", "a.txt", "b.txt"]);
+        assert_eq!(names(&loaded.chart.templates), ["templates/a/z.yaml", "templates/b.yaml"]);
+        assert_eq!(loaded.warnings, [""; 0]);
+    }
+
+    #[test]
+    fn links_are_followed_with_a_warning_and_not_for_ever() {
+        let elsewhere = folder(&[("x.yaml", "linked")]);
+        let folder = folder(&[CHART]);
+        symlink(elsewhere.path(), folder.path().join("templates")).unwrap();
+        let loaded = load(folder.path(), Profile::Helm3).unwrap();
+        assert_eq!(&loaded.chart.templates[0].data[..], b"linked");
+        assert!(loaded.warnings[0].starts_with("found symbolic link in path: "), "{:?}", loaded.warnings);
+        symlink(folder.path(), folder.path().join("loop")).unwrap();
+        let said = said(folder.path(), Profile::Helm3);
+        assert!(
+            said.contains("too many levels of symbolic links") || said.contains("deep in its chart"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_chart_is_refused_in_helms_words() {
+        let folder = folder(&[
+            ("values.yaml", "a: b\n"),
+            ("text", "hello"),
+            ("page.html", "<html>"),
+            ("zip", "PK\u{3}\u{4}"),
+        ]);
+        let path = folder.path().canonicalize().unwrap();
+        let shown = path.display();
+        assert_eq!(said(&path, Profile::Helm3), "Chart.yaml file is missing");
+        assert_eq!(
+            said(&path, Profile::Helm4),
+            format!(
+                "unable to detect chart at {shown}/Chart.yaml: open {shown}/Chart.yaml: no such file or directory"
+            )
+        );
+        assert_eq!(
+            said(&path.join("none"), Profile::Helm3),
+            format!("stat {shown}/none: no such file or directory")
+        );
+        assert_eq!(
+            said(&path.join("values.yaml"), Profile::Helm3),
+            format!("file '{shown}/values.yaml' seems to be a YAML file, but expected a gzipped archive")
+        );
+        for (name, kind) in [
+            ("text", "application/octet-stream"),
+            ("page.html", "text/html; charset=utf-8"),
+            ("zip", "application/zip"),
+        ] {
+            assert_eq!(
+                said(&path.join(name), Profile::Helm3),
+                format!("file '{shown}/{name}' does not appear to be a gzipped archive; got '{kind}'")
+            );
+        }
+    }
+
+    #[test]
+    fn a_socket_is_no_part_of_a_chart() {
+        let folder = folder(&[CHART]);
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        let said = said(folder.path(), Profile::Helm3);
+        assert!(
+            said.starts_with("cannot load irregular file ")
+                && said.ends_with(" as it has file mode type bits set")
+        );
+    }
+
+    #[test]
+    fn large_files_are_refused_by_helm_3_alone() {
+        let folder = folder(&[CHART, ("large", &"x".repeat((5 << 20) + 1))]);
+        assert_eq!(
+            said(folder.path(), Profile::Helm3),
+            "chart file \"large\" is larger than the maximum file size 5242880"
+        );
+        assert!(load(folder.path(), Profile::Helm4).is_ok());
+    }
+}

@@ -15,6 +15,9 @@ pub type ChartId = usize;
 pub type MetaId = usize;
 pub type NeedId = usize;
 
+/// The chart that everything is below.
+pub const ROOT: ChartId = 0;
+
 /// A chart: a place that others point to.
 #[derive(Clone)]
 pub struct Node {
@@ -55,10 +58,6 @@ impl Graph {
         let mut graph = Self { profile, charts: vec![], metas: vec![], needs: vec![], bodies: vec![] };
         graph.add(chart, None, 0)?;
         Ok(graph)
-    }
-
-    pub fn root(&self) -> ChartId {
-        0
     }
 
     fn add(
@@ -144,9 +143,9 @@ impl Graph {
 
     pub fn into_tree(mut self) -> Chart {
         let mut uses = vec![0_usize; self.bodies.len()];
-        self.count(self.root(), &mut uses);
-        let name = self.name(self.root()).clone();
-        self.grow(self.root(), &name, &mut uses)
+        self.count(ROOT, &mut uses);
+        let name = self.name(ROOT).clone();
+        self.grow(ROOT, &name, &mut uses)
     }
 
     fn count(&self, chart: ChartId, uses: &mut [usize]) {

@@ -7,6 +7,8 @@
 mod enable;
 mod graph;
 mod import;
+#[cfg(test)]
+mod tests;
 
 use helm_template::data::Members;
 use helm_template::profile::Profile;
@@ -15,7 +17,7 @@ use helm_template::value::Str;
 
 use crate::chart::Chart;
 use crate::values::{TypeMismatch, Warning, to_map};
-use graph::Graph;
+use graph::{Graph, ROOT};
 
 /// How deep charts can stand in charts.
 pub const MAX_DEPTH: usize = 64;
@@ -56,9 +58,8 @@ fn prepare_tree(
     warnings: &mut Vec<Warning>,
 ) -> Result<Chart, PrepareError> {
     let mut graph = Graph::of(chart, profile)?;
-    let root = graph.root();
-    enable::enable(&mut graph, root, &to_map(user), "", warnings)?;
-    import::import(&mut graph, root, warnings)?;
+    enable::enable(&mut graph, ROOT, &to_map(user), "", warnings)?;
+    import::import(&mut graph, ROOT, warnings)?;
     Ok(graph.into_tree())
 }
 

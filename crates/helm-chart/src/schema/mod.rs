@@ -11,6 +11,8 @@ mod helm3;
 mod helm4;
 mod model;
 mod number;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write;
 

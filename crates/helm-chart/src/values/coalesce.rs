@@ -203,7 +203,7 @@ impl Merging<'_> {
                     self.say("coalesce.go:161", &text);
                 }
                 (_, Some(Value::Map(_))) => {
-                    self.say("coalesce.go:175", &format!("key {key} is table. Skipping"))
+                    self.say("coalesce.go:175", &format!("key {key} is table. Skipping"));
                 }
                 (value, _) => inner.insert(key, value),
             }

@@ -23,7 +23,7 @@ pub(crate) use coalesce::{coalesce_over, coalesce_tables, deep_copy_map, merge, 
 pub use explain::{Explained, Layer, Origin, explain};
 pub use layers::{Source, layers, overlay, user_values};
 pub use read::read;
-pub use warning::{Attribute, Warning};
+pub use warning::{Attribute, Warning, quoted};
 
 use crate::chart::Chart;
 use crate::schema;

@@ -1,5 +1,6 @@
 //! Values of pipelines, commands and expressions.
 
+use super::values::method;
 use super::walk::{Frame, Slot, Spot};
 use super::{Error, Missing};
 use crate::go::{Number, quote};
@@ -127,6 +128,11 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil => Ok(Slot::default()),
             Value::Null => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
             Value::Map(map) => {
+                if let Some((params, run)) = method(map, name) {
+                    let signature = (params, false);
+                    return self
+                        .call_method(dot, name, signature, expr, arguments, last, |values| run(map, values));
+                }
                 if has_arguments {
                     return Err(self.error(format!("{name} is not a method but has arguments")));
                 }
@@ -153,11 +159,11 @@ impl<'t> Frame<'_, '_, 't> {
                     None => Err(self.no_field(receiver, name)),
                 }
             }
-            Value::List(list) => match list.method(name) {
+            Value::List(items) => match items.method(name) {
                 Some(method) => {
                     let signature = (method.params, false);
                     self.call_method(dot, name, signature, expr, arguments, last, |values| {
-                        (method.run)(list, values)
+                        (method.run)(items, values)
                     })
                 }
                 None => Err(self.no_field(receiver, name)),

@@ -149,7 +149,7 @@ impl Checker<'_> {
             }
             if !any {
                 result.fail(place, "Must validate at least one schema (anyOf)");
-                best.into_iter().for_each(|best| result.add(best));
+                result.add(best.unwrap_or_default());
             }
         }
         if !schema.one_of.is_empty() {
@@ -166,7 +166,7 @@ impl Checker<'_> {
             if valid != 1 {
                 result.fail(place, "Must validate one and only one schema (oneOf)");
                 if valid == 0 {
-                    best.into_iter().for_each(|best| result.add(best));
+                    result.add(best.unwrap_or_default());
                 }
             }
         }
@@ -274,7 +274,7 @@ impl Checker<'_> {
             }
             if !any {
                 result.fail(place, "At least one of the items must match");
-                best.into_iter().for_each(|best| result.add(best));
+                result.add(best.unwrap_or_default());
             }
         }
         result.score += 1;

@@ -24,7 +24,8 @@ pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
     Err(text.trim_start_matches('\n').to_owned())
 }
 
-fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
+/// What is wrong, if anything.
+pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
     let scope = Scope { schema: 0, keyword: "", value: 0, above: None, depth: 0 };
     let schema = schemas.all.first()?;
     let mut checker = Checker {
@@ -102,6 +103,9 @@ struct Checker<'c> {
 }
 
 type Checked = Result<(), Failure>;
+
+/// A keyword, its limit, and when a number is beyond it.
+type Limit = (&'static str, Option<f64>, fn(f64, f64) -> bool);
 
 impl<'c> Checker<'c> {
     fn check(&mut self) -> Checked {
@@ -327,14 +331,13 @@ impl<'c> Checker<'c> {
         let Some(contains) = schema.contains else { return };
         let (mut causes, mut matched) = (vec![], vec![]);
         for (index, item) in items.iter().enumerate() {
-            match self.below(contains, item, &index.to_string()) {
-                Err(failure) => causes.push(failure),
-                Ok(()) => {
-                    matched.push(index);
-                    if schema.draft >= 2020 {
-                        self.rest.elements.remove(&index);
-                    }
-                }
+            if let Err(failure) = self.below(contains, item, &index.to_string()) {
+                causes.push(failure);
+                continue;
+            }
+            matched.push(index);
+            if schema.draft >= 2020 {
+                self.rest.elements.remove(&index);
             }
         }
         let count = i64::try_from(matched.len()).unwrap_or(i64::MAX);
@@ -384,7 +387,7 @@ impl<'c> Checker<'c> {
     fn number(&mut self) {
         let schema = self.schema;
         let Some(n) = number::of(self.data) else { return };
-        let limits: [(&str, Option<f64>, fn(f64, f64) -> bool); 5] = [
+        let limits: [Limit; 5] = [
             ("minimum", schema.minimum, |n, limit| n < limit),
             ("maximum", schema.maximum, |n, limit| n > limit),
             ("exclusiveMinimum", schema.above, |n, limit| n <= limit),
@@ -423,14 +426,14 @@ impl<'c> Checker<'c> {
             let mut causes = vec![];
             let mut matched = false;
             for id in &schema.any_of {
-                match self.same(*id, "", false) {
-                    Err(failure) => causes.push(failure),
-                    Ok(()) => {
-                        matched = true;
-                        if self.rest.is_empty() {
-                            break;
-                        }
-                    }
+                if let Err(failure) = self.same(*id, "", false) {
+                    causes.push(failure);
+                    continue;
+                }
+                matched = true;
+                // Whoever asks what is left over wants to hear from all of them.
+                if self.rest.is_empty() {
+                    break;
                 }
             }
             if !matched {
