@@ -110,7 +110,7 @@ fn add(builder: &mut Builder, args: &IndexArgs, archive: &Path, now: &str) -> Re
 
 fn read(path: &Path, profile: Profile) -> Result<Index, String> {
     let text = fs::read(path).map_err(|error| format!("open {}: {}", path.display(), reason(&error)))?;
-    Index::parse(Bytes::from(text), profile)
+    Index::parse(&Bytes::from(text), profile)
         .map_err(|error| format!("error loading {}: {error}", path.display()))
 }
 
