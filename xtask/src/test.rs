@@ -51,7 +51,8 @@ pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
         tests
     };
 
-    run(project.cargo(["test", "--workspace", "--exclude", SUITE]).args(&args.cargo))?;
+    let mut others = project.cargo(["test", "--workspace", "--exclude", SUITE]);
+    run(others.args(&args.cargo).envs(variables.iter().cloned()))?;
     // First with progress on the terminal, which is then no longer the terminal's.
     run(suite("embedded").arg("--no-run"))?;
     let mut results = vec![format!("target embedded: {}", counted(&mut suite("embedded"))?)];

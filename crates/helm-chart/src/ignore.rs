@@ -182,6 +182,6 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused() {
-        assert_eq!(Rules::parse(&[b'a'; 70_000]).unwrap_err(), IgnoreError::LongLine);
+        assert_eq!(Rules::parse(&vec![b'a'; 70_000]).unwrap_err(), IgnoreError::LongLine);
     }
 }

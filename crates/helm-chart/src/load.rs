@@ -62,16 +62,20 @@ impl Loader {
 
     /// A chart that was handed to us as an archive.
     pub fn archive(&mut self, archive: &[u8]) -> Result<Chart, LoadError> {
-        let files =
-            archive::files(archive, self.profile, &mut self.limits).map_err(|error| match self.profile {
-                Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
-                _ => LoadError::Archive(error),
-            })?;
+        let files = self.unpack(archive).map_err(|error| match self.profile {
+            Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
+            _ => LoadError::Archive(error),
+        })?;
         if self.profile == Profile::Helm4 {
             let file = files.iter().find(|file| &*file.name == "Chart.yaml").ok_or(LoadError::NoVersion)?;
             self.check_kind(&file.data)?;
         }
         self.chart(files, self.limits.depth)
+    }
+
+    /// The files of an archive.
+    pub fn unpack(&mut self, archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
+        archive::files(archive, self.profile, &mut self.limits)
     }
 
     /// A chart that was handed to us as files: those of a folder, ignored ones left out.

@@ -1,6 +1,6 @@
 //! Provenance files: what was signed of a chart, and whether an archive is what was signed.
 //!
-//! A `.prov` file is a clear-signed OpenPGP message. Its text holds the chart's metadata and the digest of its archive.
+//! A `.prov` file is a clear-signed `OpenPGP` message. Its text holds the chart's metadata and the digest of its archive.
 //! This module reads and makes that text and compares digests. It neither makes nor checks signatures: who relies on
 //! one hands [`Provenance::message`] and [`Provenance::signature`] to a program that holds the keys.
 

@@ -1,6 +1,7 @@
 //! Hooks: documents that are not part of a release but run at its turning points.
 
 use bytes::Bytes;
+use helm_chart::values::quoted;
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -77,8 +78,8 @@ pub fn of(manifest: Manifest, profile: Profile) -> Found {
     };
     let Some(events) = when.split(',').map(event).collect::<Option<Vec<_>>>() else {
         return Found::Unknown(match profile {
-            Profile::Helm3 => format!("info: skipping unknown hook: {}", quote(when)),
-            Profile::Helm4 => format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={when}"),
+            Profile::Helm3 => format!("manifest_sorter.go:190: info: skipping unknown hook: {}", quote(when)),
+            Profile::Helm4 => format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={}", quoted(when)),
         });
     };
     let words = |name| match annotation(&manifest, name) {

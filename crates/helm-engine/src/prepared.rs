@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use helm_chart::{Chart, File};
 use helm_template::exec::Functions;
 use helm_template::parse::{Template, parse};
+use helm_template::profile::Profile;
 use helm_template::value::Str;
 
 /// The templates of one file.
@@ -19,8 +20,8 @@ pub struct Prepared {
 }
 
 /// A file is known by where its bytes lie, which the chart keeps, and by the name under which it is parsed: a subchart
-/// may go by several.
-type Key = (usize, usize, Str);
+/// may go by several. Which functions there are is for the profile to say.
+type Key = (Profile, usize, usize, Str);
 
 impl Prepared {
     pub fn new(chart: Chart) -> Self {
@@ -33,7 +34,7 @@ impl Prepared {
 
     /// `file` is one of this chart's own, under the name that Helm gives it.
     pub(crate) fn parse(&self, name: &Str, file: &File, functions: &Functions) -> Result<Parsed, Str> {
-        let key = (file.data.as_ptr() as usize, file.data.len(), name.clone());
+        let key = (functions.profile, file.data.as_ptr() as usize, file.data.len(), name.clone());
         let known = self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if let Some(parsed) = known {
             return Ok(parsed);

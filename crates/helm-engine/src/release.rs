@@ -96,6 +96,10 @@ impl Engine {
         self.profile
     }
 
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
     pub fn render(
         &self,
         prepared: &Prepared,
@@ -150,16 +154,24 @@ impl Engine {
         outside: Outside<'_>,
         said: &mut Vec<String>,
     ) -> Result<(Chart, Vec<Rendered>), (String, Stage)> {
-        names::check(request.name).map_err(|why| {
+        if let Err(why) = names::check(request.name) {
             let why = match self.profile {
                 Profile::Helm3 => why,
-                Profile::Helm4 => format!("release name check failed: {why}"),
+                Profile::Helm4 => {
+                    said.push(logged("release name check failed", &why));
+                    format!("release name check failed: {why}")
+                }
             };
-            (why, Stage::Values)
-        })?;
+            return Err((why, Stage::Values));
+        }
         let mut warnings = Vec::new();
         let settled = self.settle(prepared, request, &mut warnings);
         said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
+        if let Err(why) = &settled
+            && let Some(cause) = why.strip_prefix(UNSETTLED).and_then(|why| why.strip_prefix(": "))
+        {
+            said.push(logged(UNSETTLED, cause));
+        }
         let (chart, values) = settled.map_err(|why| (why.to_string(), Stage::Values))?;
 
         let wanted = &chart.metadata.kube_version;
@@ -176,8 +188,13 @@ impl Engine {
             capabilities: objects::capabilities(request.capabilities, self.profile),
             profile: self.profile,
         };
-        let setting =
-            Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
+        let setting = Setting {
+            functions: &self.functions,
+            outside,
+            limits: request.limits,
+            profile: self.profile,
+            lint: false,
+        };
         let files =
             render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
         Ok((chart, files))
@@ -197,8 +214,16 @@ impl Engine {
     }
 }
 
+/// What Helm 4 says of dependencies that it cannot make sense of.
+const UNSETTLED: &str = "chart dependencies processing failed";
+
+/// Helm 4 logs some errors besides returning them.
+fn logged(what: &str, why: &str) -> String {
+    format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
+}
+
 /// `.Release`
-fn about(request: &Request<'_>) -> Value {
+pub(crate) fn about(request: &Request<'_>) -> Value {
     Map::from_entries([
         ("Name".into(), request.name.into()),
         ("Namespace".into(), request.namespace.into()),
@@ -228,11 +253,7 @@ fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String,
 }
 
 fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
-    let is_manifest = |name: &str| {
-        let end = name.rsplit('/').next().and_then(|base| base.rsplit_once('.')).map_or("", |(_, end)| end);
-        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
-    };
-    for file in chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name)) {
+    for file in chart.crds() {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {

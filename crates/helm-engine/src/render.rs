@@ -25,6 +25,8 @@ pub(crate) struct Setting<'s> {
     pub outside: Outside<'s>,
     pub limits: Limits,
     pub profile: Profile,
+    /// What is missing or refused by the chart's author is no error.
+    pub lint: bool,
 }
 
 /// All files of a chart whose dependencies are settled, in the order in which they were run. `prepared` is what the
@@ -45,6 +47,7 @@ pub(crate) fn render(
     }
     let templates = Templates::default().with(parsed.iter().flat_map(|file| file.iter().cloned()));
     let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
+    machine.lint = setting.lint;
     machine.ranges_over_integers = setting.profile == Profile::Helm4;
     let mut rendered = Vec::with_capacity(names.len());
     for name in names.into_iter().filter(|name| !is_partial(name)) {

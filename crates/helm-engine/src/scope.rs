@@ -39,14 +39,14 @@ impl Common {
 pub fn collect<'c>(chart: &'c Chart, values: &Map, common: &Common) -> HashMap<Str, Renderable<'c>> {
     let mut found = HashMap::new();
     let values = values.named(common.values_type());
-    gather(chart, &chart.metadata.name, values, true, common, &mut found);
+    gather(chart, &chart.metadata.name, &values, true, common, &mut found);
     found
 }
 
 fn gather<'c>(
     chart: &'c Chart,
     path: &str,
-    values: Map,
+    values: &Map,
     is_root: bool,
     common: &Common,
     found: &mut HashMap<Str, Renderable<'c>>,
@@ -64,7 +64,7 @@ fn gather<'c>(
         let name = &child.metadata.name;
         // A name with dots in it is a path, so that such a chart sees no values.
         let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
-        let below = gather(child, &full_path(path, child), values, false, common, found);
+        let below = gather(child, &full_path(path, child), &values, false, common, found);
         subcharts.insert(name.clone(), below.into());
     }
     let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");

@@ -8,7 +8,7 @@ pub mod folder;
 mod keys;
 mod sniff;
 
-pub use folder::load;
+pub use folder::{load, load_unasked};
 
 use helm_template::outside::{Nowhere, Outside};
 
@@ -29,4 +29,10 @@ impl Host {
     pub fn outside(&self) -> Outside<'_> {
         Outside { clock: self, random: self, crypto: &self.keys, cluster: &Nowhere, names: &Nowhere }
     }
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,7 +10,7 @@ pub fn words(error: &clap::Error) -> Option<String> {
     };
     let argument = text(ContextKind::InvalidArg)?;
     // `--set <KEY=VALUE>...`
-    let flag = argument.split([' ', '=']).next()?;
+    let flag = argument.split([' ', '=', '[']).next()?;
     match error.kind() {
         ErrorKind::UnknownArgument if flag.starts_with("--") => Some(format!("unknown flag: {flag}")),
         ErrorKind::UnknownArgument => {

@@ -105,14 +105,13 @@ impl<'a> Unzip<'a> {
 
     /// Checks what a member says of itself at its end; another may follow.
     fn end_of_member(&mut self) -> Result<(), Failure> {
-        let Some((trailer, rest)) = self.packed.split_first_chunk::<8>() else {
-            return Err(Failure::Truncated);
-        };
-        let [a, b, c, d, e, f, g, h] = *trailer;
+        let trailer = self.packed.split_first_chunk::<4>();
+        let trailer = trailer.and_then(|(sum, rest)| Some((sum, rest.split_first_chunk::<4>()?)));
+        let (sum, (size, rest)) = trailer.ok_or(Failure::Truncated)?;
         let checksum = std::mem::take(&mut self.checksum).sum();
         let length = self.unpacked.len() - self.member;
         #[expect(clippy::cast_possible_truncation, reason = "the trailer has the length modulo 2^32")]
-        if u32::from_le_bytes([a, b, c, d]) != checksum || u32::from_le_bytes([e, f, g, h]) != length as u32 {
+        if u32::from_le_bytes(*sum) != checksum || u32::from_le_bytes(*size) != length as u32 {
             return Err(Failure::Checksum);
         }
         if rest.is_empty() {

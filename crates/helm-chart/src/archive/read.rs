@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
                 }
                 b'L' | b'K' => {
                     let content = self.content(header.size)?;
-                    let long = Extended::long(&self.zip.unpacked[content]);
+                    let long = Some(Extended::long(&self.zip.unpacked[content]));
                     *(if header.kind == b'L' { &mut extended.name } else { &mut extended.link }) = long;
                 }
                 _ => {

@@ -74,16 +74,16 @@ pub enum IndexError {
 
 impl Index {
     /// Reads an index, by the fastest way that is open.
-    pub fn parse(text: Bytes, profile: Profile) -> Result<Self, IndexError> {
+    pub fn parse(text: &Bytes, profile: Profile) -> Result<Self, IndexError> {
         if text.is_empty() {
             return Err(IndexError::Empty);
         }
         if text.len() > MAX_INDEX {
             return Err(IndexError::TooLarge(MAX_INDEX));
         }
-        match Self::scan(&text, profile).or_else(|| Self::parse_pieces(&text, profile)) {
+        match Self::scan(text, profile).or_else(|| Self::parse_pieces(text, profile)) {
             Some(index) => index,
-            None => Self::parse_fully(&text, profile),
+            None => Self::parse_fully(text, profile),
         }
     }
 

@@ -80,8 +80,10 @@ fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
     }
 }
 
-/// A scalar, if it was plain to see.
+/// The value of a key.
 enum Scalar<'a> {
+    /// No scalar, but a collection.
+    None,
     Text(&'a str),
     /// With escapes, or over several lines.
     Long,
@@ -149,7 +151,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn note(&mut self, of: &'static Struct, key: &str, scalar: &Option<Scalar<'a>>) {
+    fn note(&mut self, of: &'static Struct, key: &str, scalar: &Scalar<'a>) {
         let place = if std::ptr::eq(of, &raw const VERSION) {
             match key {
                 "name" => &mut self.seen.name,
@@ -159,8 +161,8 @@ impl<'a> Scan<'a> {
             }
         } else if std::ptr::eq(of, &raw const INDEX) {
             match (key, scalar) {
-                ("apiVersion", Some(Scalar::Text(text))) => self.found.api_version = text,
-                ("generated", Some(Scalar::Text(text))) => {
+                ("apiVersion", Scalar::Text(text)) => self.found.api_version = text,
+                ("generated", Scalar::Text(text)) => {
                     self.found.generated = moment::normal(text).unwrap_or_default().into();
                 }
                 _ => {}
@@ -172,7 +174,7 @@ impl<'a> Scan<'a> {
             return;
         };
         match scalar {
-            Some(Scalar::Text(text)) => *place = text,
+            Scalar::Text(text) => *place = text,
             _ => self.seen.doubtful = true,
         }
     }
@@ -250,21 +252,21 @@ impl<'a> Scan<'a> {
     }
 
     /// What follows a key of a mapping at `column`.
-    fn value(&mut self, column: usize, shape: Shape) -> Option<Option<Scalar<'a>>> {
+    fn value(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         if let Some(rest) = self.rest().strip_prefix(' ') {
             let empty = match shape {
                 Shape::Named(_, Shape::List(_)) | Shape::List(_) => "[]\n",
                 Shape::Map(_) => "{}\n",
                 _ => {
                     self.at += 1;
-                    return self.scalar(column, shape).map(Some);
+                    return self.scalar(column, shape);
                 }
             };
             if !rest.starts_with(empty) {
                 return None;
             }
             self.at += 1 + empty.len();
-            return Some(None);
+            return Some(Scalar::None);
         }
         if !self.rest().starts_with('\n') {
             return None;
@@ -279,7 +281,7 @@ impl<'a> Scan<'a> {
         };
         self.at += column;
         self.block(column, shape)?;
-        Some(None)
+        Some(Scalar::None)
     }
 
     /// A scalar whose further lines are indented by more than `column`.

@@ -72,7 +72,7 @@ fn all(index: &Index) -> Vec<ChartVersion> {
 }
 
 fn said(text: &str, profile: Profile) -> String {
-    Index::parse(bytes(text), profile).unwrap_err().to_string()
+    Index::parse(&bytes(text), profile).unwrap_err().to_string()
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn both_ways_lead_to_the_same() {
 
 #[test]
 fn an_index_is_written_as_it_was_read() {
-    let index = Index::parse(bytes(CANONICAL), Profile::Helm4).unwrap();
+    let index = Index::parse(&bytes(CANONICAL), Profile::Helm4).unwrap();
     let mut builder = Builder::new(Profile::Helm4);
     builder.merge(&index).unwrap();
     let again = builder.write("2026-11-15T16:47:11.6Z").unwrap();
@@ -120,10 +120,10 @@ fn other_layouts_go_the_long_way() {
         let text = CANONICAL.replacen(from, to, 1);
         assert_ne!(text, CANONICAL, "{from}");
         assert!(Index::scan(&bytes(&text), Profile::Helm4).is_none(), "{to}");
-        assert_eq!(all(&Index::parse(bytes(&text), Profile::Helm4).unwrap()).len(), 3, "{to}");
+        assert_eq!(all(&Index::parse(&bytes(&text), Profile::Helm4).unwrap()).len(), 3, "{to}");
     }
     let json = r#"{"apiVersion":"v1","entries":{"a":[{"name":"a","version":"1.0.0","unknown":1}]}}"#;
-    assert_eq!(all(&Index::parse(bytes(json), Profile::Helm3).unwrap()).len(), 1);
+    assert_eq!(all(&Index::parse(&bytes(json), Profile::Helm3).unwrap()).len(), 1);
 }
 
 #[test]
@@ -183,12 +183,12 @@ fn entries_that_are_not_valid_are_passed_over() {
         assert_eq!(index.warnings.len(), 2, "{:?}", index.warnings);
     }
     let empty = "apiVersion: v1\nentries:\n  a:\n  - ~\n  - name: a\n    version: 1.0.0\n";
-    assert_eq!(Index::parse(bytes(empty), Profile::Helm4).unwrap().versions("a").count(), 1);
+    assert_eq!(Index::parse(&bytes(empty), Profile::Helm4).unwrap().versions("a").count(), 1);
 }
 
 #[test]
 fn a_version_is_found_by_its_constraint() {
-    let index = Index::parse(bytes(CANONICAL), Profile::Helm4).unwrap();
+    let index = Index::parse(&bytes(CANONICAL), Profile::Helm4).unwrap();
     let found = |name, version| index.get(name, version).map(|entry| entry.metadata.version.to_string());
     assert_eq!(found("alpha", ""), Ok("1.10.0".to_owned()));
     assert_eq!(found("alpha", "~1.9"), Ok("1.9.0".to_owned()));

@@ -1,6 +1,7 @@
 //! A schema, compiled: what its keywords say, with subschemas by number.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use helm_template::data::Data;
 use helm_template::go::regexp::{Expression, Subject};
@@ -18,7 +19,7 @@ pub struct Schemas {
 /// A pattern, and how it was written.
 pub struct Pattern {
     pub text: Str,
-    pub expression: Expression,
+    pub expression: Rc<Expression>,
 }
 
 impl Pattern {

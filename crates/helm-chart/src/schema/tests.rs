@@ -98,6 +98,21 @@ const REFUSED: &[(&str, &str)] = &[
     (r#"{"properties":{"a":{"anyOf":{}}}}"#, "c:\nanyOf must be of an array"),
 ];
 
+/// Schemas that Helm 4 does not take.
+#[rustfmt::skip]
+const REFUSED_BY_HELM_4: &[(&str, &str)] = &[
+    (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"type":"strin"}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'http://json-schema.org/draft-07/schema#'\n- at '/properties/a/type': 'anyOf' failed\n  - at '/properties/a/type': value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'\n  - at '/properties/a/type': got string, want array"),
+    (r#"{"properties":{"a":{"type":"strin"}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2020-12/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/type': 'anyOf' failed\n      - at '/properties/a/type': value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'\n      - at '/properties/a/type': got string, want array"),
+    (r#"{"$schema":"https://json-schema.org/draft/2019-09/schema","properties":{"a":{"minLength":-1}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2019-09/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/minLength': minimum: got -1, want 0"),
+    (r#"{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":true}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'http://json-schema.org/draft-04/schema#'\n- at '/properties/a': got boolean, want object"),
+    (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"enum":[1,1]}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'http://json-schema.org/draft-07/schema#'\n- at '/properties/a/enum': items at 0 and 1 are equal"),
+    (r#"{"properties":{"a":{"pattern":"["}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2020-12/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/pattern': '[' is not valid regex: error parsing regexp: missing closing ]: `[`"),
+    (r#"{"required":"x"}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2020-12/schema#'\n- at '': 'allOf' failed\n  - at '/required': got string, want array"),
+    (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"anyOf":[]}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'http://json-schema.org/draft-07/schema#'\n- at '/properties/a/anyOf': minItems: got 0, want 1"),
+    (r#"{"properties":{"a":{"items":5}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2020-12/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/items': got number, want boolean or object"),
+    (r#"{"properties":{"a":{"exclusiveMinimum":true}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2020-12/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/exclusiveMinimum': got boolean, want number"),
+];
+
 fn map(text: &str) -> Map {
     match Value::from(&json::parse(text).unwrap()) {
         Value::Map(map) => map,
@@ -132,6 +147,13 @@ fn values_are_judged_as_helm_judges_them() {
 fn helm_3_refuses_a_schema_in_its_words() {
     for (schema, error) in REFUSED {
         assert_eq!(complaint(schema, &Map::new(), Profile::Helm3), *error, "{schema}");
+    }
+}
+
+#[test]
+fn helm_4_refuses_a_schema_by_its_metaschema() {
+    for (schema, error) in REFUSED_BY_HELM_4 {
+        assert_eq!(complaint(schema, &Map::new(), Profile::Helm4), *error, "{schema}");
     }
 }
 

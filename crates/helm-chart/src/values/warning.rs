@@ -49,7 +49,7 @@ impl Warning {
 }
 
 /// As Go's `slog` writes a text: bare where it is one plain word.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let bare = |c: char| is_printable(c) && !matches!(c, ' ' | '"' | '=' | '\u{fffd}');
     if !text.is_empty() && text.chars().all(bare) { text.to_owned() } else { quote(text) }
 }

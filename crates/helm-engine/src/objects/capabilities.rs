@@ -94,6 +94,7 @@ fn versions_method(name: &str) -> Option<ListMethod> {
     (name == "Has").then_some(ListMethod { params: &[Type::String], run: has })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "methods may fail")]
 fn has(list: &List, values: &[Value]) -> Result<Value, helm_template::value::Str> {
     let wanted = values.first().and_then(Value::as_str);
     Ok(Value::Bool(wanted.is_some() && list.iter().any(|version| version.as_str() == wanted)))

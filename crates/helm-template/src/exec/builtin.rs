@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::compare::{equal, less};
+use super::Machine;
+use super::compare::{Incomparable, equal, less, less_or_equal};
 use super::functions::{Row, Run};
-use crate::go::{is_printable, print, print_all, printf};
+use crate::go::{is_printable, print, print_all, printf_within};
+use crate::profile::Profile;
 use crate::value::{Kind, Str, Type, Value};
 
 type Done = Result<Value, Str>;
@@ -27,18 +29,22 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("slice",    TWO,                         true,  Run::Plain(slice)),
     ("len",      ONE,                         false, Run::Plain(len)),
     ("print",    ANY,                         true,  Run::Plain(|args| Ok(print_all(args).into()))),
-    ("printf",   &[Type::String, Type::Any],  true,  Run::Plain(|args| Ok(format(args).into()))),
+    ("printf",   &[Type::String, Type::Any],  true,  Run::Machine(format)),
     ("println",  ANY,                         true,  Run::Plain(|args| Ok(lines(args).into()))),
-    ("eq",       TWO,                         true,  Run::Plain(|args| Ok(equal(&args[0], &args[1..])?.into()))),
-    ("ne",       TWO,                         false, Run::Plain(|args| Ok((!equal(&args[0], &args[1..])?).into()))),
-    ("lt",       TWO,                         false, Run::Plain(|args| Ok(less(&args[0], &args[1])?.into()))),
-    ("le",       TWO,                         false, Run::Plain(|args| Ok(less_or_equal(args)?.into()))),
-    ("gt",       TWO,                         false, Run::Plain(|args| Ok((!less_or_equal(args)?).into()))),
-    ("ge",       TWO,                         false, Run::Plain(|args| Ok((!less(&args[0], &args[1])?).into()))),
+    ("eq",       TWO,                         true,  Run::Machine(|machine, args| compared(machine, equal(args)))),
+    ("ne",       TWO,                         false, Run::Machine(|machine, args| compared(machine, equal(args).map(|is| !is)))),
+    ("lt",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less(args)))),
+    ("le",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less_or_equal(args)))),
+    ("gt",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less_or_equal(args).map(|is| !is)))),
+    ("ge",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less(args).map(|is| !is)))),
 ];
 
-fn less_or_equal(args: &[Value]) -> Result<bool, Str> {
-    Ok(less(&args[0], &args[1])? || equal(&args[0], &args[1..])?)
+/// The Go of Helm 3 does not say which types do not go together.
+fn compared(machine: &mut Machine<'_>, result: Result<bool, Incomparable>) -> Done {
+    result.map(Value::from).map_err(|why| match (machine.functions.profile, why) {
+        (Profile::Helm3, Incomparable::Types(..)) => "incompatible types for comparison".into(),
+        (_, why) => why.to_string().into(),
+    })
 }
 
 /// No value of a template is a function.
@@ -49,8 +55,12 @@ fn call(args: &[Value]) -> Done {
     }
 }
 
-fn format(args: &[Value]) -> String {
-    printf(&args[0].text().unwrap_or_default(), &args[1..])
+fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let room = machine.room();
+    match printf_within(room, &args[0].text().unwrap_or_default(), &args[1..]) {
+        Some(text) => Ok(text.into()),
+        None => machine.room_for(room + 1).map(|()| Value::Nil),
+    }
 }
 
 fn lines(args: &[Value]) -> String {
@@ -152,20 +162,20 @@ fn index(args: &[Value]) -> Done {
         return Err("index of untyped nil".into());
     }
     for index in &args[1..] {
-        let beyond = |at: usize| Str::from(format!("reflect: slice index out of range: {at}"));
         item = match &item {
             Value::Nil | Value::Null => return Err("index of nil pointer".into()),
             Value::List(list) => {
                 let at = place(index, list.len())?;
-                list.get(at).cloned().ok_or_else(|| beyond(at))?
+                list.get(at).cloned().ok_or("reflect: slice index out of range")?
             }
-            Value::Bytes(bytes) | Value::Raw(bytes) => {
+            Value::Bytes(bytes) => {
                 let at = place(index, bytes.len())?;
-                Value::Uint64(u64::from(*bytes.get(at).ok_or_else(|| beyond(at))?))
+                Value::Uint64(u64::from(*bytes.get(at).ok_or("reflect: slice index out of range")?))
             }
-            Value::String(text) => {
-                let at = place(index, text.len())?;
-                Value::Uint64(u64::from(*text.as_bytes().get(at).ok_or_else(|| beyond(at))?))
+            Value::String(_) | Value::Raw(_) => {
+                let bytes = item.string_bytes().unwrap_or_default();
+                let at = place(index, bytes.len())?;
+                Value::Uint64(u64::from(*bytes.get(at).ok_or("reflect: string index out of range")?))
             }
             Value::Map(map) => match index {
                 Value::String(key) => map.get(key).unwrap_or_else(|| map.absent()),

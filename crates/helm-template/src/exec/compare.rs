@@ -1,6 +1,7 @@
 //! `eq`, `lt` and their kin: basic values of one sort, and nothing else.
 
 use std::cmp::Ordering;
+use std::fmt::{Display, Formatter};
 
 use crate::go::print;
 use crate::value::{Kind, Str, Value};
@@ -38,12 +39,41 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-fn incompatible(a: &Value, b: &Value) -> Str {
-    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name()).into()
+/// Why two values cannot be held against each other.
+pub(super) enum Incomparable {
+    /// They are of these types.
+    Types(String, String),
+    Other(Str),
+}
+
+impl Display for Incomparable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Types(a, b) => write!(f, "incompatible types for comparison: {a} and {b}"),
+            Self::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<&str> for Incomparable {
+    fn from(why: &str) -> Self {
+        Self::Other(why.into())
+    }
+}
+
+impl From<String> for Incomparable {
+    fn from(why: String) -> Self {
+        Self::Other(why.into())
+    }
+}
+
+fn incompatible(a: &Value, b: &Value) -> Incomparable {
+    Incomparable::Types(a.type_name().to_owned(), b.type_name().to_owned())
 }
 
 /// Whether the first is equal to one of the others.
-pub(super) fn equal(first: &Value, others: &[Value]) -> Result<bool, Str> {
+pub(super) fn equal(args: &[Value]) -> Result<bool, Incomparable> {
+    let [first, others @ ..] = args else { return Ok(false) };
     if others.is_empty() {
         return Err("missing argument for comparison".into());
     }
@@ -56,7 +86,7 @@ pub(super) fn equal(first: &Value, others: &[Value]) -> Result<bool, Str> {
 }
 
 #[expect(clippy::float_cmp, reason = "equal means equal")]
-fn equal_two(a: &Value, b: &Value) -> Result<bool, Str> {
+fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
     if let (Some(a), Some(b)) = (whole(a), whole(b)) {
         return Ok(a == b);
     }
@@ -80,8 +110,13 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Str> {
     }
 }
 
-pub(super) fn less(a: &Value, b: &Value) -> Result<bool, Str> {
+pub(super) fn less_or_equal(args: &[Value]) -> Result<bool, Incomparable> {
+    Ok(less(args)? || equal(args)?)
+}
+
+pub(super) fn less(args: &[Value]) -> Result<bool, Incomparable> {
     const BAD: &str = "invalid type for comparison";
+    let [a, b] = args else { return Ok(false) };
     if sort(a) == Sort::Other || sort(b) == Sort::Other {
         return Err(BAD.into());
     }

@@ -159,11 +159,11 @@ impl<'t> Frame<'_, '_, 't> {
                     None => Err(self.no_field(receiver, name)),
                 }
             }
-            Value::List(list) => match list.method(name) {
+            Value::List(items) => match items.method(name) {
                 Some(method) => {
                     let signature = (method.params, false);
                     self.call_method(dot, name, signature, expr, arguments, last, |values| {
-                        (method.run)(list, values)
+                        (method.run)(items, values)
                     })
                 }
                 None => Err(self.no_field(receiver, name)),

@@ -20,19 +20,22 @@ mod tests;
 use std::collections::HashMap;
 
 use crate::outside::Outside;
-use crate::value::{Str, Value};
+use crate::value::{Map, Str, Trace, Value};
 
 pub use error::Error;
 pub use functions::{Function, Functions, Row, Run};
 pub use include::without_no_value;
 pub use templates::Templates;
 
+/// Why a value that contains itself is not printed.
+const ENDLESS: &str = "a value without end cannot be printed";
+
 /// What a template may use up.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Nodes, iterations and calls.
+    /// Nodes, iterations and calls. What takes long for its size counts as several.
     pub steps: u64,
-    /// Bytes of all outputs together.
+    /// Bytes of all outputs and of all that functions make, together.
     pub output: usize,
     /// Templates inside templates.
     pub depth: usize,
@@ -40,7 +43,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 200_000_000, output: 512 << 20, depth: 10_000 }
+        Self { steps: 50_000_000, output: 128 << 20, depth: 10_000 }
     }
 }
 
@@ -70,6 +73,15 @@ pub struct Machine<'m> {
     steps: u64,
     written: usize,
     depth: usize,
+    /// Maps into which templates have put others, by place: they may hold themselves, and would never be freed.
+    changed: HashMap<usize, Trace>,
+}
+
+/// What was put into a map by a template is gone with the machine.
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        self.changed.values().for_each(Trace::clear);
+    }
 }
 
 impl<'m> Machine<'m> {
@@ -87,6 +99,7 @@ impl<'m> Machine<'m> {
             steps: 0,
             written: 0,
             depth: 0,
+            changed: HashMap::new(),
         }
     }
 
@@ -115,12 +128,31 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Counts what was printed, and what a function is about to make out of a few words: `repeat`, `until`.
+    /// Counts what was printed, and what functions have made. Every result is counted where it comes back.
     pub(crate) fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
-        self.written = self.written.saturating_add(bytes);
-        if self.written > self.limits.output {
+        self.room_for(bytes)?;
+        self.written += bytes;
+        Ok(())
+    }
+
+    /// For a function that is about to make much out of a few words: `repeat`, `until`.
+    pub(crate) fn room_for(&self, bytes: usize) -> Result<(), Str> {
+        if self.written.saturating_add(bytes) > self.limits.output {
             return Err(format!("too much output: stopped after {} bytes", self.limits.output).into());
         }
         Ok(())
+    }
+
+    /// How many bytes may still be made.
+    pub(crate) fn room(&self) -> usize {
+        self.limits.output.saturating_sub(self.written)
+    }
+
+    /// A template has put `value` into the map.
+    pub(crate) fn put_into(&mut self, map: &Map, value: &Value) {
+        if matches!(value, Value::List(_) | Value::Map(_)) {
+            let trace = map.trace();
+            self.changed.entry(trace.address()).or_insert(trace);
+        }
     }
 }

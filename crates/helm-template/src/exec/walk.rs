@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, Machine};
+use super::{ENDLESS, Error, Machine};
 use crate::go::{print, quote};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::value::{Str, Value};
@@ -73,6 +73,8 @@ pub(super) fn run(
         );
         return Err(Error::new(why));
     }
+    let variables = template.variables.saturating_mul(size_of::<Slot>());
+    machine.wrote(variables).map_err(|why| Error::new(format!("template: {}: {why}", template.name)))?;
     machine.depth += 1;
     let done = stacker::maybe_grow(RED_ZONE, MORE_STACK, || {
         let mut variables = vec![Slot::default(); template.variables];
@@ -155,7 +157,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
             Value::Object(object) => self.write(object.show()),
-            value if value.is_endless() => Err(self.error("a value without end cannot be printed")),
+            value if value.is_endless() => Err(self.error(ENDLESS)),
             value => self.write(print(value)),
         }
     }
@@ -191,6 +193,7 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Map(map) => {
                 let boxed = map.is_any();
+                self.machine.charge(map.len() as u64 / 16).map_err(|why| self.error(why))?;
                 let entries = map.snapshot().into_iter();
                 self.rounds(branch, entries.map(|(key, value)| (Value::String(key), Slot { value, boxed })))?
             }

@@ -21,5 +21,6 @@ pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
 pub use print::{print, print_all};
 pub use printf::printf;
+pub(crate) use printf::printf_within;
 pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};
 pub use text::text_of;

@@ -22,6 +22,17 @@ struct Spec {
     precision: Option<usize>,
 }
 
+impl Spec {
+    /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
+    fn length(self, value: &Value) -> usize {
+        let extent = value.extent();
+        let leaves =
+            if matches!(value, Value::List(_) | Value::Map(_) | Value::Bytes(_)) { extent } else { 1 };
+        let width = self.width.unwrap_or(0).max(self.precision.unwrap_or(0));
+        extent.saturating_add(width.saturating_mul(leaves))
+    }
+}
+
 /// The arguments, and which comes next.
 struct Arguments<'a> {
     all: &'a [Value],
@@ -30,6 +41,11 @@ struct Arguments<'a> {
     reordered: bool,
     /// The last number in brackets made no sense.
     bad_index: bool,
+    /// There is no closing bracket in the rest of the format: nobody need look for one again.
+    unclosed: bool,
+    /// How long the text may become, and that it would be longer.
+    most: usize,
+    too_long: bool,
 }
 
 impl<'a> Arguments<'a> {
@@ -43,7 +59,9 @@ impl<'a> Arguments<'a> {
     fn index<'f>(&mut self, format: &'f str) -> &'f str {
         let Some(inner) = format.strip_prefix('[') else { return format };
         self.reordered = true;
-        let Some((digits, rest)) = inner.split_once(']') else {
+        let closed = if self.unclosed { None } else { inner.split_once(']') };
+        let Some((digits, rest)) = closed else {
+            self.unclosed = true;
             self.bad_index = true;
             return inner;
         };
@@ -64,12 +82,29 @@ impl<'a> Arguments<'a> {
 }
 
 pub fn printf(format: &str, arguments: &[Value]) -> String {
+    printf_within(usize::MAX, format, arguments).unwrap_or_default()
+}
+
+/// None if it would be much longer than `most`: a few bytes of format can ask for any width, and for one argument any
+/// number of times.
+pub(crate) fn printf_within(most: usize, format: &str, arguments: &[Value]) -> Option<String> {
     let mut out = String::with_capacity(format.len() + 16);
-    let mut args = Arguments { all: arguments, next: 0, reordered: false, bad_index: false };
+    let mut args = Arguments {
+        all: arguments,
+        next: 0,
+        reordered: false,
+        bad_index: false,
+        unclosed: false,
+        most,
+        too_long: false,
+    };
     let mut rest = format;
     while let Some(at) = memchr::memchr(b'%', rest.as_bytes()) {
         out.push_str(&rest[..at]);
         rest = directive(&mut out, &rest[at + 1..], &mut args);
+        if args.too_long {
+            return None;
+        }
     }
     out.push_str(rest);
     if !args.reordered && args.next < arguments.len() {
@@ -89,7 +124,7 @@ pub fn printf(format: &str, arguments: &[Value]) -> String {
         }
         out.push(')');
     }
-    out
+    Some(out)
 }
 
 /// What follows a `%`; answers what is left of the format.
@@ -153,6 +188,8 @@ fn directive<'f>(out: &mut String, format: &'f str, args: &mut Arguments<'_>) ->
     } else if let Some(value) = args.take() {
         if verb != 'T' && value.is_endless() {
             out.push_str(ENDLESS);
+        } else if spec.length(value) > args.most.saturating_sub(out.len()) {
+            args.too_long = true;
         } else {
             argument(out, spec, verb, value);
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::data::Data;
 use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable};
+use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::value::Value;
 
 /// How JSON is written.
@@ -38,6 +38,7 @@ struct Writer {
 
 impl Writer {
     fn value(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         // A String takes whatever is written to it.
         match value {
             Value::Nil | Value::Null => self.out.push_str("null"),

@@ -8,12 +8,16 @@ use std::fmt::Write;
 use super::key;
 use crate::data::Data;
 use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable};
+use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::profile::Profile;
 use crate::value::{List, Map, Value};
 
 /// As `toToml` writes it. What cannot be written is an error in the words of Go's library.
 pub fn write(value: &Value, profile: Profile) -> Result<String, Unwritable> {
+    // What a value is to TOML is looked at before anything is written.
+    if value.is_endless() {
+        return Err(Unwritable::TooLong);
+    }
     let mut writer = Writer { out: String::new(), profile };
     writer.item(&mut Vec::new(), value, &Nesting::default())?;
     Ok(writer.out)
@@ -73,6 +77,7 @@ impl Writer {
         value: &Value,
         around: &Nesting<'_>,
     ) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         match value {
             Value::Nil | Value::Null => Ok(()),
             Value::Map(map) => {
@@ -154,6 +159,7 @@ impl Writer {
     }
 
     fn element(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         // A String takes whatever is written to it.
         match value {
             Value::String(text) => key::quote(&mut self.out, text),

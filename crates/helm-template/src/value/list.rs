@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::{Str, Type, Value};
+use super::{Str, Type, Value, free};
 
 /// What a list can hold, which is part of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +146,29 @@ impl List {
         self.items.as_ptr().addr()
     }
 
+    /// Nobody else holds it.
+    pub(super) fn is_sole(&self) -> bool {
+        Rc::strong_count(&self.items) == 1
+    }
+
+    /// Moves what it holds into `taken`, if nobody else holds it.
+    pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
+        if let Some(items) = Rc::get_mut(&mut self.items) {
+            free::take_nested(items.iter_mut(), taken);
+        }
+    }
+
     /// The same list, not only an equal one.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.items, &other.items)
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        let mut taken = Vec::new();
+        self.give_up(&mut taken);
+        free::free(taken);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Maps: shared, and sorted by key, which is the order in which templates see them.
 
 use std::cell::{Ref, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use super::{Str, Value};
+use super::{Str, Value, free};
 
 /// A map's Go type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,13 @@ impl Map {
     /// An empty `map[string]string`.
     pub fn strings() -> Self {
         Self::of(Flavour::Strings, Vec::new())
+    }
+
+    /// A `map[string]string` of values that are strings.
+    pub(crate) fn strings_of(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
+        let mut map = Self::from_entries(entries);
+        map.flavour = Flavour::Strings;
+        map
     }
 
     /// Of several entries with one key the last holds.
@@ -158,9 +165,58 @@ impl Map {
         Rc::as_ptr(&self.entries).addr()
     }
 
+    /// Nobody else holds it.
+    pub(super) fn is_sole(&self) -> bool {
+        Rc::strong_count(&self.entries) == 1
+    }
+
+    /// Moves what it holds into `taken`, if nobody else holds it.
+    pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
+        // Who knows a map weakly, knows only what is left of it.
+        if self.is_sole()
+            && let Ok(mut entries) = self.entries.try_borrow_mut()
+        {
+            free::take_nested(entries.iter_mut().map(|(_, value)| value), taken);
+        }
+    }
+
+    /// A way to find it again, if somebody still holds it then.
+    pub(crate) fn trace(&self) -> Trace {
+        Trace(Rc::downgrade(&self.entries))
+    }
+
     /// The same map, not only an equal one.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.entries, &other.entries)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let mut taken = Vec::new();
+        self.give_up(&mut taken);
+        free::free(taken);
+    }
+}
+
+/// A map that is known, and not held.
+pub(crate) struct Trace(Weak<RefCell<Vec<(Str, Value)>>>);
+
+impl Trace {
+    /// One place for each map, as long as this is kept.
+    pub fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Takes everything out of the map, so that it no longer holds itself.
+    pub fn clear(&self) {
+        if let Some(entries) = self.0.upgrade()
+            && let Ok(mut entries) = entries.try_borrow_mut()
+        {
+            let held = std::mem::take(&mut *entries);
+            drop(entries);
+            drop(held);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod compare;
 mod extent;
+mod free;
 mod list;
 mod map;
 mod object;
@@ -16,8 +17,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use compare::deep_equal;
+pub(crate) use compare::deep_equal_counted;
 pub use list::{List, ListMethod, NamedList};
 pub use map::Map;
+pub(crate) use map::Trace;
 pub use object::{Method, Object};
 pub use types::{Kind, Type};
 

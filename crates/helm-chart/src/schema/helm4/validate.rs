@@ -24,7 +24,8 @@ pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
     Err(text.trim_start_matches('\n').to_owned())
 }
 
-fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
+/// What is wrong, if anything.
+pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
     let scope = Scope { schema: 0, keyword: "", value: 0, above: None, depth: 0 };
     let schema = schemas.all.first()?;
     let mut checker = Checker {

@@ -17,7 +17,7 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::nesting::{Nesting, Unwritable};
+use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::value::{List, Map, Value};
 use scalar::{Look, Style};
 
@@ -90,6 +90,7 @@ impl<L: Leaves> Emitter<L> {
     }
 
     fn node(&mut self, value: &Value, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         match value {
             Value::Map(map) if map.is_empty() => self.empty("{}"),
             Value::List(list) if list.is_empty() => self.empty("[]"),

@@ -1,0 +1,92 @@
+//! `helm template` by our engine, with the flags that the cases here use.
+
+use std::path::Path;
+
+use helm_chart::dependencies;
+use helm_chart::set::Kind;
+use helm_chart::values::{Source, user_values};
+use helm_engine::{Capabilities, Engine, KubeVersion, Prepared, Request, Shown, Stage};
+use helm_host::Host;
+use helm_template::exec::Limits;
+use helm_template::profile::Profile;
+
+use crate::real::Printed;
+
+/// What the command line prints, in this folder.
+pub fn template(folder: &Path, arguments: &[String], profile: Profile) -> Printed {
+    let mut stderr = String::new();
+    match run(folder, arguments, profile, &mut stderr) {
+        Ok(stdout) => Printed { stdout, stderr },
+        Err(why) => Printed { stdout: Vec::new(), stderr: format!("{stderr}Error: {why}\n") },
+    }
+}
+
+fn run(
+    folder: &Path,
+    arguments: &[String],
+    profile: Profile,
+    stderr: &mut String,
+) -> Result<Vec<u8>, String> {
+    let mut names = Vec::new();
+    let mut sources = Vec::new();
+    let mut capabilities = Capabilities::default_of(profile);
+    let mut check_schema = true;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().map(String::as_str).ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "-f" => {
+                let name = value()?;
+                let text = std::fs::read(folder.join(name)).map_err(|error| error.to_string())?;
+                sources.push(Source::File { name: name.into(), text: text.into() });
+            }
+            "--set" => sources.push(Source::Set(Kind::Typed, value()?.into())),
+            "--set-string" => sources.push(Source::Set(Kind::Text, value()?.into())),
+            "--set-json" => sources.push(Source::Set(Kind::Json, value()?.into())),
+            "--kube-version" => {
+                let version = value()?;
+                capabilities.kube_version = KubeVersion::parse(version, profile)
+                    .map_err(|why| format!("invalid kube version '{version}': {why}"))?;
+            }
+            "--skip-schema-validation" => check_schema = false,
+            name => names.push(name),
+        }
+    }
+    let [name, chart] = names.as_slice() else { return Err("a release and a chart".into()) };
+    let mut say = |line: &str| {
+        stderr.push_str(line);
+        stderr.push('\n');
+    };
+    let mut open = |name: &str| Err(format!("open {name}: no such file or directory").into());
+    let values = user_values(&sources, profile, &mut open).map_err(|why| why.to_string())?;
+    let loaded = helm_host::load(&folder.join(chart), profile).map_err(|why| why.to_string())?;
+    loaded.warnings.iter().for_each(|line| say(line));
+    let kind = &loaded.chart.metadata.chart_type;
+    if !matches!(&**kind, "" | "application") {
+        return Err(format!("{kind} charts are not installable"));
+    }
+    dependencies::check(&loaded.chart, profile).map_err(|why| why.to_string())?;
+    let request = Request {
+        name,
+        namespace: "default",
+        revision: 1,
+        is_upgrade: false,
+        values: &values,
+        capabilities: &capabilities,
+        check_schema,
+        subchart_notes: false,
+        limits: Limits::default(),
+    };
+    let host = Host::new();
+    let rendered = Engine::new(profile).render(&Prepared::new(loaded.chart), &request, host.outside());
+    let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
+    warnings.iter().for_each(|line| say(line));
+    rendered.map(|release| release.text(Shown { crds: false, hooks: true, tests: true })).map_err(|failure| {
+        match failure.stage {
+            Stage::Values => failure.why,
+            Stage::Templates | Stage::Manifests(_) => {
+                format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why)
+            }
+        }
+    })
+}

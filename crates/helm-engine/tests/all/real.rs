@@ -1,0 +1,59 @@
+//! The real Helms, and the recordings of them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use helm_template::profile::Profile;
+
+pub const PROFILES: [Profile; 2] = [Profile::Helm3, Profile::Helm4];
+
+/// What a program printed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+/// The recordings, if they are here; on a build machine they have to be.
+pub fn corpus() -> Option<PathBuf> {
+    let corpus = std::env::var_os("LONGSHORE_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir());
+    if corpus.is_none() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "LONGSHORE_CORPUS names no folder with charts");
+        skipped("LONGSHORE_CORPUS names no folder with charts");
+    }
+    corpus
+}
+
+/// The program that this profile follows.
+pub fn helm(profile: Profile) -> Option<PathBuf> {
+    let variable = match profile {
+        Profile::Helm3 => "LONGSHORE_HELM_3_17",
+        Profile::Helm4 => "LONGSHORE_HELM_4_3",
+    };
+    let program = std::env::var_os(variable).map(PathBuf::from).filter(|program| program.exists());
+    if program.is_none() {
+        skipped(&format!("{variable} names no program"));
+    }
+    program
+}
+
+/// `helm template`, in this folder, with no settings of the machine's user.
+pub fn template(helm: &Path, folder: &Path, arguments: &[String]) -> Printed {
+    let mut command = Command::new(helm);
+    command.arg("template").args(arguments).current_dir(folder).env_clear();
+    command.env("HOME", folder).env("KUBECONFIG", folder.join("no-cluster")).env("TZ", "UTC");
+    let done = command.output().expect("helm starts");
+    Printed { stdout: done.stdout, stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
+}
+
+/// Past the test's captured output, which nobody sees of a test that passes.
+pub fn said(line: &str) {
+    // Nobody may be listening.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    said(&format!("skipped: {}: {why}", thread.name().unwrap_or_default()));
+}
