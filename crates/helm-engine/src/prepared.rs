@@ -66,10 +66,10 @@ struct Counting<'f> {
 }
 
 impl Names for Counting<'_> {
-    fn index(&self, name: &str) -> Option<u32> {
+    fn find(&self, name: &str) -> Option<(u32, &'static str)> {
         if MAKE_USUAL_KEY.contains(&name) {
             self.keys.set(self.keys.get() + 1);
         }
-        self.functions.index(name)
+        self.functions.find(name)
     }
 }
