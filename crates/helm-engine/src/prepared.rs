@@ -1,5 +1,6 @@
 //! A chart whose templates are parsed once, however often it is rendered.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +46,11 @@ impl Prepared {
         if let Some(parsed) = known {
             return Ok(parsed);
         }
-        let text = String::from_utf8_lossy(&file.data);
+        // Checking the whole first is several times faster than going from character to character.
+        let text = match std::str::from_utf8(&file.data) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(&file.data),
+        };
         let functions = Counting { functions, keys: Cell::new(0) };
         let templates = parse(name, &text, &functions)?.into_iter().map(Arc::new).collect();
         let parsed = Parsed { templates, keys: functions.keys.get() };
@@ -61,10 +66,10 @@ struct Counting<'f> {
 }
 
 impl Names for Counting<'_> {
-    fn index(&self, name: &str) -> Option<u32> {
+    fn find(&self, name: &str) -> Option<(u32, &'static str)> {
         if MAKE_USUAL_KEY.contains(&name) {
             self.keys.set(self.keys.get() + 1);
         }
-        self.functions.index(name)
+        self.functions.find(name)
     }
 }
