@@ -110,7 +110,10 @@ mod tests {
     fn sorted(files: &[(&str, &str)], profile: Profile) -> Result<String, String> {
         let files: Vec<_> = files
             .iter()
-            .map(|(name, content)| Rendered { name: (*name).into(), content: (*content).into() })
+            .map(|(name, content)| Rendered {
+                name: (*name).into(),
+                content: Bytes::copy_from_slice(content.as_bytes()),
+            })
             .collect();
         let sorted = sort(&files, profile)?;
         let line = |source: &str, content: &Bytes| {
