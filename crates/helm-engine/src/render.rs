@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use helm_chart::Chart;
 use helm_template::exec::{Functions, Limits, Machine, Overlooked, Templates, without_no_value};
+use helm_template::functions::USUAL_KEY;
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
@@ -48,7 +49,11 @@ pub(crate) fn render(
         let file = prepared.parse(name, found[name].file, setting.functions);
         parsed.push(file.map_err(|why| trace::parse_error(name, &why))?);
     }
-    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.iter().cloned()));
+    let keys = parsed.iter().map(|file| file.keys).sum();
+    if keys > 0 {
+        setting.outside.crypto.prepare(USUAL_KEY, keys);
+    }
+    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.templates.iter().cloned()));
     let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
     machine.lint = setting.lint;
     machine.ranges_over_integers = setting.profile == Profile::Helm4;
