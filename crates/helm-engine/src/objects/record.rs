@@ -85,24 +85,24 @@ impl Object for Record {
     }
 
     fn data(&self) -> Result<Data, Str> {
-        let mut members = Members::new();
+        let fields = self.json_fields().unwrap_or_default();
+        let members = fields.iter().map(|(name, value)| Ok(((*name).into(), Data::try_from(value)?)));
+        members.collect::<Result<Members, Str>>().map(Data::Map)
+    }
+
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
+        let mut fields = Vec::new();
         for Field { json, value, .. } in &self.fields {
-            match json {
-                Json::Always(name) => {
-                    members.insert((*name).into(), Data::try_from(value)?);
+            match (json, value) {
+                (Json::Always(name), value) => fields.push((*name, value.clone())),
+                (Json::Filled(name), value) if value.is_true() => fields.push((*name, value.clone())),
+                (Json::Embedded, Value::Object(inner)) => {
+                    fields.extend(inner.json_fields().unwrap_or_default());
                 }
-                Json::Filled(name) if value.is_true() => {
-                    members.insert((*name).into(), Data::try_from(value)?);
-                }
-                Json::Filled(_) | Json::Private => {}
-                Json::Embedded => {
-                    if let Data::Map(inner) = Data::try_from(value)? {
-                        members.extend(inner);
-                    }
-                }
+                _ => {}
             }
         }
-        Ok(Data::Map(members))
+        Some(fields)
     }
 
     fn equals(&self, other: &dyn Object) -> bool {

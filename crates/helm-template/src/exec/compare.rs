@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::{Display, Formatter};
 
-use crate::go::print;
+use crate::go::{print, printf};
 use crate::value::{Kind, Str, Value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,13 +100,16 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
         (a, b) if a.kind() == Kind::String => Ok(a.string_bytes() == b.string_bytes()),
         (a, b) if a.is_nil() || b.is_nil() => Ok(a.is_nil() == b.is_nil()),
         (a, b) if a.kind() != b.kind() => {
-            let (one, other) = (print(a), print(b));
+            let (one, other) = (printf("%s", std::slice::from_ref(a)), print(b));
             Err(format!("non-comparable types {one}: {}, {}: {other}", a.type_name(), b.type_name()).into())
         }
         (Value::Object(a), Value::Object(b)) if a.kind() != Kind::Slice && a.kind() != Kind::Map => {
             Ok(a.equals(b.as_ref()))
         }
-        (_, b) => Err(format!("non-comparable type {}: {}", print(b), b.type_name()).into()),
+        (_, b) => {
+            let shown = printf("%s", std::slice::from_ref(b));
+            Err(format!("non-comparable type {shown}: {}", b.type_name()).into())
+        }
     }
 }
 

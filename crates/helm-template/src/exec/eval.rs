@@ -1,7 +1,7 @@
 //! Values of pipelines, commands and expressions.
 
 use super::walk::{Frame, Slot, Spot};
-use super::{Error, Missing};
+use super::{Error, Missing, values};
 use crate::go::{Number, quote};
 use crate::parse::{Command, Expr, ExprKind, Pipe};
 use crate::value::{Str, Type, Value};
@@ -50,7 +50,7 @@ impl<'t> Frame<'_, '_, 't> {
                     ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
                     ExprKind::Dot => Ok(dot.clone()),
                     ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
-                    ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+                    ExprKind::String { value, .. } => Ok(Value::from(value).into()),
                     _ => Err(self.error("nil is not a command")),
                 }
             }
@@ -127,6 +127,12 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil => Ok(Slot::default()),
             Value::Null => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
             Value::Map(map) => {
+                if let Some(method) = values::method(map, name) {
+                    let signature = (method.params, false);
+                    return self.call_method(dot, name, signature, expr, arguments, last, |values| {
+                        (method.run)(map, values)
+                    });
+                }
                 if has_arguments {
                     return Err(self.error(format!("{name} is not a method but has arguments")));
                 }
@@ -179,7 +185,7 @@ impl<'t> Frame<'_, '_, 't> {
             ExprKind::Dot => Ok(dot.clone()),
             ExprKind::Nil => Ok(Slot::default()),
             ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
-            ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+            ExprKind::String { value, .. } => Ok(Value::from(value).into()),
             ExprKind::Variable { variable, fields } if fields.is_empty() => {
                 self.variable(variable.slot, &variable.name)
             }
@@ -204,7 +210,7 @@ impl<'t> Frame<'_, '_, 't> {
                 Type::Any | Type::Reflect,
             ) => self.plain(dot, expr).map(|slot| slot.value),
             (ExprKind::Bool(truth), Type::Bool) => Ok(Value::Bool(*truth)),
-            (ExprKind::String { value, .. }, Type::String) => Ok(Value::String(value.clone())),
+            (ExprKind::String { value, .. }, Type::String) => Ok(Value::from(value)),
             (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int) => {
                 Ok(Value::Int(*int))
             }

@@ -11,6 +11,7 @@ mod eval;
 mod functions;
 mod include;
 mod templates;
+mod values;
 mod walk;
 
 #[cfg(test)]

@@ -74,7 +74,20 @@ impl Writer {
                 }
                 self.close('}');
             }
-            Value::Object(object) => self.value(&Value::from(&object.data()?), around)?,
+            Value::Object(object) => match object.json_fields() {
+                Some(fields) if !fields.is_empty() => {
+                    let inside = around.inside_list()?;
+                    self.open('{');
+                    for (at, (key, value)) in fields.iter().enumerate() {
+                        self.next(at);
+                        self.string(key);
+                        self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
+                        self.value(value, &inside)?;
+                    }
+                    self.close('}');
+                }
+                _ => self.value(&Value::from(&object.data()?), around)?,
+            },
             Value::Float(_) | Value::Complex(..) | Value::Bytes(_) => {
                 self.value(&Value::from(&Data::try_from(value)?), around)?;
             }

@@ -13,7 +13,9 @@ use lex::{Item, Lexer, Token};
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
-pub use tree::{At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Variable, invocation};
+pub use tree::{
+    At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
+};
 
 /// How deep parentheses and blocks may nest.
 const DEEPEST: usize = 200;
@@ -247,7 +249,8 @@ impl<'s> Parser<'s> {
         if !matches!(item.token, Token::String | Token::RawString) {
             return self.unexpected(item, context);
         }
-        unquote(&item.text).map(Into::into).or_else(|why| self.error(why))
+        let name = unquote(&item.text).or_else(|why| self.error(why))?;
+        Ok(String::from_utf8_lossy(&name).into())
     }
 
     fn list(&mut self) -> Parsed<(Vec<Node>, Close)> {
@@ -557,7 +560,7 @@ impl<'s> Parser<'s> {
                 return Ok(Some(Expr { at: pipe.at, kind: ExprKind::Pipe(Box::new(pipe)) }));
             }
             Token::String | Token::RawString => match unquote(&item.text) {
-                Ok(value) => ExprKind::String { value: value.into(), literal: (*item.text).into() },
+                Ok(value) => ExprKind::String { value: Text::new(value), literal: (*item.text).into() },
                 Err(why) => return self.error(why),
             },
             _ => {

@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
 
 use crate::go::{Number, quote};
-use crate::value::Str;
+use crate::value::{Str, Value};
 
 /// Where a part begins, in bytes of its source.
 pub type At = u32;
@@ -104,6 +104,31 @@ pub struct Expr {
     pub kind: ExprKind,
 }
 
+/// What a string literal holds. With escapes one can write bytes that are no text.
+#[derive(Debug)]
+pub enum Text {
+    Characters(Str),
+    Bytes(Arc<[u8]>),
+}
+
+impl Text {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Characters(text.into()),
+            Err(not) => Self::Bytes(not.into_bytes().into()),
+        }
+    }
+}
+
+impl From<&Text> for Value {
+    fn from(text: &Text) -> Self {
+        match text {
+            Text::Characters(text) => Self::String(text.clone()),
+            Text::Bytes(bytes) => Self::Raw(bytes.clone()),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum ExprKind {
     Bool(bool),
@@ -114,7 +139,7 @@ pub enum ExprKind {
         text: Str,
     },
     String {
-        value: Str,
+        value: Text,
         literal: Str,
     },
     /// `.a.b`

@@ -70,6 +70,12 @@ impl Map {
         Self { flavour: Flavour::Named(name), entries: self.entries.clone() }
     }
 
+    /// The same map, shared, under the type of another.
+    #[must_use]
+    pub(crate) fn as_type_of(&self, other: &Self) -> Self {
+        Self { flavour: other.flavour, entries: self.entries.clone() }
+    }
+
     /// The same map, shared, as a plain `map[string]interface {}`.
     #[must_use]
     pub fn plain(&self) -> Self {
