@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ENDLESS, Error, Machine};
-use crate::go::{print, quote};
+use crate::go::{print, quote, write_printed};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::value::{Str, Value};
 
@@ -11,6 +11,9 @@ use crate::value::{Str, Value};
 const RED_ZONE: usize = 1 << 20;
 
 const MORE_STACK: usize = 8 << 20;
+
+/// What an action prints for nil.
+pub(super) const NO_VALUE: &str = "<no value>";
 
 /// What a variable or the dot holds.
 #[derive(Clone, Default)]
@@ -153,12 +156,16 @@ impl<'t> Frame<'_, '_, 't> {
 
     fn print(&mut self, value: &Value) -> Result<(), Error> {
         match value {
-            Value::Nil | Value::Null => self.write("<no value>"),
+            Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
             Value::Object(object) => self.write(object.show()),
             value if value.is_endless() => Err(self.error(ENDLESS)),
-            value => self.write(print(value)),
+            value => {
+                let mut shown = Vec::new();
+                write_printed(&mut shown, value);
+                self.write(shown)
+            }
         }
     }
 
@@ -212,11 +219,23 @@ impl<'t> Frame<'_, '_, 't> {
                 let make = if matches!(value, Value::Int(_)) { Value::Int } else { Value::Int64 };
                 self.rounds(branch, (0..*n).map(|n| (Value::Nil, make(n).into())))?
             }
+            Value::Uint64(n) if self.machine.ranges_over_integers => {
+                if branch.pipe.variables.len() > 1 {
+                    let why = format!("can't use {n} to iterate over more than one variable");
+                    return Err(self.error(why).into());
+                }
+                self.rounds(branch, (0..*n).map(|n| (Value::Nil, Value::Uint64(n).into())))?
+            }
             Value::Object(object) => match object.entries() {
                 Some(entries) => {
                     self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
                 }
-                None => return Err(self.error(format!("range can't iterate over {}", object.show())).into()),
+                None => {
+                    // What a pointer points to is meant.
+                    let shown = object.print();
+                    let shown = shown.strip_prefix('&').unwrap_or(&shown);
+                    return Err(self.error(format!("range can't iterate over {shown}")).into());
+                }
             },
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };

@@ -14,7 +14,9 @@ use lex::{Item, Lexer, Token};
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
-pub use tree::{At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Variable, invocation};
+pub use tree::{
+    At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
+};
 
 /// How deep parentheses and blocks may nest.
 const DEEPEST: usize = 200;
@@ -272,10 +274,8 @@ impl<'s> Parser<'s> {
         if !matches!(item.token, Token::String | Token::RawString) {
             return self.unexpected(item, context);
         }
-        match unquote(&item.text) {
-            Ok(name) => Ok(name.into()),
-            Err(why) => self.error(why),
-        }
+        let name = unquote(&item.text).or_else(|why| self.error(why))?;
+        Ok(String::from_utf8_lossy(&name).into())
     }
 
     fn list(&mut self) -> Parsed<(Box<[Node]>, Close)> {
@@ -611,9 +611,9 @@ impl<'s> Parser<'s> {
                 Ok(value) => {
                     let is_plain = item.token == Token::String
                         && matches!(value, Cow::Borrowed(_))
-                        && value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+                        && value.iter().all(|byte| matches!(byte, b' '..=b'~'));
                     let literal = (!is_plain).then(|| (*item.text).into());
-                    ExprKind::String { value: value.into(), literal }
+                    ExprKind::String { value: Text::new(value.into_owned()), literal }
                 }
                 Err(why) => return self.error(why),
             },
