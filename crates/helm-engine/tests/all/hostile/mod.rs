@@ -85,8 +85,12 @@ fn limits() -> Limits {
 const NOWHERE: Outside<'static> =
     Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere };
 
-/// Loads and renders as `template` does.
 fn render(attack: Attack) -> Result<Vec<u8>, String> {
+    render_within(attack, limits())
+}
+
+/// Loads and renders as `template` does.
+fn render_within(attack: Attack, limits: Limits) -> Result<Vec<u8>, String> {
     let profile = attack.profile;
     let mut loader = Loader::new(profile);
     let chart = match attack.chart {
@@ -109,7 +113,7 @@ fn render(attack: Attack) -> Result<Vec<u8>, String> {
         capabilities: &Capabilities::default_of(profile),
         check_schema: true,
         subchart_notes: false,
-        limits: limits(),
+        limits,
     };
     let release = Engine::new(profile).render(&Prepared::new(chart), &request, NOWHERE);
     let release = release.map_err(|failure| failure.why)?;
