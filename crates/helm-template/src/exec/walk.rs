@@ -15,6 +15,9 @@ const MORE_STACK: usize = 8 << 20;
 /// What an action prints for nil.
 pub(super) const NO_VALUE: &str = "<no value>";
 
+/// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest.
+const MOST_STACKS: usize = 24;
+
 /// What a variable or the dot holds.
 #[derive(Clone, Default)]
 pub(super) struct Slot {
@@ -69,16 +72,11 @@ pub(super) fn run(
     data: Value,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    if machine.depth >= machine.limits.depth {
-        let why = format!(
-            "template: {}: exceeded maximum template depth ({})",
-            template.name, machine.limits.depth
-        );
-        return Err(Error::new(why));
-    }
-    let variables = template.variables.saturating_mul(size_of::<Slot>());
-    machine.wrote(variables).map_err(|why| Error::new(format!("template: {}: {why}", template.name)))?;
+    let (variables, more_stack) = may_enter(machine, template)
+        .map_err(|why| Error::new(format!("template: {}: {why}", template.name)))?;
+    machine.wrote(variables).map_err(Error::new)?;
     machine.depth += 1;
+    machine.stacks += usize::from(more_stack);
     let done = stacker::maybe_grow(RED_ZONE, MORE_STACK, || {
         let mut variables = vec![Slot::default(); template.variables];
         variables[0] = data.clone().into();
@@ -90,7 +88,23 @@ pub(super) fn run(
         }
     });
     machine.depth -= 1;
+    machine.stacks -= usize::from(more_stack);
     done
+}
+
+/// Whether a template may be run inside of those that are running: how many bytes its variables take, and whether it
+/// needs more stack.
+fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool), Str> {
+    if machine.depth >= machine.limits.depth {
+        return Err(format!("exceeded maximum template depth ({})", machine.limits.depth).into());
+    }
+    let more_stack = stacker::remaining_stack().is_none_or(|left| left < RED_ZONE);
+    if more_stack && machine.stacks == MOST_STACKS {
+        return Err("templates are nested too deep".into());
+    }
+    let variables = template.variables.saturating_mul(size_of::<Slot>());
+    machine.room_for(variables)?;
+    Ok((variables, more_stack))
 }
 
 impl<'t> Frame<'_, '_, 't> {
@@ -274,10 +288,7 @@ impl<'t> Frame<'_, '_, 't> {
         let Some(template) = self.machine.templates.get(name) else {
             return Err(self.error(format!("template {} not defined", quote(name))));
         };
-        if self.machine.depth >= self.machine.limits.depth {
-            let why = format!("exceeded maximum template depth ({})", self.machine.limits.depth);
-            return Err(self.error(why));
-        }
+        may_enter(self.machine, &template).map_err(|why| self.error(why))?;
         let data = match argument {
             Some(pipe) => self.pipeline(dot, pipe)?,
             None => Value::Nil,

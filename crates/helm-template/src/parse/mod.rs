@@ -24,6 +24,9 @@ const DEEPEST: usize = 200;
 /// How many links a chain of `else if` may have: they nest in the tree, which is walked and dropped.
 const LONGEST: usize = 1_000;
 
+/// How many variables may be seen at once. Each time one is named they are gone through.
+const MOST_VARIABLES: usize = 2_000;
+
 /// Where functions are found by name.
 pub trait Names {
     /// Its place in the table, and its name, which lives as long as the program.
@@ -459,8 +462,13 @@ impl<'s> Parser<'s> {
             .into_iter()
             .map(|name| Variable { slot: self.scope.find(&name).and_then(|seen| seen.slot), name })
             .collect();
-        for Variable { name, slot } in &variables {
-            self.scope.names.push(Seen { name: name.clone(), slot: *slot });
+        for Variable { name, .. } in &variables {
+            if self.scope.find(name).is_none() {
+                self.scope.names.push(Seen { name: name.clone(), slot: None });
+            }
+        }
+        if self.scope.names.len() > MOST_VARIABLES {
+            return self.error(format!("more than {MOST_VARIABLES} variables"));
         }
         let begun = self.commands.len();
         loop {
