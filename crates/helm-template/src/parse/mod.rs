@@ -6,7 +6,6 @@ mod lex;
 mod tree;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use lex::{Item, Lexer, Token};
@@ -117,9 +116,9 @@ struct Parser<'s> {
     path: Vec<Str>,
 }
 
-/// The names in a text: most stand in it many times. Hashed with a seed, because a chart can be made to harm.
+/// The names in a text: most stand in it many times. Their hashes have a seed, because a chart can be made to harm.
 #[derive(Default)]
-struct Words<'s>(HashMap<&'s str, Str, foldhash::fast::RandomState>);
+struct Words<'s>(foldhash::HashMap<&'s str, Str>);
 
 impl<'s> Words<'s> {
     fn get(&mut self, word: &'s str) -> Str {
