@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use helm_chart::lint::Severity::{Error, Warning};
 use helm_chart::lint::{Entry, Message, Report, Subject, chart_file, crds, dependencies, manifests, values};
+use helm_chart::values::Warning as Note;
 use helm_chart::{Chart, dependencies as subcharts};
 use helm_template::data::{Data, Members};
-use helm_template::exec::Limits;
+use helm_template::exec::{Limits, Overlooked};
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 use helm_template::value::Value;
@@ -14,7 +15,7 @@ use helm_template::value::Value;
 use crate::capabilities::{Capabilities, KubeVersion};
 use crate::objects;
 use crate::prepared::Prepared;
-use crate::release::{Engine, Request, about};
+use crate::release::{Engine, about};
 use crate::render::{Setting, render};
 use crate::scope::Common;
 
@@ -62,7 +63,7 @@ impl Engine {
         request: &LintRequest<'_>,
         outside: Outside<'_>,
         report: &mut Report,
-        warnings: &mut Vec<helm_chart::values::Warning>,
+        warnings: &mut Vec<Note>,
     ) {
         let profile = self.profile();
         match (&subject.templates, profile) {
@@ -110,7 +111,7 @@ impl Engine {
         prepared: &Prepared,
         request: &LintRequest<'_>,
         outside: Outside<'_>,
-        warnings: &mut Vec<helm_chart::values::Warning>,
+        warnings: &mut Vec<Note>,
     ) -> Result<Option<HashMap<String, bytes::Bytes>>, String> {
         let profile = self.profile();
         let Ok(chart) = subcharts::prepare(prepared.chart.clone(), request.values, profile, warnings) else {
@@ -124,25 +125,17 @@ impl Engine {
         if let Some(version) = &request.kube_version {
             capabilities.kube_version = version.clone();
         }
-        let about_release = about(&Request {
-            name: "test-release",
-            namespace: request.namespace,
-            revision: 0,
-            is_upgrade: false,
-            values: request.values,
-            capabilities: &capabilities,
-            check_schema: request.check_schema,
-            subchart_notes: false,
-            limits: request.limits,
-        });
         let common = Common {
-            release: about_release,
+            release: about("test-release", request.namespace, 0, None),
             capabilities: objects::capabilities(&capabilities, profile),
             profile,
         };
         let setting =
             Setting { functions: self.functions(), outside, limits: request.limits, profile, lint: true };
-        let files = render(prepared, &chart, &values, &common, &setting)?;
+        let mut overlooked = Vec::new();
+        let files = render(prepared, &chart, &values, &common, &setting, &mut overlooked);
+        warnings.extend(overlooked.iter().map(|what| spelt(what, profile)));
+        let files = files?;
         Ok(Some(files.into_iter().map(|file| (file.name.to_string(), file.content)).collect()))
     }
 
@@ -155,14 +148,29 @@ impl Engine {
     }
 }
 
+/// What Helm says of something that it lets pass.
+fn spelt(what: &Overlooked, profile: Profile) -> Note {
+    match what {
+        Overlooked::Failed(message) => {
+            let text = format!("[INFO] Fail: {message}");
+            Note::informed(profile, ("engine.go:227", &text), "funcMap fail", &[("message", message)])
+        }
+        Overlooked::Missing(message) => {
+            let text = format!("[INFO] Missing required value: {message}");
+            let attributes = [("message", &**message)];
+            Note::structured(profile, ("engine.go:206", &text), "missing required value", &attributes)
+        }
+        Overlooked::Empty(message) => {
+            let text = format!("[INFO] Missing required value: {message}");
+            let attributes = [("message", &**message)];
+            Note::structured(profile, ("engine.go:214", &text), "missing required values", &attributes)
+        }
+    }
+}
+
 /// The user's values over the chart's. Lint merges what it has merged once more, so that defaults that the user has
 /// deleted come back.
-fn merged(
-    chart: &Chart,
-    user: &Members,
-    profile: Profile,
-    warnings: &mut Vec<helm_chart::values::Warning>,
-) -> Option<Members> {
+fn merged(chart: &Chart, user: &Members, profile: Profile, warnings: &mut Vec<Note>) -> Option<Members> {
     let values = helm_chart::values::coalesce(chart, user, profile, warnings).ok()?;
     match Data::try_from(&Value::from(values)) {
         Ok(Data::Map(members)) => Some(members),

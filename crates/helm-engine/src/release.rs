@@ -184,7 +184,7 @@ impl Engine {
             return Err((why, Stage::Templates));
         }
         let common = Common {
-            release: about(request),
+            release: about(request.name, request.namespace, request.revision, Some(request.is_upgrade)),
             capabilities: objects::capabilities(request.capabilities, self.profile),
             profile: self.profile,
         };
@@ -195,8 +195,8 @@ impl Engine {
             profile: self.profile,
             lint: false,
         };
-        let files =
-            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
+        let files = render(prepared, &chart, &values, &common, &setting, &mut Vec::new())
+            .map_err(|why| (why, Stage::Templates))?;
         Ok((chart, files))
     }
 
@@ -222,14 +222,14 @@ fn logged(what: &str, why: &str) -> String {
     format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
 }
 
-/// `.Release`
-pub(crate) fn about(request: &Request<'_>) -> Value {
+/// `.Release`. Lint is neither an installation nor an upgrade.
+pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Option<bool>) -> Value {
     Map::from_entries([
-        ("Name".into(), request.name.into()),
-        ("Namespace".into(), request.namespace.into()),
-        ("IsUpgrade".into(), request.is_upgrade.into()),
-        ("IsInstall".into(), (!request.is_upgrade).into()),
-        ("Revision".into(), Value::Int(request.revision)),
+        ("Name".into(), name.into()),
+        ("Namespace".into(), namespace.into()),
+        ("IsUpgrade".into(), (is_upgrade == Some(true)).into()),
+        ("IsInstall".into(), (is_upgrade == Some(false)).into()),
+        ("Revision".into(), Value::Int(revision)),
         ("Service".into(), "Helm".into()),
     ])
     .into()

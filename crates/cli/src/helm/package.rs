@@ -93,7 +93,7 @@ fn package(args: &PackageArgs, path: &Path, made: Made) -> Result<PathBuf, Strin
 fn not_a_folder(path: &Path, profile: Profile) -> String {
     let path = path.display();
     match profile {
-        Profile::Helm3 => format!("{path} is no folder"),
+        Profile::Helm3 => "Chart.yaml file is missing".into(),
         Profile::Helm4 => {
             format!("unable to detect chart at {path}/Chart.yaml: open {path}/Chart.yaml: not a directory")
         }

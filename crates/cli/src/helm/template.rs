@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::path::{Component, Path, PathBuf};
 
 use clap::{ArgAction, Args};
@@ -105,7 +106,9 @@ pub fn run(args: &TemplateArgs) -> Outcome {
         subchart_notes: false,
         limits: Limits::default(),
     };
-    let rendered = Engine::new(profile).render(&Prepared::new(chart), &request, host.outside());
+    // The process ends soon: taking all that was parsed apart would be work for nothing.
+    let prepared = ManuallyDrop::new(Prepared::new(chart));
+    let rendered = Engine::new(profile).render(&prepared, &request, host.outside());
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
     for line in warnings {
         eprintln!("{line}");

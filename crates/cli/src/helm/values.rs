@@ -93,6 +93,9 @@ fn layer(origin: &Origin) -> &'static str {
     }
 }
 
+/// Where comments begin, if values leave the room.
+const COMMENTS: usize = 40;
+
 fn as_yaml(values: &[Explained]) -> Outcome {
     let mut text = String::new();
     let mut above: &[Str] = &[];
@@ -106,13 +109,8 @@ fn as_yaml(values: &[Explained]) -> Outcome {
         let indent = 2 * tables.len();
         let written = entry(key, value)?;
         let mut lines = written.lines();
-        let _ = writeln!(
-            text,
-            "{:indent$}{} # {}",
-            "",
-            lines.next().unwrap_or_default(),
-            one_line(&words(origin))
-        );
+        let first = format!("{:indent$}{}", "", lines.next().unwrap_or_default());
+        let _ = writeln!(text, "{first:COMMENTS$}  # {}", one_line(&words(origin)));
         for line in lines {
             let indent = if line.is_empty() { 0 } else { indent };
             let _ = writeln!(text, "{:indent$}{line}", "");

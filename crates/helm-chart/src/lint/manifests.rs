@@ -50,7 +50,10 @@ static ITEM: Struct = structure! {Rules "" {
 }};
 
 static LIST: Struct = structure! {Rules "" {
-    "Items": Shape::List(&Shape::Struct(&ITEM)),
+    "Items": Shape::Named(
+        "[]struct { Metadata struct { Annotations map[string]string } }",
+        &Shape::List(&Shape::Struct(&ITEM)),
+    ),
 }};
 
 /// Reads one document. Nothing: there is nothing in it.

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use helm_template::profile::Profile;
-use helm_template::value::{List, ListMethod, Method, NamedList, Object, Type, Value};
+use helm_template::value::{Field, Json, List, ListMethod, Method, NamedList, Object, Type, Value};
 
-use super::record::{Field, Json, Record};
+use super::record::Record;
 use crate::capabilities::{Capabilities, KubeVersion};
 
 pub fn capabilities(capabilities: &Capabilities, profile: Profile) -> Value {

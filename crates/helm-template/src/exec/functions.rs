@@ -113,7 +113,7 @@ impl Functions {
 }
 
 impl Names for Functions {
-    fn index(&self, name: &str) -> Option<u32> {
-        self.index.get(name).copied()
+    fn find(&self, name: &str) -> Option<(u32, &'static str)> {
+        self.index.get_key_value(name).map(|(name, at)| (*at, *name))
     }
 }

@@ -144,7 +144,7 @@ impl<'t> Frame<'_, '_, 't> {
             Node::If(branch) => return self.choose(dot, branch, false),
             Node::With(branch) => return self.choose(dot, branch, true),
             Node::Range(branch) => return self.range(dot, branch),
-            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_ref())?,
+            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_deref())?,
             Node::Break => return Err(Stop::Break),
             Node::Continue => return Err(Stop::Continue),
         }
@@ -173,7 +173,7 @@ impl<'t> Frame<'_, '_, 't> {
                     self.list(dot, &branch.body)
                 };
             }
-            match branch.otherwise.as_slice() {
+            match &*branch.otherwise {
                 [Node::If(next)] if !with => branch = next,
                 [Node::With(next)] if with => branch = next,
                 nodes => return self.list(dot, nodes),
@@ -233,7 +233,7 @@ impl<'t> Frame<'_, '_, 't> {
         for (key, element) in pairs {
             any = true;
             self.step()?;
-            match branch.pipe.variables.as_slice() {
+            match &*branch.pipe.variables {
                 [] => {}
                 [only] => self.set(only.slot, &only.name, element.clone())?,
                 [first, second, ..] => {

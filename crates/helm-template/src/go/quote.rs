@@ -1,5 +1,6 @@
 //! Strings as Go's source writes them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// A literal that is none.
@@ -7,7 +8,7 @@ use std::fmt::Write;
 pub struct BadSyntax;
 
 /// What a literal held.
-pub type Quoted = Result<String, BadSyntax>;
+pub type Quoted<'l> = Result<Cow<'l, str>, BadSyntax>;
 
 impl std::fmt::Display for BadSyntax {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,12 +22,14 @@ pub fn can_backquote(text: &str) -> bool {
 }
 
 /// Reads a literal in double, single or back quotes.
-pub fn unquote(literal: &str) -> Quoted {
+pub fn unquote(literal: &str) -> Quoted<'_> {
     let quote = literal.chars().next().ok_or(BadSyntax)?;
     let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(BadSyntax)?;
     match quote {
         '`' if inner.contains('`') => Err(BadSyntax),
-        '`' => Ok(inner.replace('\r', "")),
+        '`' if inner.contains('\r') => Ok(inner.replace('\r', "").into()),
+        '`' => Ok(inner.into()),
+        '"' if memchr::memchr3(b'\\', b'"', b'\n', inner.as_bytes()).is_none() => Ok(inner.into()),
         '"' | '\'' => {
             let text = unescape(inner, quote)?;
             if quote == '\'' && text.chars().count() != 1 {
@@ -38,7 +41,7 @@ pub fn unquote(literal: &str) -> Quoted {
     }
 }
 
-fn unescape(inner: &str, quote: char) -> Quoted {
+fn unescape(inner: &str, quote: char) -> Quoted<'_> {
     // Escapes can name single bytes, so that what they make is a text only at the end.
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner;
@@ -86,8 +89,8 @@ fn unescape(inner: &str, quote: char) -> Quoted {
         bytes.push(byte);
         rest = &rest[taken..];
     }
-    Ok(String::from_utf8(bytes)
-        .unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
+    let text = String::from_utf8(bytes);
+    Ok(text.unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()).into())
 }
 
 /// Writes a text in double quotes.

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use helm_chart::dependencies::{Fit, fit};
+use helm_chart::values::Warning;
 use helm_chart::{Chart, Dependency, Lock, lock};
 use helm_host::Host;
 use helm_template::go::quote;
@@ -124,7 +125,8 @@ fn check_lock(chart: &Chart, named: &[Dependency], locked: &Lock, profile: Profi
             "the lock file (Chart.lock) is out of sync with the dependencies file (Chart.yaml). Please update the dependencies{advice}"
         ));
     }
-    eprintln!("warning: a valid Helm v3 hash was not found. Checking against Helm v2 hash...");
+    let text = "warning: a valid Helm v3 hash was not found. Checking against Helm v2 hash...";
+    eprintln!("{}", Warning::logged(profile, "manager.go:122", text).line());
     let text = lock::digest_text_of_helm2(named).map_err(|error| error.to_string())?;
     if format!("sha256:{}", helm_host::sha256(text.as_bytes())) == *locked.digest {
         return Ok(());

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use helm_chart::dependencies::{Fit, fit};
-use helm_chart::{Chart, Dependency};
+use helm_chart::{Chart, Dependency, File};
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::semver::Version;
+use helm_template::yaml;
 
 use super::ListArgs;
 use crate::helm::{Outcome, table};
@@ -18,7 +19,7 @@ pub(super) fn run(args: &ListArgs) -> Outcome {
     loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
     let chart = loaded.chart;
     let charts = args.chart.join("charts");
-    if chart.metadata.dependencies.is_empty() {
+    if !names_any(&chart) {
         return Ok(format!("WARNING: no dependencies at {}\n", charts.display()).into_bytes());
     }
     let mut rows = vec![["NAME", "VERSION", "REPOSITORY", "STATUS"].map(String::from)];
@@ -33,6 +34,16 @@ pub(super) fn run(args: &ListArgs) -> Outcome {
         said.push_str(&stray(&path, &chart, profile).unwrap_or_default());
     }
     Ok(said.into_bytes())
+}
+
+/// The chart has a list of dependencies, be it empty.
+fn names_any(chart: &Chart) -> bool {
+    let is_list = |file: &File| {
+        let data = yaml::parse(&file.data).unwrap_or_default();
+        data.get("dependencies").is_some_and(|list| list.as_list().is_some())
+    };
+    let mut files = chart.raw.iter().filter(|file| matches!(&*file.name, "Chart.yaml" | "requirements.yaml"));
+    !chart.metadata.dependencies.is_empty() || files.any(is_list)
 }
 
 /// The state of a dependency: archives are looked at first, then what was loaded with the chart.
