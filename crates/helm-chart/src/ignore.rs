@@ -105,3 +105,83 @@ impl Rule {
         path::matches(&self.pattern, name).unwrap_or(false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from Helm 3.17.3.
+    #[test]
+    fn files_are_ignored_as_by_helm() {
+        #[rustfmt::skip]
+        let rows = [
+            ("*.txt", "a.txt", false, Ok(true)),
+            ("*.txt", "b/a.txt", false, Ok(true)),
+            ("*.txt", "a.txt", true, Ok(true)),
+            ("/*.txt", "a.txt", false, Ok(true)),
+            ("/*.txt", "b/a.txt", false, Ok(false)),
+            ("b/*.txt", "b/a.txt", false, Ok(true)),
+            ("b/*.txt", "c/b/a.txt", false, Ok(false)),
+            ("cargo/", "cargo", true, Ok(true)),
+            ("cargo/", "cargo", false, Ok(false)),
+            ("cargo/", "a/cargo", true, Ok(true)),
+            ("/cargo/", "a/cargo", true, Ok(false)),
+            ("!*.txt", "a.txt", false, Ok(false)),
+            ("!*.txt", "a.md", false, Ok(true)),
+            ("!a/", "a", true, Ok(false)),
+            ("!a/", "a", false, Ok(true)),
+            ("!a/", "b", true, Ok(true)),
+            ("# x\n\n  a.txt  ", "a.txt", false, Ok(true)),
+            ("*", "a", false, Ok(true)),
+            ("*", "templates", true, Ok(true)),
+            (".*", ".git", true, Ok(true)),
+            (".*", "a.b", false, Ok(false)),
+            ("", "templates/.x", false, Ok(true)),
+            ("", "templates/.", false, Ok(false)),
+            ("", "templates/a/.x", false, Ok(false)),
+            ("", "templates/..", false, Ok(true)),
+            ("a[bc]d", "abd", false, Ok(true)),
+            ("a[^bc]d", "abd", false, Ok(false)),
+            ("a[b-d]e", "ace", false, Ok(true)),
+            ("a?c", "a/c", false, Ok(false)),
+            ("a?c", "aéc", false, Ok(true)),
+            ("\\*", "*", false, Ok(true)),
+            ("\\*", "a", false, Ok(false)),
+            ("a**b", "x", false, Err("double-star (**) syntax is not supported")),
+            ("a/**", "x", false, Err("double-star (**) syntax is not supported")),
+            ("[", "x", false, Err("syntax error in pattern")),
+            ("a[", "x", false, Err("syntax error in pattern")),
+            ("a[]", "x", false, Err("syntax error in pattern")),
+            ("a[b", "x", false, Err("syntax error in pattern")),
+            ("a[b-]", "x", false, Err("syntax error in pattern")),
+            ("[^]", "x", false, Err("syntax error in pattern")),
+            ("a\\", "x", false, Err("syntax error in pattern")),
+            ("\u{feff}a", "a", false, Ok(true)),
+            ("a\r\nb\r\n", "b", false, Ok(true)),
+            ("!", "a", false, Ok(true)),
+            ("/", "a", true, Ok(false)),
+            ("/a/b/", "a/b", true, Ok(true)),
+            ("a/b", "a/b/c", false, Ok(false)),
+            ("*.t[a-z]?", ".tgz", false, Ok(true)),
+            ("é*", "éa", false, Ok(true)),
+            ("a", "", true, Ok(false)),
+            ("a*b*c", "aXbYbZc", false, Ok(true)),
+            ("a*/b", "axx/b", false, Ok(true)),
+            ("*a*", "bab", false, Ok(true)),
+            ("*[", "a", false, Err("syntax error in pattern")),
+            ("x*[", "a", false, Ok(false)),
+            ("ab[c", "ab", false, Err("syntax error in pattern")),
+            ("!**", "a", false, Err("double-star (**) syntax is not supported")),
+        ];
+        for (rules, path, is_folder, expected) in rows {
+            let said = Rules::parse(rules.as_bytes()).map(|rules| rules.ignore(path, is_folder));
+            let said = said.map_err(|error| error.to_string());
+            assert_eq!(said, expected.map_err(str::to_owned), "{rules:?} {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        assert_eq!(Rules::parse(&vec![b'a'; 70_000]).unwrap_err(), IgnoreError::LongLine);
+    }
+}

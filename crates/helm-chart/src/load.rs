@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
-use helm_template::yaml;
 
 use crate::archive::{self, ArchiveError, Limits};
 use crate::chart::{Chart, File};
 use crate::metadata::{self, Draft, Invalid, Lock};
 use crate::path;
+use crate::values;
 
 /// What some editors put before a text.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -41,8 +40,6 @@ pub enum LoadError {
     Subchart { subchart: Str, chart: Str, problem: Box<LoadError> },
     #[error("charts lie more than {0} deep in each other")]
     TooDeep(usize),
-    #[error("{0}")]
-    TooLarge(String),
 }
 
 /// Loads charts. What they may use up of the limits is counted over all that one loader loads.
@@ -64,16 +61,20 @@ impl Loader {
 
     /// A chart that was handed to us as an archive.
     pub fn archive(&mut self, archive: &[u8]) -> Result<Chart, LoadError> {
-        let files =
-            archive::files(archive, self.profile, &mut self.limits).map_err(|error| match self.profile {
-                Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
-                _ => LoadError::Archive(error),
-            })?;
+        let files = self.unpack(archive).map_err(|error| match self.profile {
+            Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
+            _ => LoadError::Archive(error),
+        })?;
         if self.profile == Profile::Helm4 {
             let file = files.iter().find(|file| &*file.name == "Chart.yaml").ok_or(LoadError::NoVersion)?;
             self.check_kind(&file.data)?;
         }
         self.chart(files, self.limits.depth)
+    }
+
+    /// The files of an archive.
+    pub fn unpack(&mut self, archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
+        archive::files(archive, self.profile, &mut self.limits)
     }
 
     /// A chart that was handed to us as files: those of a folder, ignored ones left out.
@@ -111,8 +112,7 @@ impl Loader {
                 "Chart.yaml" => {}
                 "Chart.lock" => chart.lock = self.lock(&file.data, "Chart.lock")?,
                 "values.yaml" => {
-                    chart.values = self
-                        .values(&file.data)
+                    chart.values = values::read(&file.data, self.profile)
                         .map_err(|problem| LoadError::Text { file: "values.yaml", problem })?;
                 }
                 "values.schema.json" => chart.schema = Some(file.data.clone()),
@@ -211,21 +211,6 @@ impl Loader {
     fn lock(&self, text: &Bytes, file: &'static str) -> Result<Option<Lock>, LoadError> {
         Lock::parse(text, self.profile).map_err(|problem| LoadError::Text { file, problem })
     }
-
-    fn values(&self, text: &[u8]) -> Result<Members, Str> {
-        match self.profile {
-            Profile::Helm3 => table(text),
-            Profile::Helm4 => {
-                let mut values = Members::new();
-                for document in documents(text) {
-                    let over = table(document?)
-                        .map_err(|problem| format!("cannot unmarshal yaml document: {problem}"))?;
-                    merge(&mut values, over);
-                }
-                Ok(values)
-            }
-        }
-    }
 }
 
 const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
@@ -252,57 +237,155 @@ impl Subcharts {
     }
 }
 
-/// Reads one document that has to be a map.
-fn table(text: &[u8]) -> Result<Members, Str> {
-    let given = match yaml::parse(text)? {
-        Data::Map(members) => return Ok(members),
-        Data::Null => return Ok(Members::new()),
-        Data::Bool(_) => "bool",
-        Data::Int(_) | Data::Float(_) => "number",
-        Data::String(_) => "string",
-        Data::List(_) => "array",
-    };
-    Err(format!(
-        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {given} into Go value of type \
-         map[string]interface {{}}"
-    )
-    .into())
-}
+#[cfg(test)]
+mod tests {
+    use helm_template::data::Data;
 
-/// Splits a text at the lines that begin with `---`, as Kubernetes' reader of YAML does.
-fn documents(text: &[u8]) -> impl Iterator<Item = Result<&[u8], Str>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let mut at = 0;
-        for line in rest.split_inclusive(|b| *b == b'\n') {
-            if let Some(after) = line.strip_prefix(b"---") {
-                let after = after.trim_ascii();
-                if !matches!(after.first(), None | Some(b'#')) {
-                    let after = String::from_utf8_lossy(after);
-                    let error =
-                        format!("error reading yaml document: invalid Yaml document separator: {after}");
-                    rest = b"";
-                    return Some(Err(error.into()));
-                }
-                if at > 0 {
-                    let document = &rest[..at];
-                    rest = &rest[at + line.len()..];
-                    return Some(Ok(document));
-                }
-            }
-            at += line.len();
-        }
-        (at > 0).then(|| Ok(std::mem::take(&mut rest)))
-    })
-}
+    use super::*;
 
-fn merge(under: &mut Members, over: Members) {
-    for (key, value) in over {
-        match (under.get_mut(&key), value) {
-            (Some(Data::Map(under)), Data::Map(over)) => merge(under, over),
-            (_, value) => {
-                under.insert(key, value);
-            }
+    const CHART: (&str, &str) = ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n");
+
+    fn load(files: &[(&str, &str)], profile: Profile) -> Result<Chart, String> {
+        let file = |(name, text): &(&str, &str)| File {
+            name: (*name).into(),
+            data: Bytes::copy_from_slice(text.as_bytes()),
+        };
+        Loader::new(profile).files(files.iter().map(file).collect()).map_err(|error| error.to_string())
+    }
+
+    fn names(files: &[File]) -> Vec<&str> {
+        files.iter().map(|file| &*file.name).collect()
+    }
+
+    #[test]
+    fn every_file_finds_its_place() {
+        let files = [
+            ("README.md", ""),
+            CHART,
+            ("values.yaml", "a: 1\nb: ~\n"),
+            ("values.schema.json", "{}"),
+            ("templates/a.yaml", ""),
+            ("templates/sub/_b.tpl", ""),
+            ("crds/c.yaml", ""),
+            ("charts/d/Chart.yaml", "name: d\nversion: 2\n"),
+            ("charts/d/templates/x.yaml", ""),
+            ("charts/d/charts/e/Chart.yaml", "name: e\nversion: 3\n"),
+            ("charts/_ignored/x", ""),
+            ("charts/.ignored/x", ""),
+            ("charts/d-2.tgz.prov", ""),
+        ];
+        let chart = load(&files, Profile::Helm3).unwrap();
+        assert_eq!(names(&chart.templates), ["templates/a.yaml", "templates/sub/_b.tpl"]);
+        assert_eq!(names(&chart.files), ["README.md", "crds/c.yaml", "charts/d-2.tgz.prov"]);
+        assert_eq!(chart.schema.as_deref(), Some(&b"{}"[..]));
+        assert_eq!(chart.values["b"], Data::Null);
+        assert_eq!(chart.dependencies.len(), 1);
+        let [d] = &chart.dependencies[..] else { panic!("one subchart") };
+        assert_eq!((&*d.metadata.name, &*d.metadata.api_version), ("d", "v1"));
+        assert_eq!(names(&d.templates), ["templates/x.yaml"]);
+        assert_eq!(&*d.dependencies[0].metadata.name, "e");
+    }
+
+    #[test]
+    fn requirements_belong_to_charts_of_the_first_kind() {
+        let requirements = ("requirements.yaml", "dependencies: [{name: d}]\n");
+        let lock = ("requirements.lock", "dependencies: []\ndigest: x\n");
+        let chart =
+            load(&[("Chart.yaml", "name: c\nversion: 1\n"), requirements, lock], Profile::Helm4).unwrap();
+        assert_eq!(names(&chart.files), ["requirements.yaml", "requirements.lock"]);
+        assert_eq!(&*chart.metadata.dependencies[0].name, "d");
+        assert_eq!(chart.lock.as_ref().map(|lock| &*lock.digest), Some("x"));
+        let mut loader = Loader::new(Profile::Helm4);
+        let file = |(name, text): (&str, &str)| File {
+            name: name.into(),
+            data: Bytes::copy_from_slice(text.as_bytes()),
+        };
+        let chart = loader.files(vec![file(CHART), file(requirements), file(lock)]).unwrap();
+        assert!(chart.files.is_empty());
+        assert_eq!(chart.metadata.dependencies.len(), 1);
+        assert_eq!(loader.warnings, [DEPENDENCIES_MOVED, LOCK_MOVED]);
+    }
+
+    /// Recorded from Helm 3.17.3 and 4.3.1.
+    #[test]
+    fn charts_are_refused_in_helms_words() {
+        let words = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type";
+        let rows: [(&[(&str, &str)], String); 7] = [
+            (&[("a", "")], "Chart.yaml file is missing".into()),
+            (&[("Chart.yaml", "x: [")], "cannot load Chart.yaml: error converting YAML to JSON: yaml: line 1: did not find expected node content".into()),
+            (&[("Chart.yaml", "name: c\n")], "validation: chart.metadata.version is required".into()),
+            (&[CHART, ("values.yaml", "[1]")], format!("cannot load values.yaml: {words} map[string]interface {{}}")),
+            (&[CHART, ("charts/README.md", "")], "error unpacking subchart README.md in c: Chart.yaml file is missing".into()),
+            (&[CHART, ("charts/a.tgz/x", "")], "error unpacking subchart tar in c: expected a.tgz, got a.tgz/x".into()),
+            (&[CHART, ("charts/a.tgz", "x")], "error unpacking subchart a.tgz in c: unexpected EOF".into()),
+        ];
+        for (files, expected) in rows {
+            assert_eq!(load(files, Profile::Helm3).unwrap_err(), expected);
         }
+        assert_eq!(
+            load(&[CHART, ("values.yaml", "[1]")], Profile::Helm4).unwrap_err(),
+            format!(
+                "cannot load values.yaml: cannot unmarshal yaml document: {words} map[string]interface {{}}"
+            )
+        );
+        let loader = Loader::new(Profile::Helm4);
+        assert_eq!(
+            loader.check_kind(b"apiVersion: v4").unwrap_err().to_string(),
+            "unsupported chart version"
+        );
+        assert_eq!(loader.check_kind(b"apiVersion: v3").unwrap_err().to_string(), "invalid chart apiVersion");
+    }
+
+    #[test]
+    fn helm_4_merges_the_documents_of_values() {
+        let values = |text: &str, profile| {
+            let chart = load(&[CHART, ("values.yaml", text)], profile);
+            chart.map(|chart| helm_template::yaml::write(&Data::Map(chart.values)).unwrap())
+        };
+        let text = "---\na: {b: 1, c: 2}\n--- # next\na: {b: ~}\nd: e\n";
+        assert_eq!(values(text, Profile::Helm4).unwrap(), "a:\n  b: null\n  c: 2\nd: e\n");
+        assert_eq!(values(text, Profile::Helm3).unwrap(), "a:\n  b: 1\n  c: 2\n");
+        assert_eq!(
+            values("a: 1\n--- b\n", Profile::Helm4).unwrap_err(),
+            "cannot load values.yaml: error reading yaml document: invalid Yaml document separator: b"
+        );
+    }
+
+    #[test]
+    fn charts_in_charts_have_an_end() {
+        let depth = Limits::of(Profile::Helm3).depth;
+        let nested = |depth: usize| {
+            let names: Vec<_> =
+                (0..=depth).map(|depth| format!("{}Chart.yaml", "charts/c/".repeat(depth))).collect();
+            let files: Vec<_> = names.iter().map(|name| (name.as_str(), CHART.1)).collect();
+            load(&files, Profile::Helm3)
+        };
+        assert!(nested(depth).is_ok());
+        assert!(nested(depth + 1).unwrap_err().ends_with("charts lie more than 32 deep in each other"));
+    }
+
+    #[test]
+    fn archives_in_archives_share_one_limit() {
+        let inner = Chart {
+            raw: Vec::new(),
+            files: vec![File { name: "a".into(), data: vec![0; 600].into() }],
+            ..load(&[CHART], Profile::Helm3).unwrap()
+        };
+        let packed = archive::write(&inner, Profile::Helm3, 0).unwrap();
+        let file = |name: &str, data: &[u8]| File { name: name.into(), data: Bytes::copy_from_slice(data) };
+        let files = || {
+            vec![
+                file("Chart.yaml", CHART.1.as_bytes()),
+                file("charts/a.tgz", &packed),
+                file("charts/b.tgz", &packed),
+            ]
+        };
+        let limits = Limits { unpacked: 1000, ..Limits::of(Profile::Helm3) };
+        assert!(Loader::new(Profile::Helm3).files(files()).is_ok());
+        let error = Loader::with_limits(Profile::Helm3, limits).files(files()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("error unpacking subchart b.tgz in c: decompressed chart is larger"),
+            "{error}"
+        );
     }
 }

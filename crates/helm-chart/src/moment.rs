@@ -14,12 +14,14 @@ pub(crate) fn normal(text: &str) -> Result<String, Str> {
     rest.literal("-")?;
     let day = rest.number(2, "02", 0..=99, "day")?;
     rest.literal("T")?;
-    rest.number(2, "15", 0..=23, "hour")?;
+    let date = rest.before(text);
+    let hour = rest.hour()?;
     rest.literal(":")?;
     rest.number(2, "04", 0..=59, "minute")?;
     rest.literal(":")?;
     rest.number(2, "05", 0..=59, "second")?;
-    let seconds = &text[..text.len() - rest.rest.len()];
+    let time = rest.before(text).get(date.len()..).unwrap_or_default();
+    let time = time.split_once(':').map_or("", |(_, minutes)| minutes);
     let fraction = rest.fraction();
     let offset = rest.offset()?;
     if !rest.rest.is_empty() {
@@ -30,7 +32,7 @@ pub(crate) fn normal(text: &str) -> Result<String, Str> {
     }
     let fraction = fraction.get(..fraction.len().min(9)).unwrap_or("").trim_end_matches('0');
     let point = if fraction.is_empty() { "" } else { "." };
-    Ok(format!("{seconds}{point}{fraction}{offset}"))
+    Ok(format!("{date}{hour:02}:{time}{point}{fraction}{offset}"))
 }
 
 /// The time of Go's zero value.
@@ -70,8 +72,19 @@ impl<'a> Rest<'a> {
         if range.contains(&number) { Ok(number) } else { Err(self.range(&format!("{unit} out of range"))) }
     }
 
+    /// Go takes one digit here too.
+    fn hour(&mut self) -> Result<u32, Str> {
+        let digits = if self.rest.as_bytes().get(1) == Some(&b':') { 1 } else { 2 };
+        self.number(digits, "15", 0..=23, "hour")
+    }
+
+    /// What has been read.
+    fn before(&self, whole: &'a str) -> &'a str {
+        &whole[..whole.len() - self.rest.len()]
+    }
+
     fn fraction(&mut self) -> &'a str {
-        let Some(digits) = self.rest.strip_prefix('.') else { return "" };
+        let Some(digits) = self.rest.strip_prefix(['.', ',']) else { return "" };
         let length = digits.bytes().take_while(u8::is_ascii_digit).count();
         if length == 0 {
             return "";
@@ -115,5 +128,56 @@ impl<'a> Rest<'a> {
 
     fn range(&self, problem: &str) -> Str {
         format!("parsing time {}: {problem}", quote(self.whole)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_refused_as_by_go() {
+        #[rustfmt::skip]
+        let rows = [
+            ("2020-01-02T03:04:05Z", Ok("2020-01-02T03:04:05Z")),
+            ("2020-01-02T03:04:05.120000000Z", Ok("2020-01-02T03:04:05.12Z")),
+            ("2020-01-02T03:04:05.1234567891Z", Ok("2020-01-02T03:04:05.123456789Z")),
+            ("2020-01-02T03:04:05+00:00", Ok("2020-01-02T03:04:05Z")),
+            ("2020-01-02T03:04:05-07:30", Ok("2020-01-02T03:04:05-07:30")),
+            ("2020-01-02T03:04:05.000Z", Ok("2020-01-02T03:04:05Z")),
+            ("abc", Err("parsing time \"abc\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"abc\" as \"2006\"")),
+            ("", Err("parsing time \"\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"2006\"")),
+            ("2020", Err("parsing time \"2020\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"-\"")),
+            ("2020-", Err("parsing time \"2020-\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"01\"")),
+            ("2020-1-02T03:04:05Z", Err("parsing time \"2020-1-02T03:04:05Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"1-02T03:04:05Z\" as \"01\"")),
+            ("2020-13-02T03:04:05Z", Err("parsing time \"2020-13-02T03:04:05Z\": month out of range")),
+            ("2020-00-02T03:04:05Z", Err("parsing time \"2020-00-02T03:04:05Z\": month out of range")),
+            ("2021-02-29T03:04:05Z", Err("parsing time \"2021-02-29T03:04:05Z\": day out of range")),
+            ("2020-02-29T03:04:05Z", Ok("2020-02-29T03:04:05Z")),
+            ("2020-02-00T03:04:05Z", Err("parsing time \"2020-02-00T03:04:05Z\": day out of range")),
+            ("2020-01-02 03:04:05Z", Err("parsing time \"2020-01-02 03:04:05Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \" 03:04:05Z\" as \"T\"")),
+            ("2020-01-02T24:04:05Z", Err("parsing time \"2020-01-02T24:04:05Z\": hour out of range")),
+            ("2020-01-02T03:60:05Z", Err("parsing time \"2020-01-02T03:60:05Z\": minute out of range")),
+            ("2020-01-02T03:04:60Z", Err("parsing time \"2020-01-02T03:04:60Z\": second out of range")),
+            ("2020-01-02T03:04:05", Err("parsing time \"2020-01-02T03:04:05\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"Z07:00\"")),
+            ("2020-01-02T03:04:05z", Err("parsing time \"2020-01-02T03:04:05z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"z\" as \"Z07:00\"")),
+            ("2020-01-02T03:04:05Zx", Err("parsing time \"2020-01-02T03:04:05Zx\": extra text: \"x\"")),
+            ("2020-01-02T03:04:05+0000", Err("parsing time \"2020-01-02T03:04:05+0000\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"+0000\" as \"Z07:00\"")),
+            ("2020-01-02T03:04:05.Z", Err("parsing time \"2020-01-02T03:04:05.Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \".Z\" as \"Z07:00\"")),
+            ("2020-01-02T03:04:05,5Z", Ok("2020-01-02T03:04:05.5Z")),
+            ("2020-01-02T3:04:05Z", Ok("2020-01-02T03:04:05Z")),
+            ("2020-01-02T03:04:5Z", Err("parsing time \"2020-01-02T03:04:5Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"5Z\" as \"05\"")),
+            ("0001-01-01T00:00:00Z", Ok("0001-01-01T00:00:00Z")),
+            ("2020-01-02t03:04:05Z", Err("parsing time \"2020-01-02t03:04:05Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"t03:04:05Z\" as \"T\"")),
+            ("2020-01-99T03:04:05Z", Err("parsing time \"2020-01-99T03:04:05Z\": day out of range")),
+            ("20a0-01-02T03:04:05Z", Err("parsing time \"20a0-01-02T03:04:05Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"20a0-01-02T03:04:05Z\" as \"2006\"")),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(
+                normal(text).map_err(|error| error.to_string()).as_deref(),
+                expected.map_err(str::to_owned).as_deref(),
+                "{text}"
+            );
+        }
     }
 }

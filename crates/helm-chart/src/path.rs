@@ -53,15 +53,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
                 }
             }
         }
-        let Some(rest) = found else {
-            // What follows has to be well formed all the same.
-            while !pattern.is_empty() {
-                let (_, chunk, after) = scan_chunk(pattern);
-                match_chunk(chunk, "")?;
-                pattern = after;
-            }
-            return Ok(false);
-        };
+        let Some(rest) = found else { return Ok(false) };
         name = rest;
     }
     Ok(name.is_empty())
@@ -139,4 +131,85 @@ fn range_end(pattern: &mut std::str::Chars<'_>) -> Result<char, BadPattern> {
         c => c,
     };
     if pattern.as_str().is_empty() { Err(BadPattern) } else { Ok(c) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Recorded from Go 1.23.
+    #[test]
+    fn patterns_match_as_in_go() {
+        #[rustfmt::skip]
+        let rows = [
+            ("", "", Ok(true)),
+            ("*", "", Ok(true)),
+            ("*", "a/b", Ok(false)),
+            ("**", "a", Ok(true)),
+            ("a*", "ab/c", Ok(false)),
+            ("a*b?c*x", "abxbbxdbxebxczzx", Ok(true)),
+            ("a*b?c*x", "abxbbxdbxebxczzy", Ok(false)),
+            ("[a-z]*", "q", Ok(true)),
+            ("[\\]a]", "]", Ok(true)),
+            ("[\\-]", "-", Ok(true)),
+            ("[x\\-]", "x", Ok(true)),
+            ("[x\\-]", "z", Ok(false)),
+            ("[-]", "-", Err("syntax error in pattern")),
+            ("[x-]", "x", Err("syntax error in pattern")),
+            ("[-x]", "x", Err("syntax error in pattern")),
+            ("\\", "a", Err("syntax error in pattern")),
+            ("[a-b-c]", "a", Err("syntax error in pattern")),
+            ("[", "a", Err("syntax error in pattern")),
+            ("[^", "a", Err("syntax error in pattern")),
+            ("[^bc", "a", Err("syntax error in pattern")),
+            ("a[", "a", Err("syntax error in pattern")),
+            ("a[", "ab", Err("syntax error in pattern")),
+            ("a[", "x", Err("syntax error in pattern")),
+            ("a/b[", "x", Err("syntax error in pattern")),
+            ("*x", "xxx", Ok(true)),
+            ("a]", "a]", Ok(true)),
+            ("[]a]", "]", Err("syntax error in pattern")),
+            ("?", "é", Ok(true)),
+            ("[é-ü]", "ö", Ok(true)),
+            ("a\\*b", "a*b", Ok(true)),
+            ("[*]", "*", Ok(true)),
+            ("[*]x*", "*xy", Ok(true)),
+        ];
+        for (pattern, name, expected) in rows {
+            let said = matches(pattern, name).map_err(|error| error.to_string());
+            assert_eq!(said, expected.map_err(str::to_owned), "{pattern:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_cleaned_as_in_go() {
+        for (path, cleaned) in [
+            ("", "."),
+            ("a/./b//c", "a/b/c"),
+            ("a/../..", ".."),
+            ("../../a", "../../a"),
+            ("/..", "/"),
+            ("/../a/", "/a"),
+            ("./", "."),
+            ("a/b/../../..", ".."),
+        ] {
+            assert_eq!(clean(path), cleaned, "{path:?}");
+        }
+        assert_eq!((extension("a/b.tar.gz"), extension("a.b/c"), extension(".x")), (".gz", "", ".x"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_is_too_strange(pattern in "[a-c*?\\\\\\[\\]^/é-]{0,12}", name in "[a-c/é]{0,8}") {
+            let _ = matches(&pattern, &name);
+        }
+
+        #[test]
+        fn a_clean_name_stays_as_it_is(path in "[a./]{0,12}") {
+            let cleaned = clean(&path);
+            prop_assert_eq!(clean(&cleaned), cleaned);
+        }
+    }
 }

@@ -5,6 +5,8 @@
 
 mod cursor;
 mod json;
+#[cfg(test)]
+mod tests;
 
 use helm_template::data::{Data, Members};
 use helm_template::go::{printf, quote};
@@ -108,16 +110,12 @@ impl Parser<'_, '_> {
                 put(table, key, Data::List(list));
                 result
             }
-            Some('=') => match self.value()? {
-                Some(value) => {
-                    put(table, key, value);
-                    Ok(())
-                }
-                None => {
-                    put(table, key, Data::string(""));
-                    Err(Stop::End)
-                }
-            },
+            Some('=') => {
+                let value = self.value()?;
+                let result = if value.is_some() { Ok(()) } else { Err(Stop::End) };
+                put(table, key, value.unwrap_or_else(|| Data::string("")));
+                result
+            }
             Some('.') => {
                 if names == MAX_NAMES {
                     return error(format!(

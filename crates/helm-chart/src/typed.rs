@@ -72,7 +72,9 @@ pub(crate) type Field = (&'static str, Shape);
 pub(crate) enum Package {
     Chart,
     Loader,
+    Provenance,
     Repo,
+    Rules,
 }
 
 impl Package {
@@ -81,7 +83,9 @@ impl Package {
             (Self::Chart, Profile::Helm3) => "chart",
             (Self::Chart, Profile::Helm4) => "v2",
             (Self::Loader, _) => "loader",
+            (Self::Provenance, _) => "provenance",
             (Self::Repo, _) => "repo",
+            (Self::Rules, _) => "rules",
         }
     }
 }

@@ -96,6 +96,10 @@ impl Engine {
         self.profile
     }
 
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
     pub fn render(
         &self,
         prepared: &Prepared,
@@ -103,31 +107,71 @@ impl Engine {
         outside: Outside<'_>,
     ) -> Result<Release, Failure> {
         let mut warnings = Vec::new();
-        self.staged(prepared, request, outside, &mut warnings)
-            .map_err(|(why, stage)| {
-                let warnings = std::mem::take(&mut warnings);
-                Failure { why, stage, warnings }
-            })
-            .map(|release| Release { warnings, ..release })
+        match self.release(prepared, request, outside, &mut warnings) {
+            Ok(release) => Ok(Release { warnings, ..release }),
+            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+        }
     }
 
-    fn staged(
+    /// What each template file comes to, in the order in which they are run, and no more.
+    pub fn files(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+    ) -> Result<Vec<Rendered>, Failure> {
+        let mut warnings = Vec::new();
+        match self.templates(prepared, request, outside, &mut warnings) {
+            Ok((_, files)) => Ok(files),
+            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+        }
+    }
+
+    fn release(
         &self,
         prepared: &Prepared,
         request: &Request<'_>,
         outside: Outside<'_>,
         said: &mut Vec<String>,
     ) -> Result<Release, (String, Stage)> {
-        names::check(request.name).map_err(|why| {
+        let (chart, files) = self.templates(prepared, request, outside, said)?;
+        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
+        let sorted = match manifests::sort(&files, self.profile) {
+            Ok(sorted) => sorted,
+            Err(why) => return Err((why, Stage::Manifests(files))),
+        };
+        said.extend(sorted.warnings);
+        let mut crds = Vec::new();
+        collect_crds(&chart, &chart.metadata.name, &mut crds);
+        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
+        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+    }
+
+    fn templates(
+        &self,
+        prepared: &Prepared,
+        request: &Request<'_>,
+        outside: Outside<'_>,
+        said: &mut Vec<String>,
+    ) -> Result<(Chart, Vec<Rendered>), (String, Stage)> {
+        if let Err(why) = names::check(request.name) {
             let why = match self.profile {
                 Profile::Helm3 => why,
-                Profile::Helm4 => format!("release name check failed: {why}"),
+                Profile::Helm4 => {
+                    said.push(logged("release name check failed", &why));
+                    format!("release name check failed: {why}")
+                }
             };
-            (why, Stage::Values)
-        })?;
+            return Err((why, Stage::Values));
+        }
         let mut warnings = Vec::new();
         let settled = self.settle(prepared, request, &mut warnings);
         said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
+        if let Err(why) = &settled
+            && let Some(cause) = why.strip_prefix(UNSETTLED).and_then(|why| why.strip_prefix(": "))
+        {
+            said.push(logged(UNSETTLED, cause));
+        }
         let (chart, values) = settled.map_err(|why| (why.to_string(), Stage::Values))?;
 
         let wanted = &chart.metadata.kube_version;
@@ -140,24 +184,20 @@ impl Engine {
             return Err((why, Stage::Templates));
         }
         let common = Common {
-            release: about(request),
+            release: about(request.name, request.namespace, request.revision, Some(request.is_upgrade)),
             capabilities: objects::capabilities(request.capabilities, self.profile),
             profile: self.profile,
         };
-        let setting =
-            Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
-        let files =
-            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
-        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
-        let sorted = match manifests::sort(&files, self.profile) {
-            Ok(sorted) => sorted,
-            Err(why) => return Err((why, Stage::Manifests(files))),
+        let setting = Setting {
+            functions: &self.functions,
+            outside,
+            limits: request.limits,
+            profile: self.profile,
+            lint: false,
         };
-        said.extend(sorted.warnings);
-        let mut crds = Vec::new();
-        collect_crds(&chart, &chart.metadata.name, &mut crds);
-        let (manifests, hooks) = (sorted.manifests, sorted.hooks);
-        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+        let files = render(prepared, &chart, &values, &common, &setting, &mut Vec::new())
+            .map_err(|why| (why, Stage::Templates))?;
+        Ok((chart, files))
     }
 
     /// The chart with the dependencies that are wanted, and the values that its templates see.
@@ -174,14 +214,22 @@ impl Engine {
     }
 }
 
-/// `.Release`
-fn about(request: &Request<'_>) -> Value {
+/// What Helm 4 says of dependencies that it cannot make sense of.
+const UNSETTLED: &str = "chart dependencies processing failed";
+
+/// Helm 4 logs some errors besides returning them.
+fn logged(what: &str, why: &str) -> String {
+    format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
+}
+
+/// `.Release`. Lint is neither an installation nor an upgrade.
+pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Option<bool>) -> Value {
     Map::from_entries([
-        ("Name".into(), request.name.into()),
-        ("Namespace".into(), request.namespace.into()),
-        ("IsUpgrade".into(), request.is_upgrade.into()),
-        ("IsInstall".into(), (!request.is_upgrade).into()),
-        ("Revision".into(), Value::Int(request.revision)),
+        ("Name".into(), name.into()),
+        ("Namespace".into(), namespace.into()),
+        ("IsUpgrade".into(), (is_upgrade == Some(true)).into()),
+        ("IsInstall".into(), (is_upgrade == Some(false)).into()),
+        ("Revision".into(), Value::Int(revision)),
         ("Service".into(), "Helm".into()),
     ])
     .into()
@@ -205,11 +253,7 @@ fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String,
 }
 
 fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
-    let is_manifest = |name: &str| {
-        let end = name.rsplit('/').next().and_then(|base| base.rsplit_once('.')).map_or("", |(_, end)| end);
-        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
-    };
-    for file in chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name)) {
+    for file in chart.crds() {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {

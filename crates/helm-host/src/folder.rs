@@ -49,34 +49,90 @@ const MAX_DEPTH: usize = 64;
 
 /// Loads a chart from a folder or from an archive.
 pub fn load(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
-    let mut loader = Loader::new(profile);
-    let mut warnings = Vec::new();
-    let found = fs::metadata(path).map_err(|error| failed("stat", path, &error))?;
-    let chart = if found.is_dir() {
+    if is_folder(path)? {
         if profile == Profile::Helm4 {
             let name = absolute(path)?.join("Chart.yaml");
             let text = fs::read(&name).map_err(|error| {
                 let error = failed("open", &name, &error);
                 FolderError::Read(format!("unable to detect chart at {}: {error}", name.display()))
             })?;
-            loader.check_kind(&text)?;
+            Loader::new(profile).check_kind(&text)?;
         }
-        let files = read(path, profile, &loader, &mut warnings)?;
-        loader.files(files)?
-    } else {
-        let archive = read_archive(path, loader.limits().packed)?;
-        loader.archive(&archive).map_err(|error| match error {
-            LoadError::Archive(helm_chart::archive::ArchiveError::NotGzip) => {
-                FolderError::NotGzip(path.to_owned())
-            }
-            other => other.into(),
-        })?
-    };
+        return load_folder(path, profile);
+    }
+    load_archive(path, profile, Loader::archive)
+}
+
+/// Loads a chart without asking first which kind of chart it is. Helm has two ways to load, and its commands differ in
+/// which they take.
+pub fn load_unasked(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
+    if is_folder(path)? {
+        return load_folder(path, profile);
+    }
+    load_archive(path, profile, |loader, archive| {
+        let files = loader.unpack(archive)?;
+        loader.files(files)
+    })
+}
+
+fn is_folder(path: &Path) -> Result<bool, FolderError> {
+    Ok(fs::metadata(path).map_err(|error| failed("stat", path, &error))?.is_dir())
+}
+
+fn load_folder(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
+    let mut loader = Loader::new(profile);
+    let mut warnings = Vec::new();
+    let files = read(path, profile, &loader, &mut warnings)?;
+    let chart = loader.files(files)?;
     warnings.extend(loader.warnings.iter().map(|warning| (*warning).to_owned()));
     Ok(Loaded { chart, warnings })
 }
 
-fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
+fn load_archive(
+    path: &Path,
+    profile: Profile,
+    load: impl FnOnce(&mut Loader, &[u8]) -> Result<Chart, LoadError>,
+) -> Result<Loaded, FolderError> {
+    let mut loader = Loader::new(profile);
+    let archive = read_archive(path, loader.limits().packed)?;
+    let chart = load(&mut loader, &archive).map_err(|error| match error {
+        LoadError::Archive(helm_chart::archive::ArchiveError::NotGzip) => {
+            FolderError::NotGzip(path.to_owned())
+        }
+        other => other.into(),
+    })?;
+    let warnings = loader.warnings.iter().map(|warning| (*warning).to_owned()).collect();
+    Ok(Loaded { chart, warnings })
+}
+
+/// An archive as it would look if it were unpacked into a folder.
+pub struct Unpacked {
+    /// As they are packed, ignored ones among them.
+    pub files: Vec<File>,
+    /// What its `.helmignore` names is left out, and files go by name.
+    pub chart: Result<Chart, LoadError>,
+}
+
+pub fn load_unpacked(archive: &[u8], profile: Profile) -> Result<Unpacked, FolderError> {
+    let mut loader = Loader::new(profile);
+    let files = loader.unpack(archive).map_err(LoadError::from)?;
+    let ignore = files.iter().find(|file| &*file.name == ".helmignore");
+    let rules = ignore.map_or_else(|| Ok(Rules::defaults()), |file| Rules::parse(&file.data))?;
+    let mut kept: Vec<File> = files.iter().filter(|file| !is_ignored(&rules, &file.name)).cloned().collect();
+    // As a walk through the folders would find them.
+    kept.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
+    let chart = loader.files(kept);
+    Ok(Unpacked { files, chart })
+}
+
+/// The rules name the file, or a folder that it lies in.
+fn is_ignored(rules: &Rules, name: &str) -> bool {
+    let folders = name.match_indices('/').map(|(at, _)| (&name[..at], true));
+    folders.chain([(name, false)]).any(|(path, is_folder)| rules.ignore(path, is_folder))
+}
+
+/// The bytes of an archive, if it is one and not too large.
+pub fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
     let file = fs::File::open(path).map_err(|error| failed("open", path, &error))?;
     let length = file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(usize::MAX));
     let mut archive = Vec::with_capacity(length.min(limit) + 1);
@@ -238,4 +294,121 @@ fn reason(error: &io::Error) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    const CHART: (&str, &str) = ("Chart.yaml", "\u{feff}apiVersion: v2\nname: c\nversion: 1.0.0\n");
+
+    fn said(path: &Path, profile: Profile) -> String {
+        load(path, profile).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_folder_is_read_in_order_but_for_what_is_ignored() {
+        let folder = folder(&[
+            CHART,
+            (".helmignore", "*.bak\nskipped/\n"),
+            ("b.txt", ""),
+            ("a.txt", ""),
+            ("a.bak", ""),
+            ("skipped/x", ""),
+            ("templates/.hidden", ""),
+            ("templates/b.yaml", ""),
+            ("templates/a/z.yaml", ""),
+        ]);
+        let loaded = load(folder.path(), Profile::Helm4).unwrap();
+        let names = |files: &[File]| files.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&loaded.chart.files), [".helmignore", "a.txt", "b.txt"]);
+        assert_eq!(names(&loaded.chart.templates), ["templates/a/z.yaml", "templates/b.yaml"]);
+        assert_eq!(loaded.warnings, [""; 0]);
+    }
+
+    #[test]
+    fn links_are_followed_with_a_warning_and_not_for_ever() {
+        let elsewhere = folder(&[("x.yaml", "linked")]);
+        let folder = folder(&[CHART]);
+        symlink(elsewhere.path(), folder.path().join("templates")).unwrap();
+        let loaded = load(folder.path(), Profile::Helm3).unwrap();
+        assert_eq!(&loaded.chart.templates[0].data[..], b"linked");
+        assert!(loaded.warnings[0].starts_with("found symbolic link in path: "), "{:?}", loaded.warnings);
+        symlink(folder.path(), folder.path().join("loop")).unwrap();
+        let said = said(folder.path(), Profile::Helm3);
+        assert!(
+            said.contains("too many levels of symbolic links") || said.contains("deep in its chart"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_chart_is_refused_in_helms_words() {
+        let folder = folder(&[
+            ("values.yaml", "a: b\n"),
+            ("text", "hello"),
+            ("page.html", "<html>"),
+            ("zip", "PK\u{3}\u{4}"),
+        ]);
+        let path = folder.path().canonicalize().unwrap();
+        let shown = path.display();
+        assert_eq!(said(&path, Profile::Helm3), "Chart.yaml file is missing");
+        assert_eq!(
+            said(&path, Profile::Helm4),
+            format!(
+                "unable to detect chart at {shown}/Chart.yaml: open {shown}/Chart.yaml: no such file or directory"
+            )
+        );
+        assert_eq!(
+            said(&path.join("none"), Profile::Helm3),
+            format!("stat {shown}/none: no such file or directory")
+        );
+        assert_eq!(
+            said(&path.join("values.yaml"), Profile::Helm3),
+            format!("file '{shown}/values.yaml' seems to be a YAML file, but expected a gzipped archive")
+        );
+        for (name, kind) in [
+            ("text", "application/octet-stream"),
+            ("page.html", "text/html; charset=utf-8"),
+            ("zip", "application/zip"),
+        ] {
+            assert_eq!(
+                said(&path.join(name), Profile::Helm3),
+                format!("file '{shown}/{name}' does not appear to be a gzipped archive; got '{kind}'")
+            );
+        }
+    }
+
+    #[test]
+    fn a_socket_is_no_part_of_a_chart() {
+        let folder = folder(&[CHART]);
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        let said = said(folder.path(), Profile::Helm3);
+        assert!(
+            said.starts_with("cannot load irregular file ")
+                && said.ends_with(" as it has file mode type bits set")
+        );
+    }
+
+    #[test]
+    fn large_files_are_refused_by_helm_3_alone() {
+        let folder = folder(&[CHART, ("large", &"x".repeat((5 << 20) + 1))]);
+        assert_eq!(
+            said(folder.path(), Profile::Helm3),
+            "chart file \"large\" is larger than the maximum file size 5242880"
+        );
+        assert!(load(folder.path(), Profile::Helm4).is_ok());
+    }
 }

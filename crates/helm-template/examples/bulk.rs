@@ -84,7 +84,7 @@ fn characters(text: &[u8]) -> String {
 fn shown(why: &str) -> String {
     let (start, end) = functions::SAID_BY_CHART;
     let said = why.split_once(start).and_then(|(_, rest)| rest.rsplit_once(end));
-    match (why.splitn(3, ": ").nth(1), said) {
+    match (why.split(": ").nth(1), said) {
         (Some(place), Some((message, _))) => format!("execution error at ({place}): {message}"),
         _ => why.to_owned(),
     }

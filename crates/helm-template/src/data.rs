@@ -90,6 +90,18 @@ impl TryFrom<&Value> for Data {
 
     /// As Go's `encoding/json` sees it: what cannot be written as JSON is an error in its words.
     fn try_from(value: &Value) -> Result<Self, Str> {
+        Self::inside(value, 0)
+    }
+}
+
+/// How deep the values may be nested that become data. Values that were read are not so deep by far.
+const MAX_DEPTH: usize = 1_000;
+
+impl Data {
+    fn inside(value: &Value, depth: usize) -> Result<Self, Str> {
+        if depth > MAX_DEPTH {
+            return Err(format!("the value is nested more than {MAX_DEPTH} deep").into());
+        }
         Ok(match value {
             Value::Nil | Value::Null => Self::Null,
             Value::Bool(truth) => Self::Bool(*truth),
@@ -105,11 +117,14 @@ impl TryFrom<&Value> for Data {
             Value::Raw(bytes) => Self::string(String::from_utf8_lossy(bytes)),
             Value::Bytes(bytes) => Self::string(crate::go::base64(bytes)),
             Value::List(items) if items.is_nil() => Self::Null,
-            Value::List(items) => Self::List(items.iter().map(Self::try_from).collect::<Result<_, _>>()?),
+            Value::List(items) => {
+                Self::List(items.iter().map(|item| Self::inside(item, depth + 1)).collect::<Result<_, _>>()?)
+            }
+            Value::Map(map) if map.is_nil() => Self::Null,
             Value::Map(map) => {
                 let mut members = Members::new();
                 for (key, value) in map.entries().iter() {
-                    members.insert(key.clone(), Self::try_from(value)?);
+                    members.insert(key.clone(), Self::inside(value, depth + 1)?);
                 }
                 Self::Map(members)
             }

@@ -5,6 +5,15 @@ use crate::value::{Map, Str};
 /// How deep values may be nested for those who write them. Charts have a dozen levels, and a stack has its end.
 const LIMIT: usize = 1_000;
 
+/// How long the text of one value may become. What is shared stands in the text as often as it is met, so that little
+/// memory can come to any length.
+const LONGEST: usize = 64 << 20;
+
+/// Refuses to go on with a text that is too long. Every part of a value is asked about.
+pub(crate) fn check_length(text: &str) -> Result<(), Unwritable> {
+    if text.len() > LONGEST { Err(Unwritable::TooLong) } else { Ok(()) }
+}
+
 /// Why a value was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unwritable {
@@ -12,6 +21,8 @@ pub enum Unwritable {
     Refused(Str),
     /// More than we go into. Helm might have written it.
     TooDeep,
+    /// The same.
+    TooLong,
 }
 
 impl std::fmt::Display for Unwritable {
@@ -19,6 +30,7 @@ impl std::fmt::Display for Unwritable {
         match self {
             Self::Refused(why) => f.write_str(why),
             Self::TooDeep => write!(f, "the value is nested more than {LIMIT} deep"),
+            Self::TooLong => write!(f, "the text of the value is longer than {LONGEST} bytes"),
         }
     }
 }
@@ -35,7 +47,7 @@ impl From<Unwritable> for Str {
     fn from(why: Unwritable) -> Self {
         match why {
             Unwritable::Refused(why) => why,
-            Unwritable::TooDeep => why.to_string().into(),
+            Unwritable::TooDeep | Unwritable::TooLong => why.to_string().into(),
         }
     }
 }

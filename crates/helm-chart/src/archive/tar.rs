@@ -126,8 +126,8 @@ impl Extended {
     }
 
     /// A name that was too long for its header, as GNU tar writes it.
-    pub fn long(content: &[u8]) -> Option<Vec<u8>> {
-        Some(text(content).to_vec())
+    pub fn long(content: &[u8]) -> Vec<u8> {
+        text(content).to_vec()
     }
 }
 

@@ -108,7 +108,7 @@ fn long_names_come_before_their_headers() {
         let entries: [Entry; 2] = [(kind, "long", "", content), (b'0', "c/short", "", b"x")];
         assert_eq!(read(&zip(&tar(&entries))), Ok(vec![long[2..].to_owned()]));
     }
-    for broken in ["312 path=c/short\n", "x path=a\n", "9 path=c\n", "5 =a\n", "12 path=c/\0a\n"] {
+    for broken in ["312 path=c/short\n", "x path=a\n", "5 =a\n", "12 path=c/\0a\n"] {
         let entries: [Entry; 2] = [(b'x', "long", "", broken.as_bytes()), CHART];
         assert_eq!(read(&zip(&tar(&entries))), Err("archive/tar: invalid tar header".to_owned()), "{broken}");
     }

@@ -160,8 +160,8 @@ impl Block<'_> {
         }
         put(345, self.prefix.as_bytes());
         let sum: u64 = block.iter().copied().map(u64::from).sum();
-        let [a, b, c, d, e, f, _] = octal::<7>(sum)?;
-        block[148..156].copy_from_slice(&[a, b, c, d, e, f, 0, b' ']);
+        // Six digits and a zero; the space behind them is there already.
+        block[148..155].copy_from_slice(&octal::<7>(sum)?);
         Some(block)
     }
 }

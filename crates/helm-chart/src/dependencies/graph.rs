@@ -6,7 +6,7 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::{MAX_DEPTH, PrepareError};
+use super::{MAX_CHARTS, MAX_DEPTH, PrepareError};
 use crate::chart::Chart;
 use crate::metadata::Dependency;
 use crate::values::Tree;
@@ -14,6 +14,9 @@ use crate::values::Tree;
 pub type ChartId = usize;
 pub type MetaId = usize;
 pub type NeedId = usize;
+
+/// The chart that everything is below.
+pub const ROOT: ChartId = 0;
 
 /// A chart: a place that others point to.
 #[derive(Clone)]
@@ -55,10 +58,6 @@ impl Graph {
         let mut graph = Self { profile, charts: vec![], metas: vec![], needs: vec![], bodies: vec![] };
         graph.add(chart, None, 0)?;
         Ok(graph)
-    }
-
-    pub fn root(&self) -> ChartId {
-        0
     }
 
     fn add(
@@ -144,9 +143,24 @@ impl Graph {
 
     pub fn into_tree(mut self) -> Chart {
         let mut uses = vec![0_usize; self.bodies.len()];
-        self.count(self.root(), &mut uses);
-        let name = self.name(self.root()).clone();
-        self.grow(self.root(), &name, &mut uses)
+        self.count(ROOT, &mut uses);
+        let name = self.name(ROOT).clone();
+        self.grow(ROOT, &name, &mut uses)
+    }
+
+    /// Charts can share what is below them, so that a small graph can be a large tree.
+    pub fn check_size(&self) -> Result<(), PrepareError> {
+        let mut left = MAX_CHARTS;
+        if self.charts.len() > MAX_CHARTS || !self.fits(ROOT, &mut left) {
+            return Err(PrepareError::TooMany { chart: self.name(ROOT).clone() });
+        }
+        Ok(())
+    }
+
+    fn fits(&self, chart: ChartId, left: &mut usize) -> bool {
+        let Some(fewer) = left.checked_sub(1) else { return false };
+        *left = fewer;
+        self.charts[chart].children.iter().all(|child| self.fits(*child, left))
     }
 
     fn count(&self, chart: ChartId, uses: &mut [usize]) {

@@ -11,6 +11,9 @@ use super::PrepareError;
 use super::graph::{ChartId, Graph, Need};
 use crate::values::{Warning, deep_copy_map, merge, merge_tables, table};
 
+/// How many names a path can have. Each makes a table in the one before.
+const LONGEST_PATH: usize = 100;
+
 /// Replaces the values of every chart that has dependencies by those merged with its dependencies' and what it imports,
 /// from the bottom up.
 pub fn import(graph: &mut Graph, chart: ChartId, warnings: &mut Vec<Warning>) -> Result<(), PrepareError> {
@@ -71,6 +74,11 @@ fn take_over(
             },
             _ => continue,
         };
+        if wanted.parent.bytes().filter(|byte| *byte == b'.').count() > LONGEST_PATH {
+            let why =
+                format!("import-values of {}: a path has more than {LONGEST_PATH} dots", dependency.name);
+            return Err(PrepareError::Values { chart: chart.clone(), why: why.into() });
+        }
         match table(values, &format!("{}.{}", dependency.name, wanted.child)) {
             Ok(found) => merge_tables(imported, &below(&wanted.parent, found), profile, warnings),
             Err(key) => warnings.push(wanted.missing(profile, &dependency.name, key)),

@@ -7,6 +7,8 @@
 mod enable;
 mod graph;
 mod import;
+#[cfg(test)]
+mod tests;
 
 use helm_template::data::Members;
 use helm_template::profile::Profile;
@@ -15,10 +17,13 @@ use helm_template::value::Str;
 
 use crate::chart::Chart;
 use crate::values::{TypeMismatch, Warning, to_map};
-use graph::Graph;
+use graph::{Graph, ROOT};
 
 /// How deep charts can stand in charts.
 pub const MAX_DEPTH: usize = 64;
+
+/// How many charts there can be in all, each counted under every name that it is given.
+pub const MAX_CHARTS: usize = 10_000;
 
 /// Why dependencies cannot be prepared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +32,8 @@ pub enum PrepareError {
     Mismatch(#[from] TypeMismatch),
     #[error("chart {chart}: subcharts are nested deeper than {MAX_DEPTH}")]
     TooDeep { chart: Str },
+    #[error("chart {chart}: its dependencies come to more than {MAX_CHARTS} charts")]
+    TooMany { chart: Str },
     #[error(
         "chart {chart}: an import-values entry of dependency {dependency} needs texts as child and parent"
     )]
@@ -56,14 +63,13 @@ fn prepare_tree(
     warnings: &mut Vec<Warning>,
 ) -> Result<Chart, PrepareError> {
     let mut graph = Graph::of(chart, profile)?;
-    let root = graph.root();
-    enable::enable(&mut graph, root, &to_map(user), "", warnings)?;
-    import::import(&mut graph, root, warnings)?;
+    enable::enable(&mut graph, ROOT, &to_map(user), "", warnings)?;
+    import::import(&mut graph, ROOT, warnings)?;
     Ok(graph.into_tree())
 }
 
 /// Whether every dependency that `Chart.yaml` names is below `charts/`. The error is Helm's.
-pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
+pub fn check_present(chart: &Chart) -> Result<(), Str> {
     let is_missing =
         |name: &&str| chart.dependencies.iter().all(|subchart| &*subchart.metadata.name != *name);
     let named = chart.metadata.dependencies.iter().map(|dependency| &*dependency.name);
@@ -71,6 +77,11 @@ pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
     if missing.is_empty() {
         return Ok(());
     }
+    Err(format!("found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", ")).into())
+}
+
+/// The same, with Helm's advice for those who want to install the chart.
+pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
     let advice = match profile {
         Profile::Helm3 => {
             "An error occurred while checking for chart dependencies. You may need to run `helm dependency build` to \
@@ -81,14 +92,31 @@ pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
              fetch missing dependencies"
         }
     };
-    Err(format!("{advice}: found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", "))
-        .into())
+    check_present(chart).map_err(|why| format!("{advice}: {why}").into())
+}
+
+/// Whether a version is one that a constraint allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    Fits,
+    Differs,
+    BadConstraint(Str),
+    BadVersion(Str),
+}
+
+pub fn fit(constraint: &str, version: &str, profile: Profile) -> Fit {
+    let constraints = match Constraints::parse(constraint, profile) {
+        Ok(constraints) => constraints,
+        Err(why) => return Fit::BadConstraint(why),
+    };
+    match Version::parse(version, profile) {
+        Ok(version) if constraints.check(&version) => Fit::Fits,
+        Ok(_) => Fit::Differs,
+        Err(why) => Fit::BadVersion(why),
+    }
 }
 
 /// The version is one that the constraint allows; what cannot be read allows nothing.
 fn is_compatible(constraint: &str, version: &str, profile: Profile) -> bool {
-    match (Version::parse(version, profile), Constraints::parse(constraint, profile)) {
-        (Ok(version), Ok(constraints)) => constraints.check(&version),
-        _ => false,
-    }
+    fit(constraint, version, profile) == Fit::Fits
 }

@@ -147,6 +147,7 @@ pub fn join_url(base: &str, name: &str) -> String {
 
 /// Escapes what cannot stand in the path of an address. What is escaped already stays so.
 fn escape(path: &str) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut escaped = String::with_capacity(path.len());
     let bytes = path.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
@@ -157,7 +158,8 @@ fn escape(path: &str) -> String {
         if kept {
             escaped.push(char::from(*byte));
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            escaped.push('%');
+            escaped.extend([byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)])));
         }
     }
     escaped

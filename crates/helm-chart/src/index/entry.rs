@@ -60,9 +60,10 @@ const OLD: [&str; 4] = ["checksum", "engine", "tillerVersion", "url"];
 /// Reads an entry: a list with one item.
 pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
     let one = match yaml::parse_strict(text, &VERSIONS)? {
-        Data::List(mut items) => items.pop().unwrap_or_default(),
-        _ => Data::Null,
+        Data::List(items) => <[Data; 1]>::try_from(items).ok(),
+        _ => None,
     };
+    let [one] = one.ok_or_else(|| Str::from("an entry is not a list with one item"))?;
     typed::decode(one, Shape::Struct(&VERSION), profile, Keys::Strict)
 }
 
@@ -89,7 +90,8 @@ impl ChartVersion {
         Ok(version)
     }
 
-    pub(super) fn to_data(&self) -> Data {
+    /// As JSON has it.
+    pub fn to_data(&self) -> Data {
         let Data::Map(mut members) = self.metadata.to_data() else { return Data::Null };
         let urls = self.urls.iter().cloned().map(Data::String).collect();
         members.insert("urls".into(), if self.urls.is_empty() { Data::Null } else { Data::List(urls) });

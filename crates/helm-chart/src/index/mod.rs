@@ -2,11 +2,12 @@
 //!
 //! The index of a large repository has tens of megabytes, and who reads it wants one entry. So an [`Index`] keeps the
 //! text and knows where in it each version stands; an entry is decoded when it is asked for. Helm writes its indexes in
-//! one layout, which [`scan`] recognises line by line; any other text goes through the parser of YAML, is brought to
-//! that layout, and kept likewise.
+//! one layout, which `scan` recognises line by line. What is laid out otherwise is cut into entries (`pieces`), and each
+//! is parsed once; what cannot be cut is parsed as a whole, brought to Helm's layout, and kept likewise.
 
 mod build;
 mod entry;
+mod pieces;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use helm_template::{json, yaml};
 pub use build::{Builder, join_url};
 pub use entry::ChartVersion;
 
+use crate::metadata::text_of;
 use crate::typed::{self, Keys, Shape};
 
 /// The largest index that is read, in bytes. The largest public ones have some 50 MB.
@@ -71,17 +73,17 @@ pub enum IndexError {
 }
 
 impl Index {
-    /// Reads an index, by the fast way where it is open.
-    pub fn parse(text: Bytes, profile: Profile) -> Result<Self, IndexError> {
+    /// Reads an index, by the fastest way that is open.
+    pub fn parse(text: &Bytes, profile: Profile) -> Result<Self, IndexError> {
         if text.is_empty() {
             return Err(IndexError::Empty);
         }
         if text.len() > MAX_INDEX {
             return Err(IndexError::TooLarge(MAX_INDEX));
         }
-        match Self::scan(&text, profile) {
+        match Self::scan(text, profile).or_else(|| Self::parse_pieces(text, profile)) {
             Some(index) => index,
-            None => Self::parse_fully(&text, profile),
+            None => Self::parse_fully(text, profile),
         }
     }
 
@@ -96,12 +98,9 @@ impl Index {
             for seen in chart.versions {
                 if seen.is_plainly_valid(profile) {
                     places.push(Place { version: seen.version.into(), span: seen.span });
-                    continue;
-                }
-                let data = entry::parse(text.get(seen.span.clone())?, profile).ok()?;
-                match ChartVersion::from_data(data, profile) {
-                    Ok(version) => places.push(Place { version: version.metadata.version, span: seen.span }),
-                    Err((version, problem)) => index.skipped(chart.name, &version, &problem),
+                } else {
+                    let data = entry::parse(text.get(seen.span.clone())?, profile).ok()?;
+                    index.take(chart.name, data, |version| places.push(Place { version, span: seen.span }));
                 }
             }
             index.charts.insert(chart.name.into(), places);
@@ -109,7 +108,27 @@ impl Index {
         Some(index.finish())
     }
 
-    /// Reads any index.
+    /// Reads an index entry by entry. Nothing: it cannot be cut, or there is something wrong with it.
+    pub fn parse_pieces(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
+        let pieces = pieces::pieces(text)?;
+        let head = typed::read(pieces.head.as_bytes(), &entry::INDEX, profile, Keys::Strict).ok()?;
+        let mut index = Self::empty(profile, text.clone());
+        index.api_version = text_of(&head, "apiVersion");
+        index.generated = text_of(&head, "generated");
+        for (name, items) in pieces.charts {
+            let mut places = Vec::with_capacity(items.len());
+            for span in items {
+                let data = entry::parse(text.get(span.clone())?, profile).ok()?;
+                index.take(name, data, |version| places.push(Place { version, span }));
+            }
+            if index.charts.insert(name.into(), places).is_some() {
+                return None;
+            }
+        }
+        Some(index.finish())
+    }
+
+    /// Reads any index, as a whole.
     pub fn parse_fully(text: &[u8], profile: Profile) -> Result<Self, IndexError> {
         let json = std::str::from_utf8(text).ok().filter(|text| text.trim_start().starts_with(['{', '[']));
         let data = match json.and_then(|text| json::parse(text).ok()) {
@@ -117,43 +136,45 @@ impl Index {
             None => typed::read(text, &entry::INDEX, profile, Keys::Strict),
         };
         let data = data.map_err(IndexError::Text)?;
-        let Data::Map(mut members) = data else { return Err(IndexError::NoApiVersion) };
         let mut index = Self::empty(profile, Bytes::new());
-        let mut taken = |key: &str| match members.remove(key) {
-            Some(Data::String(text)) => text,
-            _ => Str::default(),
+        index.api_version = text_of(&data, "apiVersion");
+        index.generated = text_of(&data, "generated");
+        let entries = match data {
+            Data::Map(mut members) => members.remove("entries").unwrap_or_default(),
+            _ => Data::Null,
         };
-        index.api_version = taken("apiVersion");
-        index.generated = taken("generated");
+        let Data::Map(entries) = entries else { return index.finish() };
         let mut arena = String::with_capacity(text.len());
-        let entries = match members.remove("entries") {
-            Some(Data::Map(entries)) => entries,
-            _ => BTreeMap::new(),
-        };
         for (name, versions) in entries {
             let Data::List(versions) = versions else { continue };
             let mut places = Vec::with_capacity(versions.len());
             for data in versions {
-                if data == Data::Null {
-                    index
-                        .warnings
-                        .push(format!("skipping loading invalid entry for chart {name:?}: empty entry"));
-                    continue;
-                }
-                match ChartVersion::from_data(data, profile) {
-                    Ok(version) => {
-                        let start = arena.len();
-                        let text = yaml::write(&Data::List(vec![version.to_data()]));
-                        arena.push_str(&text.map_err(|problem| IndexError::Text(problem.into()))?);
-                        places.push(Place { version: version.metadata.version, span: start..arena.len() });
-                    }
-                    Err((version, problem)) => index.skipped(&name, &version, &problem),
-                }
+                let start = arena.len();
+                let text = yaml::write(&Data::List(vec![data.clone()]));
+                arena.push_str(&text.map_err(|problem| IndexError::Text(problem.into()))?);
+                let span = start..arena.len();
+                index.take(&name, data, |version| places.push(Place { version, span }));
             }
             index.charts.insert(name, places);
         }
         index.text = arena.into();
         index.finish()
+    }
+
+    /// Hands on the version of an entry, if it is valid.
+    fn take(&mut self, name: &str, data: Data, place: impl FnOnce(Str)) {
+        if data == Data::Null {
+            self.warnings.push(format!("skipping loading invalid entry for chart {name:?}: empty entry"));
+            return;
+        }
+        match ChartVersion::from_data(data, self.profile) {
+            Ok(version) => place(version.metadata.version),
+            Err((version, problem)) => {
+                let skipped =
+                    format!("skipping loading invalid entry for chart {name:?} {version:?}: {problem}");
+                self.warnings.push(skipped);
+            }
+        }
     }
 
     fn empty(profile: Profile, text: Bytes) -> Self {
@@ -165,11 +186,6 @@ impl Index {
             text,
             warnings: Vec::new(),
         }
-    }
-
-    fn skipped(&mut self, name: &str, version: &str, problem: &str) {
-        self.warnings
-            .push(format!("skipping loading invalid entry for chart {name:?} {version:?}: {problem}"));
     }
 
     /// Puts the newest versions first.

@@ -80,8 +80,10 @@ fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
     }
 }
 
-/// A scalar, if it was plain to see.
+/// The value of a key.
 enum Scalar<'a> {
+    /// No scalar, but a collection.
+    None,
     Text(&'a str),
     /// With escapes, or over several lines.
     Long,
@@ -149,7 +151,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn note(&mut self, of: &'static Struct, key: &str, scalar: &Option<Scalar<'a>>) {
+    fn note(&mut self, of: &'static Struct, key: &str, scalar: &Scalar<'a>) {
         let place = if std::ptr::eq(of, &raw const VERSION) {
             match key {
                 "name" => &mut self.seen.name,
@@ -159,8 +161,8 @@ impl<'a> Scan<'a> {
             }
         } else if std::ptr::eq(of, &raw const INDEX) {
             match (key, scalar) {
-                ("apiVersion", Some(Scalar::Text(text))) => self.found.api_version = text,
-                ("generated", Some(Scalar::Text(text))) => {
+                ("apiVersion", Scalar::Text(text)) => self.found.api_version = text,
+                ("generated", Scalar::Text(text)) => {
                     self.found.generated = moment::normal(text).unwrap_or_default().into();
                 }
                 _ => {}
@@ -172,7 +174,7 @@ impl<'a> Scan<'a> {
             return;
         };
         match scalar {
-            Some(Scalar::Text(text)) => *place = text,
+            Scalar::Text(text) => *place = text,
             _ => self.seen.doubtful = true,
         }
     }
@@ -250,21 +252,24 @@ impl<'a> Scan<'a> {
     }
 
     /// What follows a key of a mapping at `column`.
-    fn value(&mut self, column: usize, shape: Shape) -> Option<Option<Scalar<'a>>> {
+    fn value(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         if let Some(rest) = self.rest().strip_prefix(' ') {
             let empty = match shape {
                 Shape::Named(_, Shape::List(_)) | Shape::List(_) => "[]\n",
                 Shape::Map(_) => "{}\n",
                 _ => {
                     self.at += 1;
-                    return self.scalar(column, shape).map(Some);
+                    return self.scalar(column, shape);
                 }
             };
             if !rest.starts_with(empty) {
                 return None;
             }
             self.at += 1 + empty.len();
-            return Some(None);
+            return Some(Scalar::None);
+        }
+        if !self.rest().starts_with('\n') {
+            return None;
         }
         self.next_line();
         let indentation = self.indentation();
@@ -276,7 +281,7 @@ impl<'a> Scan<'a> {
         };
         self.at += column;
         self.block(column, shape)?;
-        Some(None)
+        Some(Scalar::None)
     }
 
     /// A scalar whose further lines are indented by more than `column`.
@@ -297,7 +302,7 @@ impl<'a> Scan<'a> {
     fn plain(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         let first = self.line();
         let mut scalar = Scalar::Text(first);
-        if !first.starts_with(|c: char| c.is_alphanumeric() || c == '/' || c == '(') || !is_plain(first) {
+        if !first.starts_with(|c: char| c.is_alphanumeric() || HARMLESS.contains(c)) || !is_plain(first) {
             return None;
         }
         self.next_line();
@@ -428,6 +433,9 @@ fn further_line(line: &[u8], column: usize) -> Option<()> {
     (line.first() == Some(&b'\n') || indentation > column).then_some(())
 }
 
+/// Signs that a plain scalar may begin with.
+const HARMLESS: &str = "/(^~<$";
+
 /// Whether a line of a plain scalar is nothing else as well.
 fn is_plain(line: &str) -> bool {
     let bytes = line.as_bytes();
@@ -437,14 +445,17 @@ fn is_plain(line: &str) -> bool {
 }
 
 /// Whether a plain scalar can be nothing but a text: no number, truth, null or time of day.
-fn is_surely_text(text: &str) -> bool {
+pub(super) fn is_surely_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     match bytes.first() {
         Some(b'0'..=b'9') => {
-            let numeric = |b: &u8| matches!(b, b'0'..=b'9' | b'_' | b'e' | b'E' | b'+' | b'-' | b':');
-            let prefixed = matches!(bytes, [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..]);
-            let dots = memchr::memchr_iter(b'.', bytes).count();
-            !prefixed && (dots > 1 || bytes.iter().any(|b| !numeric(b) && *b != b'.'))
+            let (digits, digit): (_, fn(&u8) -> bool) = match bytes {
+                [b'0', b'x' | b'X', rest @ ..] => (rest, |b| b.is_ascii_hexdigit() || *b == b'_'),
+                [b'0', b'o' | b'O', rest @ ..] => (rest, |b| matches!(b, b'0'..=b'7' | b'_')),
+                [b'0', b'b' | b'B', rest @ ..] => (rest, |b| matches!(b, b'0' | b'1' | b'_')),
+                all => (all, |b| matches!(b, b'0'..=b'9' | b'_' | b'e' | b'E' | b'+' | b'-' | b':' | b'.')),
+            };
+            !digits.iter().all(digit) || memchr::memchr_iter(b'.', bytes).count() > 1
         }
         Some(first) if first.is_ascii_alphabetic() => {
             // The longest word that means something else is `false`.
@@ -453,7 +464,10 @@ fn is_surely_text(text: &str) -> bool {
                     .iter()
                     .any(|word| text.eq_ignore_ascii_case(word))
         }
-        Some(first) => !first.is_ascii() || matches!(first, b'/' | b'('),
+        // `~` alone is null, `<<` merges.
+        Some(first) => {
+            !first.is_ascii() || (HARMLESS.contains(char::from(*first)) && bytes.len() > 1 && text != "<<")
+        }
         None => false,
     }
 }

@@ -2,6 +2,7 @@
 //! is too long, and each part of the document compiled once, however often it is referred to.
 
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use helm_template::data::{Data, Members};
 use helm_template::go::regexp::Expression;
@@ -18,6 +19,8 @@ pub struct Compiler<'d> {
     /// By where they are in memory: the document is not moved meanwhile.
     known: HashMap<*const Data, Id>,
     queue: VecDeque<(Id, Target<'d>)>,
+    /// Patterns by how they are written: a schema repeats itself.
+    patterns: HashMap<Str, Rc<Expression>>,
 }
 
 /// One schema on its way: what it says so far, and where it stands.
@@ -29,7 +32,14 @@ pub struct Draught<'c, 'd> {
 
 impl<'d> Compiler<'d> {
     pub fn new(document: Document<'d>, profile: Profile) -> Self {
-        Self { document, profile, schemas: vec![], known: HashMap::new(), queue: VecDeque::new() }
+        Self {
+            document,
+            profile,
+            schemas: vec![],
+            known: HashMap::new(),
+            queue: VecDeque::new(),
+            patterns: HashMap::new(),
+        }
     }
 
     /// Compiles the document from its top. `one` compiles one schema, and queues those that it refers to.
@@ -45,7 +55,7 @@ impl<'d> Compiler<'d> {
                 *place = Schema { at: target.at, ..schema };
             }
         }
-        Ok(Schemas { all: self.schemas })
+        Ok(Schemas::new(self.schemas))
     }
 
     pub fn enqueue(&mut self, target: Target<'d>) -> Id {
@@ -58,8 +68,14 @@ impl<'d> Compiler<'d> {
         id
     }
 
-    pub fn pattern(&self, text: &Str) -> Result<Pattern, String> {
-        let expression = Expression::compile(text, self.profile)?;
+    pub fn pattern(&mut self, text: &Str) -> Result<Pattern, String> {
+        let expression = if let Some(known) = self.patterns.get(text) {
+            known.clone()
+        } else {
+            let expression = Rc::new(Expression::compile(text, self.profile)?);
+            self.patterns.insert(text.clone(), expression.clone());
+            expression
+        };
         Ok(Pattern { text: text.clone(), expression })
     }
 }

@@ -228,15 +228,13 @@ fn decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        match (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                at += 3;
-            }
-            _ => {
-                decoded.push(*byte);
-                at += 1;
-            }
+        let escape = (byte, hex(bytes.get(at + 1)), hex(bytes.get(at + 2)));
+        if let (b'%', Some(high), Some(low)) = escape {
+            decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+            at += 3;
+        } else {
+            decoded.push(*byte);
+            at += 1;
         }
     }
     String::from_utf8_lossy(&decoded).into_owned()

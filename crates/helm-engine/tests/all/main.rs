@@ -6,6 +6,7 @@
 
 mod differential;
 mod errors;
+mod hostile;
 mod ours;
 mod parity;
 mod real;

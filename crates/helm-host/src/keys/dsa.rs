@@ -12,12 +12,20 @@ pub struct Size {
 pub const USUAL: Size = Size { p: 2048, q: 256 };
 
 /// p, q, g, y and x.
+#[expect(clippy::many_single_char_names, reason = "the names that the standard gives them")]
 pub fn generate(size: Size) -> Result<[BigUint; 5], getrandom::Error> {
     let (p, q) = primes(size)?;
     let one = BigUint::from(1u8);
     let cofactor = (&p - &one) / &q;
     // Almost any number will do: its power has the order q unless it is one.
-    let g = (2u32..).map(|h| BigUint::from(h).modpow(&cofactor, &p)).find(|g| *g != one).unwrap_or(one);
+    let mut base = BigUint::from(2u8);
+    let g = loop {
+        let power = base.modpow(&cofactor, &p);
+        if power != one {
+            break power;
+        }
+        base += 1u8;
+    };
     let x = loop {
         let x = drawn(size.q)? % &q;
         if x != BigUint::ZERO {

@@ -83,6 +83,10 @@ fn failed(why: impl std::fmt::Display) -> Str {
     why.to_string().into()
 }
 
+/// PKCS#8 is PKCS#1 in an octet string, behind a version and the name of the algorithm, which for keys of these sizes
+/// take up as many bytes as this.
+const WRAPPING: usize = 26;
+
 /// A new key of RSA: PKCS#1 in DER.
 fn new_rsa(bits: u32) -> Result<Vec<u8>, Str> {
     let size = match bits {
@@ -92,9 +96,6 @@ fn new_rsa(bits: u32) -> Result<Vec<u8>, Str> {
     };
     let pair = RsaKeyPair::generate(size).map_err(failed)?;
     let wrapped: Pkcs8V1Der<'_> = pair.as_der().map_err(failed)?;
-    // PKCS#8 is PKCS#1 in an octet string, behind a version and the name of the algorithm, which for keys of these
-    // sizes take up as many bytes as this.
-    const WRAPPING: usize = 26;
     match wrapped.as_ref().split_at_checked(WRAPPING) {
         Some(([.., 0x04, 0x82, _, _], pkcs1)) => Ok(pkcs1.to_vec()),
         _ => Err("the new key has an unknown form".into()),

@@ -7,7 +7,7 @@ use super::Machine;
 use super::compare::{Incomparable, equal, less, less_or_equal};
 use super::functions::{Row, Run};
 use super::walk::NO_VALUE;
-use crate::go::{is_printable, print, print_all, print_line, printf_bytes};
+use crate::go::{is_printable, print, print_all, print_line, printf_within};
 use crate::profile::Profile;
 use crate::value::{Kind, Str, Type, Value};
 
@@ -30,7 +30,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("slice",    TWO,                         true,  Run::Plain(slice)),
     ("len",      ONE,                         false, Run::Plain(len)),
     ("print",    ANY,                         true,  Run::Plain(|args| Ok(Value::string_of(print_all(args))))),
-    ("printf",   &[Type::String, Type::Any],  true,  Run::Plain(|args| Ok(Value::string_of(format(args))))),
+    ("printf",   &[Type::String, Type::Any],  true,  Run::Machine(format)),
     ("println",  ANY,                         true,  Run::Plain(|args| Ok(Value::string_of(print_line(args))))),
     ("eq",       TWO,                         true,  Run::Machine(|machine, args| compared(machine, equal(args)))),
     ("ne",       TWO,                         false, Run::Machine(|machine, args| compared(machine, equal(args).map(|is| !is)))),
@@ -48,8 +48,12 @@ fn compared(machine: &mut Machine<'_>, result: Result<bool, Incomparable>) -> Do
     })
 }
 
-fn format(args: &[Value]) -> Vec<u8> {
-    printf_bytes(args[0].string_bytes().unwrap_or_default(), &args[1..])
+fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let room = machine.room();
+    match printf_within(room, args[0].string_bytes().unwrap_or_default(), &args[1..]) {
+        Some(text) => Ok(Value::string_of(text)),
+        None => machine.room_for(room + 1).map(|()| Value::Nil),
+    }
 }
 
 /// What the escaping functions escape: a string as it is, all else printed, and nothing as an action prints it.

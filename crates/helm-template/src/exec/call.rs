@@ -1,9 +1,29 @@
 //! Calling functions and methods: how many arguments, of which types, and what an error in them is called.
 
 use super::walk::{Frame, Slot, Spot};
-use super::{Error, Run};
+use super::{ENDLESS, Error, Function, Machine, Run};
 use crate::parse::{Expr, ExprKind};
 use crate::value::{Str, Type, Value};
+
+/// What is looked at in the time of a step.
+const BYTES_PER_STEP: u64 = 64;
+
+impl Machine<'_> {
+    /// Counts what a call takes by the look of its arguments: to go over long ones takes time, and what prints all of
+    /// a value needs room for its text.
+    fn weigh(&mut self, function: &Function, values: &[Value]) -> Result<(), Str> {
+        let width = values.iter().fold(0_usize, |width, value| width.saturating_add(value.width()));
+        self.charge(function.steps + width as u64 / BYTES_PER_STEP)?;
+        if !function.goes_through {
+            return Ok(());
+        }
+        let extent = values.iter().fold(0_usize, |extent, value| extent.saturating_add(value.extent()));
+        if extent == usize::MAX {
+            return Err(ENDLESS.into());
+        }
+        self.room_for(extent)
+    }
+}
 
 impl<'t> Frame<'_, '_, 't> {
     /// `whole` is what an error inside the function is blamed on.
@@ -25,14 +45,19 @@ impl<'t> Frame<'_, '_, 't> {
             run => run,
         };
         let values = self.arguments(dot, function.params, function.variadic, arguments, last)?;
-        let done = match run {
+        let machine = &mut *self.machine;
+        let done = machine.weigh(function, &values).map_err(Error::new).and_then(|()| match run {
             Run::Plain(run) => run(&values).map_err(Error::new),
-            Run::Machine(run) => run(self.machine, &values).map_err(Error::new),
-            Run::Template(run) => run(self.machine, &values),
+            Run::Machine(run) => run(machine, &values).map_err(Error::new),
+            Run::Template(run) => run(machine, &values),
             Run::Call => Err(Error::new(not_callable(&values, arguments))),
             Run::And | Run::Or => Ok(Value::Nil),
-        };
-        done.map_err(|why| {
+        });
+        let counted = done.and_then(|value| match self.machine.wrote(value.made()) {
+            Ok(()) => Ok(value),
+            Err(why) => Err(Error::new(why)),
+        });
+        counted.map_err(|why| {
             self.spot = whole;
             self.error_within(&format!("error calling {}: ", function.name), why)
         })
@@ -52,7 +77,9 @@ impl<'t> Frame<'_, '_, 't> {
         self.step()?;
         self.count(name, params, variadic, arguments.len(), last.is_some())?;
         let values = self.arguments(dot, params, variadic, arguments, last)?;
-        run(&values).map(Slot::from).map_err(|why| {
+        let done = run(&values);
+        let counted = done.and_then(|value| self.machine.wrote(value.made()).map(|()| value));
+        counted.map(Slot::from).map_err(|why| {
             self.spot = Spot::Expr(expr);
             self.error_within(&format!("error calling {name}: "), Error::new(why))
         })

@@ -1,7 +1,8 @@
 //! Values of pipelines, commands and expressions.
 
+use super::values::method;
 use super::walk::{Frame, Slot, Spot};
-use super::{Error, Missing, values};
+use super::{Error, Missing};
 use crate::go::{Number, quote};
 use crate::parse::{Command, Expr, ExprKind, Pipe};
 use crate::value::{Str, Type, Value};
@@ -127,11 +128,10 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil => Ok(Slot::default()),
             Value::Null => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
             Value::Map(map) => {
-                if let Some(method) = values::method(map, name) {
-                    let signature = (method.params, false);
-                    return self.call_method(dot, name, signature, expr, arguments, last, |values| {
-                        (method.run)(map, values)
-                    });
+                if let Some((params, run)) = method(map, name) {
+                    let signature = (params, false);
+                    return self
+                        .call_method(dot, name, signature, expr, arguments, last, |values| run(map, values));
                 }
                 if has_arguments {
                     return Err(self.error(format!("{name} is not a method but has arguments")));
@@ -159,11 +159,11 @@ impl<'t> Frame<'_, '_, 't> {
                     None => Err(self.no_field(receiver, name)),
                 }
             }
-            Value::List(list) => match list.method(name) {
+            Value::List(items) => match items.method(name) {
                 Some(method) => {
                     let signature = (method.params, false);
                     self.call_method(dot, name, signature, expr, arguments, last, |values| {
-                        (method.run)(list, values)
+                        (method.run)(items, values)
                     })
                 }
                 None => Err(self.no_field(receiver, name)),
@@ -202,6 +202,11 @@ impl<'t> Frame<'_, '_, 't> {
     /// An expression as an argument of this type.
     pub fn argument(&mut self, dot: &Slot, expr: &'t Expr, wanted: Type) -> Result<Value, Error> {
         self.spot = Spot::Expr(expr);
+        if let ExprKind::Number { value, .. } = &expr.kind
+            && let Some(value) = number_as(value, wanted)
+        {
+            return Ok(value);
+        }
         match (&expr.kind, wanted) {
             (ExprKind::Nil, wanted) if wanted.takes_nil() => Ok(Value::Null),
             (ExprKind::Nil, wanted) => Err(self.error(format!("cannot assign nil to {}", wanted.name()))),
@@ -211,23 +216,6 @@ impl<'t> Frame<'_, '_, 't> {
             ) => self.plain(dot, expr).map(|slot| slot.value),
             (ExprKind::Bool(truth), Type::Bool) => Ok(Value::Bool(*truth)),
             (ExprKind::String { value, .. }, Type::String) => Ok(Value::from(value)),
-            (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int) => {
-                Ok(Value::Int(*int))
-            }
-            (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int64) => {
-                Ok(Value::Int64(*int))
-            }
-            // Its kind is that of a number.
-            (
-                ExprKind::Number { value: Number { int: Some(int), .. }, .. },
-                Type::Object("time.Duration"),
-            ) => Ok(Value::Int64(*int)),
-            (ExprKind::Number { value: Number { uint: Some(uint), .. }, .. }, Type::Uint32) => {
-                Ok(Value::Uint64(uint & u64::from(u32::MAX))) // what does not fit is cut off
-            }
-            (ExprKind::Number { value: Number { float: Some(float), .. }, .. }, Type::Float64) => {
-                Ok(Value::Float(*float))
-            }
             (ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. }, wanted) => {
                 let expected = match wanted {
                     Type::Bool => "bool",
@@ -265,5 +253,18 @@ impl<'t> Frame<'_, '_, 't> {
                 Err(self.error(format!("wrong type for value; expected {wanted}; got {got}")))
             }
         }
+    }
+}
+
+/// A literal as the number that is asked for, if it can be that.
+fn number_as(number: &Number, wanted: Type) -> Option<Value> {
+    match wanted {
+        Type::Int => number.int.map(Value::Int),
+        // The kind of a duration is that of a number.
+        Type::Int64 | Type::Object("time.Duration") => number.int.map(Value::Int64),
+        // What does not fit is cut off.
+        Type::Uint32 => number.uint.map(|uint| Value::Uint64(uint & u64::from(u32::MAX))),
+        Type::Float64 => number.float.map(Value::Float),
+        _ => None,
     }
 }

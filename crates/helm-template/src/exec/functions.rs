@@ -14,7 +14,45 @@ pub struct Function {
     pub params: &'static [Type],
     pub variadic: bool,
     pub run: Run,
+    /// It prints all that it is given.
+    pub(super) goes_through: bool,
+    /// As how many steps a call counts.
+    pub(super) steps: u64,
 }
+
+/// Functions that take long by design: a thousandth to a second each. A chart needs some, and no more than some.
+const SLOW: &[(&str, u64)] = &[
+    ("bcrypt", PASSWORD),
+    ("derivePassword", PASSWORD),
+    ("genCA", CERTIFICATE),
+    ("genCAWithKey", CERTIFICATE),
+    ("genPrivateKey", KEY),
+    ("genSelfSignedCert", CERTIFICATE),
+    ("genSelfSignedCertWithKey", CERTIFICATE),
+    ("genSignedCert", CERTIFICATE),
+    ("genSignedCertWithKey", CERTIFICATE),
+    ("htpasswd", PASSWORD),
+];
+const PASSWORD: u64 = 1_000_000;
+const CERTIFICATE: u64 = 400_000;
+const KEY: u64 = 1_000_000;
+
+/// Functions that print values of any type, with all that is in them.
+const PRINTING: &[&str] = &[
+    "cat",
+    "html",
+    "join",
+    "js",
+    "print",
+    "printf",
+    "println",
+    "quote",
+    "sortAlpha",
+    "squote",
+    "toString",
+    "toStrings",
+    "urlquery",
+];
 
 /// A [`Function`] as a line of a table.
 pub type Row = (&'static str, &'static [Type], bool, Run);
@@ -53,7 +91,9 @@ impl Functions {
     /// Adds functions; one of a known name takes its place.
     pub fn extend(&mut self, rows: &[Row]) {
         for &(name, params, variadic, run) in rows {
-            let function = Function { name, params, variadic, run };
+            let goes_through = PRINTING.contains(&name);
+            let steps = SLOW.iter().find(|(slow, _)| *slow == name).map_or(0, |(_, steps)| *steps);
+            let function = Function { name, params, variadic, run, goes_through, steps };
             if let Some(at) = self.index.get(function.name) {
                 self.table[*at as usize] = function;
             } else {
@@ -80,7 +120,7 @@ impl Functions {
 }
 
 impl Names for Functions {
-    fn index(&self, name: &str) -> Option<u32> {
-        self.index.get(name).copied()
+    fn find(&self, name: &str) -> Option<(u32, &'static str)> {
+        self.index.get_key_value(name).map(|(name, at)| (*at, *name))
     }
 }

@@ -20,19 +20,22 @@ mod tests;
 use std::collections::HashMap;
 
 use crate::outside::Outside;
-use crate::value::{Str, Value};
+use crate::value::{Map, Str, Trace, Value};
 
 pub use error::Error;
 pub use functions::{Function, Functions, Row, Run};
 pub use include::without_no_value;
 pub use templates::Templates;
 
+/// Why a value that contains itself is not printed.
+const ENDLESS: &str = "a value without end cannot be printed";
+
 /// What a template may use up.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Nodes, iterations and calls.
+    /// Nodes, iterations and calls. What takes long for its size counts as several.
     pub steps: u64,
-    /// Bytes of all outputs together.
+    /// Bytes of all outputs and of all that functions make, together.
     pub output: usize,
     /// Templates inside templates.
     pub depth: usize,
@@ -40,7 +43,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 200_000_000, output: 512 << 20, depth: 10_000 }
+        Self { steps: 50_000_000, output: 128 << 20, depth: 10_000 }
     }
 }
 
@@ -53,6 +56,19 @@ pub enum Missing {
     Error,
 }
 
+/// What would have been an error, in the words of the chart's author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overlooked {
+    Failed(String),
+    /// Something required is not there.
+    Missing(String),
+    /// Something required is an empty text.
+    Empty(String),
+}
+
+/// How much is kept of it.
+const MOST_OVERLOOKED: usize = 1000;
+
 pub struct Machine<'m> {
     pub templates: Templates,
     pub functions: &'m Functions,
@@ -63,6 +79,8 @@ pub struct Machine<'m> {
     pub ranges_over_integers: bool,
     /// A chart is only looked over: `fail` does not fail, and nothing is `required`.
     pub lint: bool,
+    /// What lint has let pass, up to a number that nobody reads to the end.
+    pub overlooked: Vec<Overlooked>,
     /// What was included and has not come back yet: how often, by name.
     included: HashMap<Str, usize>,
     texts: include::Texts,
@@ -70,6 +88,17 @@ pub struct Machine<'m> {
     steps: u64,
     written: usize,
     depth: usize,
+    /// How often the stack has been made longer.
+    stacks: usize,
+    /// Maps into which templates have put others, by place: they may hold themselves, and would never be freed.
+    changed: HashMap<usize, Trace>,
+}
+
+/// What was put into a map by a template is gone with the machine.
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        self.changed.values().for_each(Trace::clear);
+    }
 }
 
 impl<'m> Machine<'m> {
@@ -81,12 +110,22 @@ impl<'m> Machine<'m> {
             missing: Missing::default(),
             ranges_over_integers: true,
             lint: false,
+            overlooked: Vec::new(),
             included: HashMap::new(),
             texts: include::Texts::default(),
             limits,
             steps: 0,
             written: 0,
             depth: 0,
+            stacks: 0,
+            changed: HashMap::new(),
+        }
+    }
+
+    /// Lets something pass.
+    pub(crate) fn overlook(&mut self, what: Overlooked) {
+        if self.overlooked.len() < MOST_OVERLOOKED {
+            self.overlooked.push(what);
         }
     }
 
@@ -115,12 +154,31 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Counts what was printed, and what a function is about to make out of a few words: `repeat`, `until`.
+    /// Counts what was printed, and what functions have made. Every result is counted where it comes back.
     pub(crate) fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
-        self.written = self.written.saturating_add(bytes);
-        if self.written > self.limits.output {
+        self.room_for(bytes)?;
+        self.written += bytes;
+        Ok(())
+    }
+
+    /// For a function that is about to make much out of a few words: `repeat`, `until`.
+    pub(crate) fn room_for(&self, bytes: usize) -> Result<(), Str> {
+        if self.written.saturating_add(bytes) > self.limits.output {
             return Err(format!("too much output: stopped after {} bytes", self.limits.output).into());
         }
         Ok(())
+    }
+
+    /// How many bytes may still be made.
+    pub(crate) fn room(&self) -> usize {
+        self.limits.output.saturating_sub(self.written)
+    }
+
+    /// A template has put `value` into the map.
+    pub(crate) fn put_into(&mut self, map: &Map, value: &Value) {
+        if matches!(value, Value::List(_) | Value::Map(_)) {
+            let trace = map.trace();
+            self.changed.entry(trace.address()).or_insert(trace);
+        }
     }
 }

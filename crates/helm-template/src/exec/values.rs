@@ -1,65 +1,65 @@
-//! What can be called on Helm's values: the maps whose type has a name.
+//! The methods of Helm's `Values`, the type of `.Values` and of the dot itself.
 
 use crate::go::quote;
 use crate::value::{Map, Str, Type, Value};
 use crate::yaml;
 
-pub(super) struct Method {
-    pub params: &'static [Type],
-    pub run: fn(&Map, &[Value]) -> Result<Value, Str>,
-}
+/// The types of its parameters, and what it does.
+pub(super) type Method = (&'static [Type], fn(&Map, &[Value]) -> Result<Value, Str>);
 
-/// A method comes before an entry of that name.
+/// A method of a map whose type has a name; it comes before an entry of that name.
 pub(super) fn method(map: &Map, name: &str) -> Option<Method> {
     if !map.is_named() {
         return None;
     }
-    let (params, run): (&'static [Type], fn(&Map, &[Value]) -> Result<Value, Str>) = match name {
-        "AsMap" => (&[], |map, _| Ok(if map.is_empty() { Map::new() } else { map.plain() }.into())),
-        "Encode" => (&[Type::Object("io.Writer")], |_, _| {
-            // Templates have nothing to write to but nil.
-            Err("runtime error: invalid memory address or nil pointer dereference".into())
+    Some(match name {
+        "AsMap" => (&[], |values, _| Ok(if values.is_empty() { Map::new() } else { values.plain() }.into())),
+        "YAML" => (&[], |values, _| {
+            let text = yaml::write_value(&Value::Map(values.clone()))?;
+            Ok(text.into())
         }),
-        "PathValue" => (&[Type::String], path_value),
-        "Table" => (&[Type::String], |map, args| table(map, &path(args)).map(Value::from)),
-        "YAML" => (&[], |map, _| {
-            yaml::write_value(&map.clone().into()).map(Value::from).map_err(|why| why.to_string().into())
+        "Table" => (&[Type::String], |values, args| {
+            let path = args.first().and_then(Value::text).unwrap_or_default();
+            table(values, path.split('.')).map(Value::from)
         }),
+        "PathValue" => (&[Type::String], |values, args| {
+            path_value(values, &args.first().and_then(Value::text).unwrap_or_default())
+        }),
+        // Nothing in a template is a writer: whatever is given is refused.
+        "Encode" => (&[Type::Object("io.Writer")], |_, _| Ok(Value::Nil)),
         _ => return None,
-    };
-    Some(Method { params, run })
+    })
 }
 
-fn path(args: &[Value]) -> Vec<String> {
-    let path = args.first().and_then(Value::text).unwrap_or_default();
-    path.split('.').map(str::to_owned).collect()
-}
-
-/// The map below these keys, as values.
-fn table(map: &Map, path: &[String]) -> Result<Map, Str> {
-    let mut found = map.clone();
+fn table<'p>(values: &Map, path: impl Iterator<Item = &'p str>) -> Result<Map, Str> {
+    let mut table = values.clone();
     for key in path {
-        found = match found.get(key) {
-            Some(Value::Map(inner)) if inner.is_any() => inner,
+        table = match table.get(key) {
+            Some(Value::Map(inner)) if inner.is_any() => match values.type_name_if_named() {
+                Some(name) => inner.named(name),
+                None => inner,
+            },
             _ => return Err(format!("{} is not a table", quote(key)).into()),
         };
     }
-    Ok(found.as_type_of(map))
+    Ok(table)
 }
 
-fn path_value(map: &Map, args: &[Value]) -> Result<Value, Str> {
-    let path = path(args);
-    if path.iter().all(String::is_empty) && path.len() == 1 {
+/// The value at the path; a table is none.
+fn path_value(values: &Map, path: &str) -> Result<Value, Str> {
+    if path.is_empty() {
         return Err("YAML path cannot be empty".into());
     }
-    let Some((key, above)) = path.split_last() else { return Ok(Value::Null) };
-    let found = table(map, above).ok().and_then(|table| table.get(key));
-    match found {
-        // Plain maps are tables, and no values.
-        Some(Value::Map(inner)) if inner.is_any() && !inner.is_named() => {
-            Err(format!("{} is not a value", quote(key)).into())
-        }
+    let (way, key) = path.rsplit_once('.').map_or((None, path), |(way, key)| (Some(way), key));
+    let no_value = || Str::from(format!("{} is not a value", quote(key)));
+    let table = match way {
+        Some(way) => table(values, way.split('.')).map_err(|_| no_value())?,
+        None => values.clone(),
+    };
+    match table.get(key) {
+        // Only a table whose type has no name counts as one.
+        Some(Value::Map(inner)) if inner.is_any() && !inner.is_named() => Err(no_value()),
         Some(value) => Ok(value),
-        None => Err(format!("{} is not a value", quote(key)).into()),
+        None => Err(no_value()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, Machine};
+use super::{ENDLESS, Error, Machine};
 use crate::go::{print, quote, write_printed};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::value::{Str, Value};
@@ -14,6 +14,9 @@ const MORE_STACK: usize = 8 << 20;
 
 /// What an action prints for nil.
 pub(super) const NO_VALUE: &str = "<no value>";
+
+/// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest.
+const MOST_STACKS: usize = 24;
 
 /// What a variable or the dot holds.
 #[derive(Clone, Default)]
@@ -69,14 +72,11 @@ pub(super) fn run(
     data: Value,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    if machine.depth >= machine.limits.depth {
-        let why = format!(
-            "template: {}: exceeded maximum template depth ({})",
-            template.name, machine.limits.depth
-        );
-        return Err(Error::new(why));
-    }
+    let (variables, more_stack) = may_enter(machine, template)
+        .map_err(|why| Error::new(format!("template: {}: {why}", template.name)))?;
+    machine.wrote(variables).map_err(Error::new)?;
     machine.depth += 1;
+    machine.stacks += usize::from(more_stack);
     let done = stacker::maybe_grow(RED_ZONE, MORE_STACK, || {
         let mut variables = vec![Slot::default(); template.variables];
         variables[0] = data.clone().into();
@@ -88,7 +88,23 @@ pub(super) fn run(
         }
     });
     machine.depth -= 1;
+    machine.stacks -= usize::from(more_stack);
     done
+}
+
+/// Whether a template may be run inside of those that are running: how many bytes its variables take, and whether it
+/// needs more stack.
+fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool), Str> {
+    if machine.depth >= machine.limits.depth {
+        return Err(format!("exceeded maximum template depth ({})", machine.limits.depth).into());
+    }
+    let more_stack = stacker::remaining_stack().is_none_or(|left| left < RED_ZONE);
+    if more_stack && machine.stacks == MOST_STACKS {
+        return Err("templates are nested too deep".into());
+    }
+    let variables = template.variables.saturating_mul(size_of::<Slot>());
+    machine.room_for(variables)?;
+    Ok((variables, more_stack))
 }
 
 impl<'t> Frame<'_, '_, 't> {
@@ -145,7 +161,7 @@ impl<'t> Frame<'_, '_, 't> {
             Node::If(branch) => return self.choose(dot, branch, false),
             Node::With(branch) => return self.choose(dot, branch, true),
             Node::Range(branch) => return self.range(dot, branch),
-            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_ref())?,
+            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_deref())?,
             Node::Break => return Err(Stop::Break),
             Node::Continue => return Err(Stop::Continue),
         }
@@ -158,7 +174,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
             Value::Object(object) => self.write(object.show()),
-            value if value.is_endless() => Err(self.error("a value without end cannot be printed")),
+            value if value.is_endless() => Err(self.error(ENDLESS)),
             value => {
                 let mut shown = Vec::new();
                 write_printed(&mut shown, value);
@@ -178,7 +194,7 @@ impl<'t> Frame<'_, '_, 't> {
                     self.list(dot, &branch.body)
                 };
             }
-            match branch.otherwise.as_slice() {
+            match &*branch.otherwise {
                 [Node::If(next)] if !with => branch = next,
                 [Node::With(next)] if with => branch = next,
                 nodes => return self.list(dot, nodes),
@@ -198,6 +214,7 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Map(map) => {
                 let boxed = map.is_any();
+                self.machine.charge(map.len() as u64 / 16).map_err(|why| self.error(why))?;
                 let entries = map.snapshot().into_iter();
                 self.rounds(branch, entries.map(|(key, value)| (Value::String(key), Slot { value, boxed })))?
             }
@@ -249,7 +266,7 @@ impl<'t> Frame<'_, '_, 't> {
         for (key, element) in pairs {
             any = true;
             self.step()?;
-            match branch.pipe.variables.as_slice() {
+            match &*branch.pipe.variables {
                 [] => {}
                 [only] => self.set(only.slot, &only.name, element.clone())?,
                 [first, second, ..] => {
@@ -271,10 +288,7 @@ impl<'t> Frame<'_, '_, 't> {
         let Some(template) = self.machine.templates.get(name) else {
             return Err(self.error(format!("template {} not defined", quote(name))));
         };
-        if self.machine.depth >= self.machine.limits.depth {
-            let why = format!("exceeded maximum template depth ({})", self.machine.limits.depth);
-            return Err(self.error(why));
-        }
+        may_enter(self.machine, &template).map_err(|why| self.error(why))?;
         let data = match argument {
             Some(pipe) => self.pipeline(dot, pipe)?,
             None => Value::Nil,

@@ -14,9 +14,9 @@ const KEY: &[Type] = &[Type::Map, Type::String];
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
-    ("dict",     ANY,  true,  Run::Plain(dict)),
+    ("dict",     ANY,  true,  Run::Machine(dict)),
     ("get",      KEY,  false, Run::Plain(|args| Ok(map(&args[0]).get(&text(&args[1])).unwrap_or_else(|| "".into())))),
-    ("set",      &[Type::Map, Type::String, Type::Any], false, Run::Plain(set)),
+    ("set",      &[Type::Map, Type::String, Type::Any], false, Run::Machine(set)),
     ("unset",    KEY,  false, Run::Plain(unset)),
     ("hasKey",   KEY,  false, Run::Plain(|args| Ok(map(&args[0]).contains(&text(&args[1])).into()))),
     ("pluck",    &[Type::String, Type::Map], true, Run::Plain(pluck)),
@@ -47,7 +47,10 @@ fn key_of(value: &Value) -> Str {
     }
 }
 
-fn dict(args: &[Value]) -> Done {
+fn dict(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    for key in args.iter().step_by(2).filter(|key| matches!(key, Value::List(_) | Value::Map(_))) {
+        machine.wrote(key.extent())?;
+    }
     let entry = |pair: &[Value]| {
         let value = pair.get(1).cloned().unwrap_or_else(|| "".into());
         (pair.first().map_or_else(|| "".into(), key_of), value)
@@ -55,8 +58,12 @@ fn dict(args: &[Value]) -> Done {
     Ok(Map::from_entries(args.chunks(2).map(entry)).into())
 }
 
-fn set(args: &[Value]) -> Done {
+fn set(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let Value::Map(map) = &args[0] else { return Err("assignment to entry in nil map".into()) };
+    // A new entry moves those behind it.
+    machine.charge(map.len() as u64 / 16)?;
+    machine.wrote(size_of::<(Str, Value)>())?;
+    machine.put_into(map, &args[2]);
     map.insert(key_of(&args[1]), args[2].clone());
     Ok(map.plain().into())
 }

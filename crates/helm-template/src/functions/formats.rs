@@ -4,7 +4,7 @@
 //! reason under `Error`, or a list of the reason alone. Those that begin with `must`, and `toRawJson`, do.
 
 use crate::data::{Data, Members};
-use crate::exec::{Row, Run};
+use crate::exec::{Machine, Row, Run};
 use crate::json::{self, Style};
 use crate::nesting::Unwritable;
 use crate::profile::Profile;
@@ -25,27 +25,27 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("toYaml",           ANY,    false, Run::Plain(|args| leniently(to_yaml(args)))),
     ("mustToYaml",       ANY,    false, Run::Plain(|args| strictly(to_yaml(args)))),
     ("toYamlPretty",     ANY,    false, Run::Plain(|args| strictly(yaml::write_pretty(&args[0]).map(without_newline)))),
-    ("fromYaml",         STRING, false, Run::Plain(|args| Ok(map_of(yaml::parse_map(bytes(args), MAP))))),
-    ("fromYamlArray",    STRING, false, Run::Plain(|args| Ok(list_of(yaml::parse_list(bytes(args), LIST))))),
+    ("fromYaml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(map_of(yaml::parse_map(text, MAP)))))),
+    ("fromYamlArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(list_of(yaml::parse_list(text, LIST)))))),
     ("toJson",           ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Plain)))),
     ("mustToJson",       ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Plain)))),
     ("toPrettyJson",     ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Pretty)))),
     ("mustToPrettyJson", ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Pretty)))),
     ("toRawJson",        ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
     ("mustToRawJson",    ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
-    ("fromJson",         STRING, false, Run::Plain(|args| Ok(map_of(json::parse_map(bytes(args), MAP))))),
-    ("mustFromJson",     STRING, false, Run::Plain(|args| Ok(Value::from(&json::parse(bytes(args))?).unboxed()))),
-    ("fromJsonArray",    STRING, false, Run::Plain(|args| Ok(list_of(json::parse_list(bytes(args), LIST))))),
+    ("fromJson",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(map_of(json::parse_map(text, MAP)))))),
+    ("mustFromJson",     STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(Value::from(&json::parse(text)?).unboxed())))),
+    ("fromJsonArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(list_of(json::parse_list(text, LIST)))))),
     ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm4))),
     ("mustToToml",       ANY,    false, Run::Plain(|args| strictly(toml::write(toml_document(args)?, Profile::Helm4)))),
-    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm4)))),
+    ("fromToml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(from_toml(text, Profile::Helm4))))),
 ];
 
 /// What Helm 3 does in its own way.
 #[rustfmt::skip]
 pub(super) const HELM3: &[Row] = &[
     ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm3))),
-    ("fromToml",         STRING, false, Run::Plain(|args| Ok(from_toml(args, Profile::Helm3)))),
+    ("fromToml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(from_toml(text, Profile::Helm3))))),
 ];
 
 fn to_yaml(args: &[Value]) -> Result<String, Unwritable> {
@@ -86,12 +86,21 @@ fn toml_document(args: &[Value]) -> Result<&Value, Str> {
     Ok(&args[0])
 }
 
-fn from_toml(args: &[Value], profile: Profile) -> Value {
-    toml::parse(bytes(args), profile).unwrap_or_else(error).into()
+fn from_toml(text: &[u8], profile: Profile) -> Value {
+    toml::parse(text, profile).unwrap_or_else(error).into()
 }
 
-fn bytes(args: &[Value]) -> &[u8] {
-    args[0].string_bytes().unwrap_or_default()
+/// What a text comes to can be much larger than the text: two bytes are a value of a list. There must be room for that
+/// before it is read; afterwards it is counted.
+fn read(machine: &mut Machine<'_>, args: &[Value], parse: impl FnOnce(&[u8]) -> Result<Value, Str>) -> Done {
+    const MOST_PER_BYTE: usize = 32;
+    const PER_VALUE: usize = 4;
+    let text = args[0].string_bytes().unwrap_or_default();
+    machine.charge(text.len() as u64 / 8)?;
+    machine.room_for(text.len().saturating_mul(MOST_PER_BYTE))?;
+    let value = parse(text)?;
+    machine.wrote(value.extent().saturating_mul(PER_VALUE))?;
+    Ok(value)
 }
 
 fn map_of(read: Result<Members, Str>) -> Value {
@@ -109,15 +118,28 @@ fn error(why: Str) -> Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::{Limits, Templates};
     use crate::functions::table;
+    use crate::outside::{Nowhere, Outside};
 
     fn call(profile: Profile, name: &str, argument: Value) -> Result<String, Str> {
         let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
         let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
-        match run {
-            Some(Run::Plain(run)) => run(&[argument]).map(|value| crate::go::print(&value)),
+        let functions = table(profile);
+        let outside = Outside {
+            clock: &Nowhere,
+            random: &Nowhere,
+            crypto: &Nowhere,
+            cluster: &Nowhere,
+            names: &Nowhere,
+        };
+        let mut machine = Machine::new(Templates::default(), &functions, outside, Limits::default());
+        let value = match run {
+            Some(Run::Plain(run)) => run(&[argument]),
+            Some(Run::Machine(run)) => run(&mut machine, &[argument]),
             _ => panic!("{name}"),
-        }
+        };
+        value.map(|value| crate::go::print(&value))
     }
 
     /// Answers of Helm 3.17.3 and 4.3.1, as Go prints them.
@@ -188,8 +210,8 @@ mod tests {
     fn helm_3_lacks_two() {
         use crate::parse::Names;
         for name in ["mustToYaml", "mustToToml"] {
-            assert!(table(Profile::Helm3).index(name).is_none());
-            assert!(table(Profile::Helm4).index(name).is_some());
+            assert!(table(Profile::Helm3).find(name).is_none());
+            assert!(table(Profile::Helm4).find(name).is_some());
         }
     }
 }

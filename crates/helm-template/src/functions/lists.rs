@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use super::arguments::{Done, NIL_POINTER, int};
 use super::defaults::is_empty;
 use super::numbers::to_int;
-use crate::exec::{Row, Run};
-use crate::value::{Kind, List, Str, Type, Value, deep_equal};
+use crate::exec::{Machine, Row, Run};
+use crate::value::{Kind, List, Str, Type, Value, deep_equal_counted};
 
 const ANY: &[Type] = &[Type::Any];
 const TWO: &[Type] = &[Type::Any, Type::Any];
@@ -35,12 +35,12 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("mustInitial", ANY,   false, Run::Plain(initial)),
     ("reverse",     ANY,   false, Run::Plain(reverse)),
     ("mustReverse", ANY,   false, Run::Plain(reverse)),
-    ("uniq",        ANY,   false, Run::Plain(uniq)),
-    ("mustUniq",    ANY,   false, Run::Plain(uniq)),
-    ("without",     TWO,   true,  Run::Plain(without)),
-    ("mustWithout", TWO,   true,  Run::Plain(without)),
-    ("has",         TWO,   false, Run::Plain(has)),
-    ("mustHas",     TWO,   false, Run::Plain(has)),
+    ("uniq",        ANY,   false, Run::Machine(uniq)),
+    ("mustUniq",    ANY,   false, Run::Machine(uniq)),
+    ("without",     TWO,   true,  Run::Machine(without)),
+    ("mustWithout", TWO,   true,  Run::Machine(without)),
+    ("has",         TWO,   false, Run::Machine(has)),
+    ("mustHas",     TWO,   false, Run::Machine(has)),
     ("compact",     ANY,   false, Run::Plain(compact)),
     ("mustCompact", ANY,   false, Run::Plain(compact)),
     ("slice",       TWO,   true,  Run::Plain(slice)),
@@ -113,27 +113,44 @@ fn reverse(args: &[Value]) -> Done {
     any(items_to(&args[0], "Cannot find reverse on")?.iter().rev().cloned())
 }
 
-fn uniq(args: &[Value]) -> Done {
+/// Whether the value is among these. Each comparison counts as work: a list that is held against itself is much.
+fn among(machine: &mut Machine<'_>, value: &Value, items: &[Value]) -> Result<bool, Str> {
+    for item in items {
+        let (same, looked) = deep_equal_counted(value, item);
+        machine.charge(looked)?;
+        if same {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn uniq(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let mut unique: Vec<Value> = Vec::new();
     for item in items_to(&args[0], "Cannot find uniq on")?.iter() {
-        if !unique.iter().any(|known| deep_equal(item, known)) {
+        if !among(machine, item, &unique)? {
             unique.push(item.clone());
         }
     }
     any(unique)
 }
 
-fn without(args: &[Value]) -> Done {
-    let (given, omitted) = (items_to(&args[0], "Cannot find without on")?, &args[1..]);
-    any(given.iter().filter(|item| !omitted.iter().any(|omit| deep_equal(item, omit))).cloned())
+fn without(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let mut left = Vec::new();
+    for item in items_to(&args[0], "Cannot find without on")?.iter() {
+        if !among(machine, item, &args[1..])? {
+            left.push(item.clone());
+        }
+    }
+    any(left)
 }
 
-fn has(args: &[Value]) -> Done {
+fn has(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     if args[1].is_nil() {
         return Ok(false.into());
     }
     let items = items_to(&args[1], "Cannot find has on")?;
-    Ok(items.iter().any(|item| deep_equal(&args[0], item)).into())
+    Ok(among(machine, &args[0], &items)?.into())
 }
 
 fn compact(args: &[Value]) -> Done {

@@ -142,7 +142,7 @@ fn steps(
     let none = if down { step >= 0 } else { step <= 0 };
     let count = if none { 0 } else { start.abs_diff(end).div_ceil(step.unsigned_abs()) };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    machine.wrote(count.saturating_mul(size_of::<Value>()))?;
+    machine.room_for(count.saturating_mul(size_of::<Value>()))?;
     Ok((0..).map(move |n: i64| start.wrapping_add(n.wrapping_mul(step))).take(count))
 }
 

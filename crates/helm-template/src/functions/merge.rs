@@ -46,6 +46,7 @@ pub(super) fn merge(
             return Err(UNFIT.into());
         }
         if take {
+            machine.put_into(into, &theirs);
             into.insert(key, theirs);
         }
     }

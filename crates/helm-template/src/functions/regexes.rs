@@ -23,14 +23,14 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("mustRegexMatch",             TWO,     false, Run::Machine(must_match)),
     ("regexFind",                  TWO,     false, Run::Machine(|m, args| find(&compile(m, args)?, args))),
     ("mustRegexFind",              TWO,     false, Run::Machine(|m, args| find(&must(m, args)?, args))),
-    ("regexFindAll",               LIMITED, false, Run::Machine(|m, args| find_all(&compile(m, args)?, args))),
-    ("mustRegexFindAll",           LIMITED, false, Run::Machine(|m, args| find_all(&must(m, args)?, args))),
-    ("regexSplit",                 LIMITED, false, Run::Machine(|m, args| split(&compile(m, args)?, args))),
-    ("mustRegexSplit",             LIMITED, false, Run::Machine(|m, args| split(&must(m, args)?, args))),
-    ("regexReplaceAll",            THREE,   false, Run::Machine(|m, args| replace(&compile(m, args)?, args))),
-    ("mustRegexReplaceAll",        THREE,   false, Run::Machine(|m, args| replace(&must(m, args)?, args))),
-    ("regexReplaceAllLiteral",     THREE,   false, Run::Machine(|m, args| replace_literally(&compile(m, args)?, args))),
-    ("mustRegexReplaceAllLiteral", THREE,   false, Run::Machine(|m, args| replace_literally(&must(m, args)?, args))),
+    ("regexFindAll",               LIMITED, false, Run::Machine(|m, args| find_all(&compile(m, args)?, m, args))),
+    ("mustRegexFindAll",           LIMITED, false, Run::Machine(|m, args| find_all(&must(m, args)?, m, args))),
+    ("regexSplit",                 LIMITED, false, Run::Machine(|m, args| split(&compile(m, args)?, m, args))),
+    ("mustRegexSplit",             LIMITED, false, Run::Machine(|m, args| split(&must(m, args)?, m, args))),
+    ("regexReplaceAll",            THREE,   false, Run::Machine(|m, args| replace(&compile(m, args)?, m, args))),
+    ("mustRegexReplaceAll",        THREE,   false, Run::Machine(|m, args| replace(&must(m, args)?, m, args))),
+    ("regexReplaceAllLiteral",     THREE,   false, Run::Machine(|m, args| replace_literally(&compile(m, args)?, m, args))),
+    ("mustRegexReplaceAllLiteral", THREE,   false, Run::Machine(|m, args| replace_literally(&must(m, args)?, m, args))),
     ("regexQuoteMeta",             ONE,     false, Run::Plain(|args| Ok(Value::string_of(quote_meta(bytes(&args[0])))))),
 ];
 
@@ -44,7 +44,7 @@ thread_local! {
 }
 
 /// The expression that the first argument is.
-fn must(machine: &Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
+fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
     let profile = machine.functions.profile;
     let pattern = match &args[0] {
         Value::Raw(bytes) => {
@@ -55,21 +55,38 @@ fn must(machine: &Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
         pattern => pattern.as_str().unwrap_or_default(),
     };
     let key = (Box::from(pattern), profile == Profile::Helm3);
-    COMPILED.with_borrow_mut(|kept| {
+    let expression = COMPILED.with_borrow_mut(|kept| {
         if let Some(expression) = kept.get(&key) {
-            return Ok(expression.clone());
+            return Ok::<_, Str>(expression.clone());
         }
+        machine.charge(COMPILING + pattern.len() as u64)?;
         let expression = Rc::new(Expression::compile(pattern, profile)?);
-        if kept.len() >= KEPT {
-            kept.clear();
+        // What is larger than usual, as long patterns come to, is not kept.
+        if expression.steps(1 << 10) <= 16 {
+            if kept.len() >= KEPT {
+                kept.clear();
+            }
+            kept.insert(key, expression.clone());
         }
-        kept.insert(key, expression.clone());
         Ok(expression)
-    })
+    })?;
+    // The first search; for each that follows in the same text there is a toll.
+    machine.charge(expression.steps(args.get(1).map_or(0, Value::width)))?;
+    Ok(expression)
+}
+
+/// The steps that compiling an expression counts as.
+const COMPILING: u64 = 1_000;
+
+fn toll(machine: &mut Machine<'_>) -> impl FnMut(u64, usize) -> Result<(), Str> {
+    |steps, bytes| {
+        machine.charge(steps)?;
+        machine.room_for(bytes)
+    }
 }
 
 /// As [`must`], for the functions that panic where it is none.
-fn compile(machine: &Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
+fn compile(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
     must(machine, args).map_err(|why| {
         let pattern = args[0].text().unwrap_or_default();
         let shown = if can_backquote(&pattern) { format!("`{pattern}`") } else { quote(&pattern) };
@@ -106,24 +123,24 @@ fn find(expression: &Rc<Expression>, args: &[Value]) -> Done {
     Ok(Value::string_of(expression.find(&subject(args)).to_vec()))
 }
 
-fn find_all(expression: &Rc<Expression>, args: &[Value]) -> Done {
-    let found = expression.find_all(&subject(args), limit(args));
+fn find_all(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let found = expression.find_all(&subject(args), limit(args), &mut toll(machine))?;
     Ok(if found.is_empty() { List::nil_strings().into() } else { strings(&found) })
 }
 
-fn split(expression: &Rc<Expression>, args: &[Value]) -> Done {
+fn split(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let limit = limit(args);
     Ok(if limit == 0 {
         List::nil_strings().into()
     } else {
-        strings(&expression.split(&subject(args), limit))
+        strings(&expression.split(&subject(args), limit, &mut toll(machine))?)
     })
 }
 
-fn replace(expression: &Rc<Expression>, args: &[Value]) -> Done {
-    Ok(Value::string_of(expression.replace_all(&subject(args), bytes(&args[2]))))
+fn replace(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    expression.replace_all(&subject(args), bytes(&args[2]), &mut toll(machine)).map(Value::string_of)
 }
 
-fn replace_literally(expression: &Rc<Expression>, args: &[Value]) -> Done {
-    Ok(Value::string_of(expression.replace_literally(&subject(args), bytes(&args[2]))))
+fn replace_literally(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    expression.replace_literally(&subject(args), bytes(&args[2]), &mut toll(machine)).map(Value::string_of)
 }

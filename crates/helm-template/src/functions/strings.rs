@@ -43,9 +43,9 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("shuffle",    TEXT,  false, Run::Machine(shuffle)),
     ("snakecase",  TEXT,  false, Run::Plain(|args| Ok(words::separated(&text(&args[0]), '_').into()))),
     ("sortAlpha",  ANY,   false, Run::Plain(sort_alpha)),
-    ("split",      TWO,   false, Run::Plain(|args| Ok(numbered(split(bytes(&args[1]), bytes(&args[0]), None))))),
-    ("splitList",  TWO,   false, Run::Plain(split_list)),
-    ("splitn",     &[Type::String, Type::Int, Type::String], false, Run::Plain(split_n)),
+    ("split",      TWO,   false, Run::Machine(split_all)),
+    ("splitList",  TWO,   false, Run::Machine(split_list)),
+    ("splitn",     &[Type::String, Type::Int, Type::String], false, Run::Machine(split_n)),
     ("squote",     ANY,   true,  Run::Plain(single_quote)),
     ("substr",     &[Type::Int, Type::Int, Type::String], false, Run::Plain(substr)),
     ("swapcase",   TEXT,  false, Run::Plain(|args| Ok(words::swap_case(&text(&args[0])).into()))),
@@ -141,7 +141,7 @@ fn substr(args: &[Value]) -> Done {
 
 fn repeat(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let times = times(&args[0])?;
-    machine.wrote(bytes(&args[1]).len().saturating_mul(times))?;
+    machine.room_for(bytes(&args[1]).len().saturating_mul(times))?;
     Ok(match &args[1] {
         Value::String(text) => text.repeat(times).into(),
         other => Value::string_of(bytes(other).repeat(times)),
@@ -157,7 +157,7 @@ fn indent(machine: &mut Machine<'_>, args: &[Value], before: &str) -> Done {
     let whole = bytes(&args[1]);
     let lines = memchr::memchr_iter(b'\n', whole).count() + 1;
     let size = width.saturating_mul(lines).saturating_add(whole.len() + before.len());
-    machine.wrote(size)?;
+    machine.room_for(size)?;
     let Value::String(text) = &args[1] else {
         let mut out = Vec::with_capacity(size);
         out.extend_from_slice(before.as_bytes());
@@ -193,7 +193,7 @@ fn replace(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     if places == 0 || old == new {
         return Ok(args[2].clone());
     }
-    machine.wrote(source.len().saturating_add(new.len().saturating_mul(places)))?;
+    machine.room_for(source.len().saturating_add(new.len().saturating_mul(places)))?;
     if let (Value::String(old), Value::String(new), Value::String(source)) = (&args[0], &args[1], &args[2]) {
         return Ok(source.replace(old.as_ref(), new).into());
     }
@@ -295,23 +295,39 @@ fn character(text: &[u8]) -> usize {
     }
 }
 
-fn split_list(args: &[Value]) -> Done {
-    let parts = split(bytes(&args[1]), bytes(&args[0]), None);
+/// As [`split`], if there is room for so many texts.
+fn parts<'t>(
+    machine: &Machine<'_>,
+    text: &'t [u8],
+    separator: &[u8],
+    most: Option<usize>,
+) -> Result<Vec<&'t [u8]>, Str> {
+    let parts = split(text, separator, most);
+    machine.room_for(parts.len().saturating_mul(PART))?;
+    Ok(parts)
+}
+
+/// What a text takes up beside its bytes.
+const PART: usize = 4 * size_of::<Value>();
+
+fn split_all(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    Ok(numbered(parts(machine, bytes(&args[1]), bytes(&args[0]), None)?))
+}
+
+fn split_list(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let parts = parts(machine, bytes(&args[1]), bytes(&args[0]), None)?;
     Ok(List::texts(parts.into_iter().map(|part| Value::string_of(part.to_vec()))).into())
 }
 
-fn split_n(args: &[Value]) -> Done {
+fn split_n(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let most = usize::try_from(int(&args[1])).ok();
-    Ok(numbered(split(bytes(&args[2]), bytes(&args[0]), most)))
+    Ok(numbered(parts(machine, bytes(&args[2]), bytes(&args[0]), most)?))
 }
 
 /// The parts under `_0`, `_1` and so on.
 fn numbered(parts: Vec<&[u8]>) -> Value {
-    let map = Map::strings();
-    for (at, part) in parts.into_iter().enumerate() {
-        map.insert(format!("_{at}"), Value::string_of(part.to_vec()));
-    }
-    map.into()
+    let parts = parts.into_iter().enumerate();
+    Map::strings_of(parts.map(|(at, part)| (format!("_{at}").into(), Value::string_of(part.to_vec())))).into()
 }
 
 /// sprig's `strslice`: the elements of a list as texts, without nils; of anything else, itself.
@@ -330,7 +346,7 @@ fn join(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let items = strings_of(&args[1]);
     let between = separator.len().saturating_mul(items.len().saturating_sub(1));
     let size = items.iter().fold(between, |size, item| size.saturating_add(bytes(item).len()));
-    machine.wrote(size)?;
+    machine.room_for(size)?;
     let mut out = Vec::with_capacity(size);
     for (at, item) in items.iter().enumerate() {
         out.extend_from_slice(if at > 0 { separator } else { b"" });

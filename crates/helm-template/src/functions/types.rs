@@ -2,9 +2,9 @@
 
 use super::arguments::{Done, text};
 use super::numbers::{decimal, to_float, to_int};
-use crate::exec::{Row, Run};
+use crate::exec::{Machine, Row, Run};
 use crate::go::print;
-use crate::value::{Type, Value, deep_equal};
+use crate::value::{Type, Value, deep_equal_counted};
 
 const ANY: &[Type] = &[Type::Any];
 const NAMED: &[Type] = &[Type::String, Type::Any];
@@ -21,8 +21,14 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("typeIsLike", NAMED, false, Run::Plain(type_is_like)),
     ("kindOf",     ANY,   false, Run::Plain(|args| Ok(args[0].kind().name().into()))),
     ("kindIs",     NAMED, false, Run::Plain(|args| Ok((text(&args[0]) == args[1].kind().name()).into()))),
-    ("deepEqual",  &[Type::Any, Type::Any], false, Run::Plain(|args| Ok(deep_equal(&args[0], &args[1]).into()))),
+    ("deepEqual",  &[Type::Any, Type::Any], false, Run::Machine(are_equal)),
 ];
+
+fn are_equal(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    let (equal, looked) = deep_equal_counted(&args[0], &args[1]);
+    machine.charge(looked)?;
+    Ok(equal.into())
+}
 
 /// A file mode as it is written, `0755`, as the number that it is.
 fn octal(value: &Value) -> i64 {

@@ -153,7 +153,7 @@ fn wrapped(machine: &mut Machine<'_>, value: &Value, width: i64, between: &[u8],
                 (width + space, width + space + 1)
             }
         };
-        machine.wrote(end + between.len())?;
+        machine.room_for(out.len() + end + between.len())?;
         out.extend_from_slice(&rest[..end]);
         out.extend_from_slice(between);
         rest = &rest[next..];

@@ -21,6 +21,7 @@ pub use base64::{base64, base64_decode, base64_error};
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
 pub use print::{print, print_all, print_line, write as write_printed};
-pub use printf::{printf, printf_bytes};
+pub use printf::printf;
+pub(crate) use printf::printf_within;
 pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};
 pub use text::text_of;

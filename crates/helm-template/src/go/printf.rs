@@ -9,11 +9,12 @@ const LARGEST: usize = 1_000_000;
 
 /// `fmt.Sprintf`, with U+FFFD for what is no character.
 pub fn printf(format: &str, arguments: &[Value]) -> String {
-    characters(printf_bytes(format.as_bytes(), arguments))
+    characters(printf_within(usize::MAX, format.as_bytes(), arguments).unwrap_or_default())
 }
 
-/// `fmt.Sprintf` of Go's strings, which may hold any bytes.
-pub fn printf_bytes(format: &[u8], arguments: &[Value]) -> Vec<u8> {
+/// `fmt.Sprintf` of Go's strings, which may hold any bytes. None if it would be much longer than `most`: a few bytes of
+/// format can ask for any width, and for one argument any number of times.
+pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> Option<Vec<u8>> {
     let mut printer = Printer {
         out: Vec::with_capacity(format.len() + 16),
         rest: format,
@@ -21,15 +22,21 @@ pub fn printf_bytes(format: &[u8], arguments: &[Value]) -> Vec<u8> {
         next: 0,
         reordered: false,
         good_index: true,
+        unclosed: false,
+        most,
+        too_long: false,
     };
     while let Some(at) = memchr::memchr(b'%', printer.rest) {
         printer.out.extend_from_slice(&printer.rest[..at]);
         printer.rest = &printer.rest[at + 1..];
         printer.directive();
+        if printer.too_long {
+            return None;
+        }
     }
     printer.out.extend_from_slice(printer.rest);
     printer.extra();
-    printer.out
+    Some(printer.out)
 }
 
 struct Printer<'p> {
@@ -43,6 +50,11 @@ struct Printer<'p> {
     reordered: bool,
     /// The numbers in brackets made sense so far.
     good_index: bool,
+    /// There is no closing bracket in the rest of the format: nobody need look for one again.
+    unclosed: bool,
+    /// How long the text may become, and that it would be longer.
+    most: usize,
+    too_long: bool,
 }
 
 impl<'p> Printer<'p> {
@@ -99,7 +111,11 @@ impl<'p> Printer<'p> {
                         // With this verb a plus asks for the names of fields, and a sharp for Go's own syntax.
                         spec = Spec { plus: false, sharp: false, source: spec.sharp, ..spec };
                     }
-                    checked(&mut self.out, spec, verb, value);
+                    if spec.length(value) > self.most.saturating_sub(self.out.len()) {
+                        self.too_long = true;
+                    } else {
+                        checked(&mut self.out, spec, verb, value);
+                    }
                 }
             },
         }
@@ -184,8 +200,9 @@ impl<'p> Printer<'p> {
             return false;
         }
         self.reordered = true;
-        let end = memchr::memchr(b']', self.rest).filter(|_| self.rest.len() >= 3);
-        let Some(end) = end else {
+        let end = if self.unclosed { None } else { memchr::memchr(b']', self.rest) };
+        self.unclosed = end.is_none();
+        let Some(end) = end.filter(|_| self.rest.len() >= 3) else {
             self.good_index = false;
             self.rest = &self.rest[1..];
             return false;

@@ -1,5 +1,6 @@
 //! Strings as Go's source writes them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// A literal that is none.
@@ -7,7 +8,7 @@ use std::fmt::Write;
 pub struct BadSyntax;
 
 /// What a literal held: bytes, because escapes can name single ones.
-pub type Quoted = Result<Vec<u8>, BadSyntax>;
+pub type Quoted<'l> = Result<Cow<'l, [u8]>, BadSyntax>;
 
 impl std::fmt::Display for BadSyntax {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,12 +22,14 @@ pub fn can_backquote(text: &str) -> bool {
 }
 
 /// Reads a literal in double, single or back quotes.
-pub fn unquote(literal: &str) -> Quoted {
+pub fn unquote(literal: &str) -> Quoted<'_> {
     let quote = literal.chars().next().ok_or(BadSyntax)?;
     let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(BadSyntax)?;
     match quote {
         '`' if inner.contains('`') => Err(BadSyntax),
-        '`' => Ok(inner.replace('\r', "").into_bytes()),
+        '`' if inner.contains('\r') => Ok(inner.replace('\r', "").into_bytes().into()),
+        '`' => Ok(inner.as_bytes().into()),
+        '"' if memchr::memchr3(b'\\', b'"', b'\n', inner.as_bytes()).is_none() => Ok(inner.as_bytes().into()),
         '"' => unescape(inner, quote),
         '\'' => {
             let text = unescape(inner, quote)?;
@@ -39,7 +42,7 @@ pub fn unquote(literal: &str) -> Quoted {
     }
 }
 
-fn unescape(inner: &str, quote: char) -> Quoted {
+fn unescape(inner: &str, quote: char) -> Quoted<'_> {
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner;
     while let Some(c) = rest.chars().next() {
@@ -91,7 +94,7 @@ fn unescape(inner: &str, quote: char) -> Quoted {
         }
         rest = &rest[taken..];
     }
-    Ok(bytes)
+    Ok(bytes.into())
 }
 
 /// Writes a text in double quotes.
@@ -193,7 +196,7 @@ mod tests {
             ("\"", Err(BadSyntax)),
         ];
         for (literal, expected) in table {
-            assert_eq!(unquote(literal), expected.map(<[u8]>::to_vec), "{literal}");
+            assert_eq!(unquote(literal), expected.map(Cow::from), "{literal}");
         }
     }
 

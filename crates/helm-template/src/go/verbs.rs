@@ -20,6 +20,15 @@ pub(super) struct Spec {
 }
 
 impl Spec {
+    /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
+    pub fn length(self, value: &Value) -> usize {
+        let extent = value.extent();
+        let leaves =
+            if matches!(value, Value::List(_) | Value::Map(_) | Value::Bytes(_)) { extent } else { 1 };
+        let width = self.width.unwrap_or(0).max(self.precision.unwrap_or(0));
+        extent.saturating_add(width.saturating_mul(leaves))
+    }
+
     /// Where zeros make no sense.
     fn without_zero(self) -> Self {
         Self { zero: false, ..self }

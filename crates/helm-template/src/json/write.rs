@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::data::Data;
 use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable};
-use crate::value::Value;
+use crate::nesting::{Nesting, Unwritable, check_length};
+use crate::value::{Value, field};
 
 /// How JSON is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ struct Writer {
 
 impl Writer {
     fn value(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         // A String takes whatever is written to it.
         match value {
             Value::Nil | Value::Null => self.out.push_str("null"),
@@ -62,36 +63,43 @@ impl Writer {
                 }
                 self.close(']');
             }
-            Value::Map(map) if map.is_empty() => self.out.push_str("{}"),
+            Value::Map(map) if map.is_nil() => self.out.push_str("null"),
             Value::Map(map) => {
                 let inside = around.inside_map(map)?;
-                self.open('{');
-                for (at, (key, value)) in map.entries().iter().enumerate() {
-                    self.next(at);
-                    self.string(key);
-                    self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
-                    self.value(value, &inside)?;
-                }
-                self.close('}');
+                self.members(map.entries().iter().map(|(key, value)| (&**key, value)), &inside)?;
             }
-            Value::Object(object) => match object.json_fields() {
-                Some(fields) if !fields.is_empty() => {
+            Value::Object(object) => match object.fields() {
+                none if none.is_empty() => self.value(&Value::from(&object.data()?), around)?,
+                fields => {
                     let inside = around.inside_list()?;
-                    self.open('{');
-                    for (at, (key, value)) in fields.iter().enumerate() {
-                        self.next(at);
-                        self.string(key);
-                        self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
-                        self.value(value, &inside)?;
-                    }
-                    self.close('}');
+                    let members = field::members(fields);
+                    self.members(members.iter().map(|(name, value)| (*name, value)), &inside)?;
                 }
-                _ => self.value(&Value::from(&object.data()?), around)?,
             },
             Value::Float(_) | Value::Complex(..) | Value::Bytes(_) => {
                 self.value(&Value::from(&Data::try_from(value)?), around)?;
             }
         }
+        Ok(())
+    }
+
+    fn members<'v>(
+        &mut self,
+        members: impl ExactSizeIterator<Item = (&'v str, &'v Value)>,
+        inside: &Nesting<'_>,
+    ) -> Result<(), Unwritable> {
+        if members.len() == 0 {
+            self.out.push_str("{}");
+            return Ok(());
+        }
+        self.open('{');
+        for (at, (key, value)) in members.enumerate() {
+            self.next(at);
+            self.string(key);
+            self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
+            self.value(value, inside)?;
+        }
+        self.close('}');
         Ok(())
     }
 

@@ -8,12 +8,16 @@ use std::fmt::Write;
 use super::key;
 use crate::data::Data;
 use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable};
+use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::profile::Profile;
 use crate::value::{List, Map, Value};
 
 /// As `toToml` writes it. What cannot be written is an error in the words of Go's library.
 pub fn write(value: &Value, profile: Profile) -> Result<String, Unwritable> {
+    // What a value is to TOML is looked at before anything is written.
+    if value.is_endless() {
+        return Err(Unwritable::TooLong);
+    }
     let mut writer = Writer { out: String::new(), profile };
     writer.item(&mut Vec::new(), value, &Nesting::default())?;
     Ok(writer.out)
@@ -36,6 +40,7 @@ impl Shape {
     fn of(value: &Value, around: &Nesting<'_>) -> Result<Self, Unwritable> {
         Ok(match value {
             Value::Nil | Value::Null => Self::Nothing,
+            Value::Map(map) if map.is_nil() => Self::Nothing,
             Value::Map(_) => Self::Table,
             Value::List(list) => {
                 let inside = around.inside_list()?;
@@ -73,8 +78,10 @@ impl Writer {
         value: &Value,
         around: &Nesting<'_>,
     ) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         match value {
             Value::Nil | Value::Null => Ok(()),
+            Value::Map(map) if map.is_nil() => Ok(()),
             Value::Map(map) => {
                 if path.len() == 1 {
                     self.new_line();
@@ -154,6 +161,7 @@ impl Writer {
     }
 
     fn element(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        check_length(&self.out)?;
         // A String takes whatever is written to it.
         match value {
             Value::String(text) => key::quote(&mut self.out, text),

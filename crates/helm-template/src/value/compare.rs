@@ -6,7 +6,14 @@ use super::{List, Map, Value};
 
 /// `reflect.DeepEqual`: of the same type, and the same all the way down.
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
-    Comparison::default().same(a, b, 0)
+    deep_equal_counted(a, b).0
+}
+
+/// The same, and at how many values it had to look.
+pub(crate) fn deep_equal_counted(a: &Value, b: &Value) -> (bool, u64) {
+    let mut comparison = Comparison::default();
+    let same = comparison.same(a, b, 0);
+    (same, comparison.looked)
 }
 
 /// Deeper than this values are looked at with care: they may contain themselves, or one map in many places.
@@ -19,11 +26,13 @@ const MAX_DEPTH: usize = 1_000;
 struct Comparison {
     /// What is being compared or was found the same, as in Go: what meets itself again is not looked at again.
     seen: HashSet<(usize, usize)>,
+    looked: u64,
 }
 
 impl Comparison {
     #[expect(clippy::float_cmp, reason = "equal means equal")]
     fn same(&mut self, a: &Value, b: &Value, depth: usize) -> bool {
+        self.looked += 1;
         match (a, b) {
             (Value::Nil | Value::Null, Value::Nil | Value::Null) => true,
             (Value::Bool(a), Value::Bool(b)) => a == b,
@@ -51,7 +60,7 @@ impl Comparison {
     }
 
     fn same_maps(&mut self, a: &Map, b: &Map, depth: usize) -> bool {
-        if a.type_name() != b.type_name() || a.len() != b.len() {
+        if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() || a.len() != b.len() {
             return false;
         }
         if a.is(b) || !self.is_new((a.address(), b.address()), depth) {

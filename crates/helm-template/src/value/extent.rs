@@ -1,23 +1,53 @@
 //! How far a value reaches: what contains itself, or one map in very many places, must not be gone through.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::Value;
+use super::{Str, Value};
+
+/// What any value takes at the least.
+const LEAF: usize = 1;
 
 /// Lists and maps inside each other.
 const MAX_DEPTH: usize = 1_000;
 
-/// Values in all, each counted wherever it stands.
-const MAX_SIZE: usize = 50_000_000;
+/// Bytes in all, as [`Value::extent`] counts them.
+const MAX_SIZE: usize = 64 << 20;
 
 impl Value {
     /// Going through all of it would never end, or as good as never. Only lists and maps are looked at, and each once.
     pub fn is_endless(&self) -> bool {
         match self {
-            Self::List(_) | Self::Map(_) => {
-                Extent::default().size(self, 0).is_none_or(|size| size > MAX_SIZE)
-            }
+            Self::List(_) | Self::Map(_) => self.extent() > MAX_SIZE,
             _ => false,
+        }
+    }
+
+    /// Roughly how many bytes it takes to write all of it down, what is shared as often as it stands there. What
+    /// contains itself, or goes too deep, is as large as can be.
+    pub fn extent(&self) -> usize {
+        Extent::default().size(self, 0).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes that were needed to make it, if it is new: nobody else holds it. Of what a list or a map holds, only
+    /// the places are counted.
+    pub(crate) fn made(&self) -> usize {
+        match self {
+            Self::String(text) if Arc::strong_count(text) == 1 => text.len(),
+            Self::Raw(bytes) | Self::Bytes(bytes) if Arc::strong_count(bytes) == 1 => bytes.len(),
+            Self::List(list) if list.is_sole() => list.len() * size_of::<Self>(),
+            Self::Map(map) if map.is_sole() => map.len() * size_of::<(Str, Self)>(),
+            _ => 0,
+        }
+    }
+
+    /// What there is to look at: the bytes of a text, the elements of a list.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::String(text) => text.len(),
+            Self::Raw(bytes) | Self::Bytes(bytes) => bytes.len(),
+            Self::List(list) => list.len(),
+            _ => 0,
         }
     }
 }
@@ -29,12 +59,14 @@ struct Extent {
 }
 
 impl Extent {
-    /// How many values there are; `None` if they contain themselves or go too deep.
+    /// `None` if it contains itself or goes too deep.
     fn size(&mut self, value: &Value, depth: usize) -> Option<usize> {
         let place = match value {
             Value::List(list) if !list.is_empty() => list.address(),
             Value::Map(map) if !map.is_empty() => map.address(),
-            _ => return Some(1),
+            Value::String(text) => return Some(text.len().saturating_add(LEAF)),
+            Value::Raw(bytes) | Value::Bytes(bytes) => return Some(bytes.len().saturating_mul(4)),
+            _ => return Some(LEAF),
         };
         if depth > MAX_DEPTH {
             return None;
@@ -43,7 +75,7 @@ impl Extent {
             return *known;
         }
         self.known.insert(place, None);
-        let mut size: usize = 1;
+        let mut size = LEAF;
         match value {
             Value::List(list) => {
                 for item in list.iter() {
@@ -51,8 +83,8 @@ impl Extent {
                 }
             }
             Value::Map(map) => {
-                for (_, item) in map.entries().iter() {
-                    size = size.saturating_add(self.size(item, depth + 1)?);
+                for (key, item) in map.entries().iter() {
+                    size = size.saturating_add(key.len()).saturating_add(self.size(item, depth + 1)?);
                 }
             }
             _ => {}

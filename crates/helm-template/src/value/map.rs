@@ -1,15 +1,17 @@
 //! Maps: shared, and sorted by key, which is the order in which templates see them.
 
 use std::cell::{Ref, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use super::{Str, Value};
+use super::{Str, Value, free};
 
 /// A map's Go type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flavour {
     Any,
     Strings,
+    /// No map of strings at all.
+    NoStrings,
     /// A type with a name of its own over `map[string]interface {}`.
     Named(&'static str),
 }
@@ -35,6 +37,23 @@ impl Map {
     /// An empty `map[string]string`.
     pub fn strings() -> Self {
         Self::of(Flavour::Strings, Vec::new())
+    }
+
+    /// A `map[string]string` of values that are strings.
+    pub(crate) fn strings_of(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
+        let mut map = Self::from_entries(entries);
+        map.flavour = Flavour::Strings;
+        map
+    }
+
+    /// A nil of type `map[string]string`: empty, and `null` to JSON and YAML. No function adds to maps of this type.
+    pub fn nil_strings() -> Self {
+        Self::of(Flavour::NoStrings, Vec::new())
+    }
+
+    /// There is no map at all.
+    pub fn is_nil(&self) -> bool {
+        self.flavour == Flavour::NoStrings
     }
 
     /// Of several entries with one key the last holds.
@@ -70,12 +89,6 @@ impl Map {
         Self { flavour: Flavour::Named(name), entries: self.entries.clone() }
     }
 
-    /// The same map, shared, under the type of another.
-    #[must_use]
-    pub(crate) fn as_type_of(&self, other: &Self) -> Self {
-        Self { flavour: other.flavour, entries: self.entries.clone() }
-    }
-
     /// The same map, shared, as a plain `map[string]interface {}`.
     #[must_use]
     pub fn plain(&self) -> Self {
@@ -85,7 +98,7 @@ impl Map {
     pub fn type_name(&self) -> &'static str {
         match self.flavour {
             Flavour::Any => "map[string]interface {}",
-            Flavour::Strings => "map[string]string",
+            Flavour::Strings | Flavour::NoStrings => "map[string]string",
             Flavour::Named(name) => name,
         }
     }
@@ -93,14 +106,22 @@ impl Map {
     /// What a missing entry reads as.
     pub fn absent(&self) -> Value {
         match self.flavour {
-            Flavour::Strings => Value::String("".into()),
+            Flavour::Strings | Flavour::NoStrings => Value::String("".into()),
             Flavour::Any | Flavour::Named(_) => Value::Null,
         }
     }
 
     /// Its entries can be of any type.
     pub fn is_any(&self) -> bool {
-        self.flavour != Flavour::Strings
+        !matches!(self.flavour, Flavour::Strings | Flavour::NoStrings)
+    }
+
+    /// The name of its type, if that has one of its own.
+    pub fn type_name_if_named(&self) -> Option<&'static str> {
+        match self.flavour {
+            Flavour::Named(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// It has a type name of its own.
@@ -156,9 +177,58 @@ impl Map {
         Rc::as_ptr(&self.entries).addr()
     }
 
+    /// Nobody else holds it.
+    pub(super) fn is_sole(&self) -> bool {
+        Rc::strong_count(&self.entries) == 1
+    }
+
+    /// Moves what it holds into `taken`, if nobody else holds it.
+    pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
+        // Who knows a map weakly, knows only what is left of it.
+        if self.is_sole()
+            && let Ok(mut entries) = self.entries.try_borrow_mut()
+        {
+            free::take_nested(entries.iter_mut().map(|(_, value)| value), taken);
+        }
+    }
+
+    /// A way to find it again, if somebody still holds it then.
+    pub(crate) fn trace(&self) -> Trace {
+        Trace(Rc::downgrade(&self.entries))
+    }
+
     /// The same map, not only an equal one.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.entries, &other.entries)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let mut taken = Vec::new();
+        self.give_up(&mut taken);
+        free::free(taken);
+    }
+}
+
+/// A map that is known, and not held.
+pub(crate) struct Trace(Weak<RefCell<Vec<(Str, Value)>>>);
+
+impl Trace {
+    /// One place for each map, as long as this is kept.
+    pub fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Takes everything out of the map, so that it no longer holds itself.
+    pub fn clear(&self) {
+        if let Some(entries) = self.0.upgrade()
+            && let Ok(mut entries) = entries.try_borrow_mut()
+        {
+            let held = std::mem::take(&mut *entries);
+            drop(entries);
+            drop(held);
+        }
     }
 }
 

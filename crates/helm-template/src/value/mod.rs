@@ -6,6 +6,8 @@
 
 mod compare;
 mod extent;
+pub(crate) mod field;
+mod free;
 mod list;
 mod map;
 mod object;
@@ -16,8 +18,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use compare::deep_equal;
+pub(crate) use compare::deep_equal_counted;
+pub use field::{Field, Json};
 pub use list::{List, ListMethod, NamedList};
 pub use map::Map;
+pub(crate) use map::Trace;
 pub use object::{Method, Object};
 pub use types::{Kind, Type};
 

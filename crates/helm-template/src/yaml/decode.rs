@@ -169,7 +169,9 @@ impl Decoder<'_, '_> {
                 Meaning::Null | Meaning::Uint(_) => "".into(),
             };
             let value = self.value(value_at, shape.and_then(|shape| shape.member(&key)))?;
-            if self.strict && !keys.insert(go_syntax::key(meaning, &key)) {
+            // One that is not a number equals none, itself included.
+            let comparable = !matches!(meaning, Meaning::Float(n) if n.is_nan());
+            if self.strict && comparable && !keys.insert(go_syntax::key(meaning, &key)) {
                 let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
                 let key = go_syntax::key(meaning, &key);
                 self.repeated.push(format!("line {line}: key {key} already set in map"));

@@ -63,7 +63,7 @@ fn one<'d>(compiler: &mut Compiler<'d>, target: &Target<'d>, draft: u16) -> Resu
     objects(&mut from, &mut schema)?;
     arrays(&mut from, &mut schema)?;
     numbers(&from, &mut schema)?;
-    limits(&from, &mut schema)?;
+    limits(&mut from, &mut schema)?;
     choices(&mut from, &mut schema)?;
     Ok(schema)
 }
@@ -219,7 +219,7 @@ fn arrays(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
             }
         }
         Some(data @ (Data::Map(_) | Data::Bool(_))) => {
-            schema.items = Rest::Schema(from.inner(data, &["items"]))
+            schema.items = Rest::Schema(from.inner(data, &["items"]));
         }
         Some(_) => return Err(bad()),
     }
@@ -275,7 +275,7 @@ fn count(from: &Draught, key: &str) -> Result<Option<i64>, String> {
     }
 }
 
-fn limits(from: &Draught, schema: &mut Schema) -> Result<(), String> {
+fn limits(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
     schema.min_length = count(from, "minLength")?;
     schema.max_length = count(from, "maxLength")?;
     if matches!((schema.min_length, schema.max_length), (Some(min), Some(max)) if min > max) {

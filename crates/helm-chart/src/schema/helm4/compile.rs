@@ -9,6 +9,7 @@ use super::super::compile::{Compiler, Draught, texts};
 use super::super::document::{Document, Found, Target};
 use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
 use super::super::number;
+use super::meta;
 use crate::values::Warning;
 
 /// The address that Helm gives the schema.
@@ -16,8 +17,27 @@ pub const ADDRESS: &str = "file:///values.schema.json";
 
 pub fn compile(root: &Data, warnings: &mut Vec<Warning>) -> Result<Schemas, String> {
     let draft = draft(root)?;
+    meta::check(root, draft)?;
     let document = Document::new(root, ADDRESS, if draft == 4 { old_id } else { id })?;
-    Compiler::new(document, Profile::Helm4).run(|compiler, target| one(compiler, target, draft, warnings))
+    // From 2019 on a format is only a remark.
+    let rules = Rules { draft, formats: draft < 2019 };
+    let compiled = Compiler::new(document, Profile::Helm4)
+        .run(|compiler, target| one(compiler, target, rules, warnings));
+    // A pattern that cannot be read is first of all against the metaschema.
+    compiled.map_err(|error| meta::judge(root, draft).err().unwrap_or(error))
+}
+
+/// Compiles a metaschema, in which formats count whatever the draft.
+pub fn compile_meta(root: &Data, draft: u16) -> Result<Schemas, String> {
+    let document = Document::new(root, ADDRESS, |_| None)?;
+    let rules = Rules { draft, formats: true };
+    Compiler::new(document, Profile::Helm4).run(|compiler, target| one(compiler, target, rules, &mut vec![]))
+}
+
+#[derive(Clone, Copy)]
+struct Rules {
+    draft: u16,
+    formats: bool,
 }
 
 fn draft(root: &Data) -> Result<u16, String> {
@@ -50,9 +70,10 @@ fn old_id(schema: &Data) -> Option<&str> {
 fn one<'d>(
     compiler: &mut Compiler<'d>,
     target: &Target<'d>,
-    draft: u16,
+    rules: Rules,
     warnings: &mut Vec<Warning>,
 ) -> Result<Schema, String> {
+    let draft = rules.draft;
     let members = match target.data {
         Data::Bool(verdict) => return Ok(Schema { verdict: Some(*verdict), draft, ..Schema::default() }),
         Data::Map(members) if !members.is_empty() => members,
@@ -63,13 +84,17 @@ fn one<'d>(
     if let Some(Data::String(reference)) = from.get("$ref") {
         schema.reference = follow(&mut from, reference, warnings)?;
         if draft < 2019 {
+            // Nothing beside a reference counts here, but for what the library forgets to pass over.
+            if draft >= 6 {
+                schema.constant = from.get("const").cloned();
+            }
             return Ok(schema);
         }
     }
     combinations(&mut from, &mut schema);
     objects(&mut from, &mut schema)?;
     arrays(&mut from, &mut schema);
-    values(&from, &mut schema)?;
+    values(&mut from, &mut schema, rules)?;
     if draft >= 2019 {
         // What a dynamic reference leads to depends on the way there only in documents that refer to others.
         for key in ["$recursiveRef", "$dynamicRef"] {
@@ -196,7 +221,7 @@ fn count(from: &Draught, key: &str) -> Option<i64> {
     from.get(key).and_then(number::whole)
 }
 
-fn values(from: &Draught, schema: &mut Schema) -> Result<(), String> {
+fn values(from: &mut Draught, schema: &mut Schema, rules: Rules) -> Result<(), String> {
     let named = match from.get("type") {
         Some(Data::String(name)) => vec![name.clone()],
         Some(Data::List(names)) => texts(names),
@@ -209,8 +234,7 @@ fn values(from: &Draught, schema: &mut Schema) -> Result<(), String> {
     if schema.draft >= 6 {
         schema.constant = from.get("const").cloned();
     }
-    // From 2019 on a format is only a remark.
-    if schema.draft < 2019
+    if rules.formats
         && let Some(Data::String(format)) = from.get("format")
     {
         schema.format = Some(format.clone());

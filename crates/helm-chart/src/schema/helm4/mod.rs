@@ -2,6 +2,7 @@
 
 mod compile;
 mod failure;
+mod meta;
 mod unevaluated;
 mod validate;
 

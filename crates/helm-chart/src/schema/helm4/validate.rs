@@ -4,7 +4,7 @@ use helm_template::data::{Data, Members};
 use helm_template::value::Str;
 
 use super::super::document::escaped;
-use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, TOO_MUCH_WORK, Type};
 use super::super::{format, number};
 use super::compile::ADDRESS;
 use super::failure::{Failure, Line, all_quoted, shown, single_quoted};
@@ -24,7 +24,8 @@ pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
     Err(text.trim_start_matches('\n').to_owned())
 }
 
-fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
+/// What is wrong, if anything.
+pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
     let scope = Scope { schema: 0, keyword: "", value: 0, above: None, depth: 0 };
     let schema = schemas.all.first()?;
     let mut checker = Checker {
@@ -37,7 +38,12 @@ fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
         failures: vec![],
         quiet: false,
     };
-    checker.check().err()
+    let checked = checker.check();
+    if schemas.work(0) {
+        return checked.err();
+    }
+    // What has not been looked at may have been taken for right or for wrong.
+    Some(Failure { line: Line::Plain, at: String::new(), text: TOO_MUCH_WORK.to_owned(), causes: vec![] })
 }
 
 /// Where in the values we are.
@@ -103,6 +109,9 @@ struct Checker<'c> {
 
 type Checked = Result<(), Failure>;
 
+/// A keyword, its limit, and when a number is beyond it.
+type Limit = (&'static str, Option<f64>, fn(f64, f64) -> bool);
+
 impl<'c> Checker<'c> {
     fn check(&mut self) -> Checked {
         let schema = self.schema;
@@ -122,6 +131,9 @@ impl<'c> Checker<'c> {
             return Err(
                 self.failure(|| "the references of the schema lead deeper than any values".to_owned())
             );
+        }
+        if !self.schemas.look(self.data) {
+            return Err(Failure::unsaid());
         }
         self.simple()?;
         if let Some(reference) = schema.reference {
@@ -298,7 +310,7 @@ impl<'c> Checker<'c> {
         self.limit("minItems", schema.min_items, items.len(), |count, min| count < min);
         self.limit("maxItems", schema.max_items, items.len(), |count, max| count > max);
         if schema.unique
-            && let Some((first, second)) = twins(items)
+            && let Some((first, second)) = self.twins(items)
         {
             self.fail(|| format!("items at {first} and {second} are equal"));
         }
@@ -322,19 +334,31 @@ impl<'c> Checker<'c> {
         self.contains(items);
     }
 
+    /// The first element that was there before, and where.
+    fn twins(&self, items: &[Data]) -> Option<(usize, usize)> {
+        for (second, item) in items.iter().enumerate() {
+            if !self.schemas.work(second) {
+                return None;
+            }
+            if let Some(first) = items.iter().take(second).position(|other| equal(other, item)) {
+                return Some((first, second));
+            }
+        }
+        None
+    }
+
     fn contains(&mut self, items: &'c [Data]) {
         let schema = self.schema;
         let Some(contains) = schema.contains else { return };
         let (mut causes, mut matched) = (vec![], vec![]);
         for (index, item) in items.iter().enumerate() {
-            match self.below(contains, item, &index.to_string()) {
-                Err(failure) => causes.push(failure),
-                Ok(()) => {
-                    matched.push(index);
-                    if schema.draft >= 2020 {
-                        self.rest.elements.remove(&index);
-                    }
-                }
+            if let Err(failure) = self.below(contains, item, &index.to_string()) {
+                causes.push(failure);
+                continue;
+            }
+            matched.push(index);
+            if schema.draft >= 2020 {
+                self.rest.elements.remove(&index);
             }
         }
         let count = i64::try_from(matched.len()).unwrap_or(i64::MAX);
@@ -384,7 +408,7 @@ impl<'c> Checker<'c> {
     fn number(&mut self) {
         let schema = self.schema;
         let Some(n) = number::of(self.data) else { return };
-        let limits: [(&str, Option<f64>, fn(f64, f64) -> bool); 5] = [
+        let limits: [Limit; 5] = [
             ("minimum", schema.minimum, |n, limit| n < limit),
             ("maximum", schema.maximum, |n, limit| n > limit),
             ("exclusiveMinimum", schema.above, |n, limit| n <= limit),
@@ -423,14 +447,14 @@ impl<'c> Checker<'c> {
             let mut causes = vec![];
             let mut matched = false;
             for id in &schema.any_of {
-                match self.same(*id, "", false) {
-                    Err(failure) => causes.push(failure),
-                    Ok(()) => {
-                        matched = true;
-                        if self.rest.is_empty() {
-                            break;
-                        }
-                    }
+                if let Err(failure) = self.same(*id, "", false) {
+                    causes.push(failure);
+                    continue;
+                }
+                matched = true;
+                // Whoever asks what is left over wants to hear from all of them.
+                if self.rest.is_empty() {
+                    break;
                 }
             }
             if !matched {
@@ -580,12 +604,4 @@ fn equal(a: &Data, b: &Data) -> bool {
         (Data::Int(_) | Data::Float(_), Data::Int(_) | Data::Float(_)) => number::of(a) == number::of(b),
         (a, b) => a == b,
     }
-}
-
-/// The first element that was there before, and where.
-fn twins(items: &[Data]) -> Option<(usize, usize)> {
-    let before = |(second, item): (usize, &Data)| {
-        items.iter().take(second).position(|other| equal(other, item)).map(|first| (first, second))
-    };
-    items.iter().enumerate().find_map(before)
 }

@@ -6,9 +6,18 @@ use super::subject::Subject;
 use super::translate::{Flaw, translate};
 use crate::go::letters::{is_digit, is_letter};
 use crate::profile::Profile;
+use crate::value::{Str, Value};
 
-/// What a compiled expression may take up. Go refuses above as much, if it counts in other units.
-const LARGEST: usize = 32 << 20;
+/// What a compiled expression may take up, and how much slower than the smallest one of that size may be: for each
+/// character it may have to go through all of its states. Go refuses the largest, if it counts in other units.
+const SIZES: [(usize, u64); 3] = [(64 << 10, 1), (1 << 20, 32), (16 << 20, 512)];
+
+/// Bytes that the smallest expressions look at in the time of a step.
+const BYTES_PER_STEP: u64 = 32;
+
+/// Who pays for the work. It is told before each search how many steps that may take, and how many bytes the result
+/// has so far; where it refuses, that is the end.
+pub type Toll<'t> = &'t mut dyn FnMut(u64, usize) -> Result<(), Str>;
 
 pub struct Expression {
     regex: Regex,
@@ -16,15 +25,29 @@ pub struct Expression {
     names: Vec<Box<str>>,
     /// It is the empty expression.
     blank: bool,
+    slowness: u64,
 }
 
 impl Expression {
     /// An error is worded as Go's.
     pub fn compile(pattern: &str, profile: Profile) -> Result<Self, String> {
         let translated = translate(pattern, profile)?;
-        let regex = RegexBuilder::new(&translated.pattern).size_limit(LARGEST).build();
-        let regex = regex.map_err(|_| Flaw::TooLarge.words(pattern))?;
-        Ok(Self { regex, names: translated.names, blank: pattern.is_empty() })
+        let built = SIZES.iter().find_map(|(size, slowness)| {
+            let regex = RegexBuilder::new(&translated.pattern).size_limit(*size).build().ok()?;
+            Some((regex, *slowness))
+        });
+        let (regex, slowness) = built.ok_or_else(|| Flaw::TooLarge.words(pattern))?;
+        Ok(Self { regex, names: translated.names, blank: pattern.is_empty(), slowness })
+    }
+
+    /// How many steps it may take to go once through so many bytes.
+    pub fn steps(&self, bytes: usize) -> u64 {
+        (bytes as u64).saturating_mul(self.slowness) / BYTES_PER_STEP
+    }
+
+    /// The same for one of several searches.
+    fn steps_from(&self, text: &str, at: usize) -> u64 {
+        self.steps(text.len().saturating_sub(at))
     }
 
     pub fn is_match(&self, subject: &Subject<'_>) -> bool {
@@ -40,16 +63,23 @@ impl Expression {
     }
 
     /// Up to `limit` matches, all if it is negative.
-    pub fn find_all<'s>(&self, subject: &Subject<'s>, limit: i64) -> Vec<&'s [u8]> {
-        self.places(subject, limit).into_iter().map(|(from, to)| subject.bytes(from, to)).collect()
+    pub fn find_all<'s>(
+        &self,
+        subject: &Subject<'s>,
+        limit: i64,
+        toll: Toll<'_>,
+    ) -> Result<Vec<&'s [u8]>, Str> {
+        let places = self.places(subject, limit, toll)?;
+        Ok(places.into_iter().map(|(from, to)| subject.bytes(from, to)).collect())
     }
 
-    fn places(&self, subject: &Subject<'_>, limit: i64) -> Vec<(usize, usize)> {
+    fn places(&self, subject: &Subject<'_>, limit: i64, toll: Toll<'_>) -> Result<Vec<(usize, usize)>, Str> {
         let text = subject.text();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut places = Vec::new();
         let (mut at, mut end_of_last) = (0, None);
         while places.len() < limit && at <= text.len() {
+            toll(self.steps_from(text, at), places.len().saturating_mul(size_of::<Value>() * 2))?;
             let Some(found) = self.regex.find_at(text, at) else { break };
             // An empty match directly behind another one does not count.
             let empty = found.end() == at;
@@ -59,19 +89,19 @@ impl Expression {
             at = if empty { at + width(text, at) } else { found.end() };
             end_of_last = Some(found.end());
         }
-        places
+        Ok(places)
     }
 
     /// The text between matches, in at most `limit` pieces unless that is negative; it is not zero.
-    pub fn split<'s>(&self, subject: &Subject<'s>, limit: i64) -> Vec<&'s [u8]> {
+    pub fn split<'s>(&self, subject: &Subject<'s>, limit: i64, toll: Toll<'_>) -> Result<Vec<&'s [u8]>, Str> {
         let text = subject.text();
         if !self.blank && text.is_empty() {
-            return vec![&[]];
+            return Ok(vec![&[]]);
         }
         let most = usize::try_from(limit - 1).unwrap_or(usize::MAX);
         let mut pieces = Vec::new();
         let (mut from, mut to) = (0, 0);
-        for (start, end) in self.places(subject, limit) {
+        for (start, end) in self.places(subject, limit, toll)? {
             if pieces.len() >= most {
                 break;
             }
@@ -84,19 +114,33 @@ impl Expression {
         if to != text.len() {
             pieces.push(subject.bytes(from, text.len()));
         }
-        pieces
+        Ok(pieces)
     }
 
     /// Every match replaced by the same bytes.
-    pub fn replace_literally(&self, subject: &Subject<'_>, by: &[u8]) -> Vec<u8> {
-        self.replace(subject, |out, _| out.extend_from_slice(by))
+    pub fn replace_literally(
+        &self,
+        subject: &Subject<'_>,
+        by: &[u8],
+        toll: Toll<'_>,
+    ) -> Result<Vec<u8>, Str> {
+        self.replace(subject, toll, |out, _, _| {
+            out.extend_from_slice(by);
+            Ok(())
+        })
     }
 
     /// Every match replaced by a template, in which `$1` and `${name}` are what the groups matched.
-    pub fn replace_all(&self, subject: &Subject<'_>, template: &[u8]) -> Vec<u8> {
+    pub fn replace_all(
+        &self,
+        subject: &Subject<'_>,
+        template: &[u8],
+        toll: Toll<'_>,
+    ) -> Result<Vec<u8>, Str> {
         let parts = self.parts(template);
-        self.replace(subject, |out, groups| {
+        self.replace(subject, toll, |out, groups, toll| {
             for part in &parts {
+                toll(0, out.len())?;
                 match part {
                     Part::Bytes(bytes) => out.extend_from_slice(bytes),
                     Part::Groups(numbers) => {
@@ -106,26 +150,33 @@ impl Expression {
                     }
                 }
             }
+            Ok(())
         })
     }
 
-    fn replace(&self, subject: &Subject<'_>, mut by: impl FnMut(&mut Vec<u8>, &CaptureLocations)) -> Vec<u8> {
+    fn replace(
+        &self,
+        subject: &Subject<'_>,
+        toll: Toll<'_>,
+        mut by: impl FnMut(&mut Vec<u8>, &CaptureLocations, Toll<'_>) -> Result<(), Str>,
+    ) -> Result<Vec<u8>, Str> {
         let text = subject.text();
         let mut out = Vec::with_capacity(text.len());
         let mut groups = self.regex.capture_locations();
         let (mut at, mut end_of_last) = (0, 0);
         while at <= text.len() {
+            toll(self.steps_from(text, at), out.len())?;
             let Some(found) = self.regex.captures_read_at(&mut groups, text, at) else { break };
             out.extend_from_slice(subject.bytes(end_of_last, found.start()));
             // An empty match directly behind another one is not replaced.
             if found.end() > end_of_last || found.start() == 0 {
-                by(&mut out, &groups);
+                by(&mut out, &groups, &mut *toll)?;
             }
             end_of_last = found.end();
             at = end_of_last.max(at + width(text, at));
         }
         out.extend_from_slice(subject.bytes(end_of_last, text.len()));
-        out
+        Ok(out)
     }
 
     fn parts<'t>(&self, template: &'t [u8]) -> Vec<Part<'t>> {

@@ -11,5 +11,5 @@ mod subject;
 mod tokens;
 mod translate;
 
-pub use expression::{Expression, quote_meta};
+pub use expression::{Expression, Toll, quote_meta};
 pub use subject::Subject;

@@ -153,3 +153,9 @@ fn documents_are_split_by_lines() {
         assert_eq!(found, expected, "{text:?}");
     }
 }
+
+#[test]
+fn nan_is_never_the_same_key() {
+    assert!(yaml::parse_strict(b".nan: 1\n.nan: 2", &yaml::Shape::Any).is_ok());
+    assert!(yaml::parse_strict(b".inf: 1\n.inf: 2", &yaml::Shape::Any).is_err());
+}

@@ -3,15 +3,21 @@
 //! A text becomes a [`Draft`], which a second text may add to (`requirements.yaml` says more of the same), and a draft
 //! becomes [`Metadata`] once it is found valid.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod draft;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::collections::BTreeMap;
 
 use helm_template::Unwritable;
 use helm_template::data::{Data, Members};
-use helm_template::go::{is_printable, quote};
 use helm_template::profile::Profile;
-use helm_template::semver::Version;
 use helm_template::value::Str;
 use helm_template::yaml;
+
+pub use draft::Draft;
+pub use validate::Invalid;
 
 use crate::moment;
 use crate::typed::{self, Keys, Shape, Struct, structure};
@@ -122,181 +128,7 @@ pub(crate) fn api_version(text: &[u8], profile: Profile) -> Result<Str, Str> {
     Ok(text_of(&typed::read(text, &CHART_BASE, profile, Keys::Any)?, "apiVersion"))
 }
 
-/// What is known of a chart before it has been checked.
-#[derive(Clone, Debug)]
-pub struct Draft(Data);
-
-impl Draft {
-    /// Nothing yet.
-    pub fn empty() -> Self {
-        Self(Data::Map(Members::new()))
-    }
-
-    /// Adds what a text says, as Go decodes into a struct that already holds something.
-    pub fn add(&mut self, text: &[u8], profile: Profile) -> Result<(), Str> {
-        overlay(&mut self.0, typed::read(text, &METADATA, profile, Keys::Any)?);
-        Ok(())
-    }
-
-    pub(crate) fn of(data: Data) -> Self {
-        Self(data)
-    }
-
-    pub fn api_version(&self) -> Str {
-        text_of(&self.0, "apiVersion")
-    }
-
-    /// Charts that do not say otherwise are of the first kind, as those of Helm 2.
-    pub fn default_api_version(&mut self) {
-        if self.api_version().is_empty()
-            && let Some(members) = self.0.as_map_mut()
-        {
-            members.insert("apiVersion".into(), Data::string("v1"));
-        }
-    }
-
-    /// Checks it.
-    pub fn finish(self, profile: Profile) -> Result<Metadata, Invalid> {
-        self.check(profile, Twins::Refused)
-    }
-
-    /// Checks it as a part of a repository's index. Some repositories drop the aliases of dependencies, so that two of
-    /// one name are no error there.
-    pub(crate) fn finish_listed(self, profile: Profile) -> Result<Metadata, Invalid> {
-        self.check(profile, Twins::Allowed)
-    }
-
-    fn check(self, profile: Profile, twins: Twins) -> Result<Metadata, Invalid> {
-        let data = self.0;
-        let mut metadata = Metadata {
-            name: text_of(&data, "name"),
-            home: text_of(&data, "home"),
-            sources: texts_of(&data, "sources"),
-            version: text_of(&data, "version"),
-            description: text_of(&data, "description"),
-            keywords: texts_of(&data, "keywords"),
-            maintainers: Vec::new(),
-            icon: text_of(&data, "icon"),
-            api_version: text_of(&data, "apiVersion"),
-            condition: text_of(&data, "condition"),
-            tags: text_of(&data, "tags"),
-            app_version: text_of(&data, "appVersion"),
-            deprecated: data.get("deprecated").and_then(Data::as_bool).unwrap_or_default(),
-            annotations: annotations_of(&data),
-            kube_version: text_of(&data, "kubeVersion"),
-            dependencies: Vec::new(),
-            chart_type: text_of(&data, "type"),
-        };
-        metadata.check_self(profile)?;
-        for maintainer in items_of(&data, "maintainers") {
-            if *maintainer == Data::Null {
-                return Err(Invalid("maintainers must not contain empty or null nodes".into()));
-            }
-            metadata.maintainers.push(Maintainer {
-                name: text_of(maintainer, "name"),
-                email: text_of(maintainer, "email"),
-                url: text_of(maintainer, "url"),
-            });
-        }
-        metadata.clean_maintainers();
-        for dependency in items_of(&data, "dependencies") {
-            if *dependency == Data::Null {
-                // Those before it are checked first.
-                metadata.check_dependencies(twins)?;
-                return Err(Invalid("dependencies must not contain empty or null nodes".into()));
-            }
-            metadata.dependencies.push(Dependency::from_data(dependency));
-        }
-        metadata.check_dependencies(twins)?;
-        Ok(metadata)
-    }
-}
-
-/// What to do with two dependencies of one name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Twins {
-    Refused,
-    Allowed,
-}
-
-/// Why metadata are not valid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("validation: {0}")]
-pub struct Invalid(pub String);
-
 impl Metadata {
-    /// Cleans what is printed of it, and says what is wrong with it.
-    pub fn validate(&mut self, profile: Profile) -> Result<(), Invalid> {
-        self.check_self(profile)?;
-        self.clean_maintainers();
-        self.check_dependencies(Twins::Refused)
-    }
-
-    fn check_self(&mut self, profile: Profile) -> Result<(), Invalid> {
-        for text in [
-            &mut self.name,
-            &mut self.description,
-            &mut self.home,
-            &mut self.icon,
-            &mut self.condition,
-            &mut self.tags,
-            &mut self.app_version,
-            &mut self.kube_version,
-        ]
-        .into_iter()
-        .chain(&mut self.sources)
-        .chain(&mut self.keywords)
-        {
-            clean(text);
-        }
-        let invalid = |text: String| Err(Invalid(text));
-        if self.api_version.is_empty() {
-            return invalid("chart.metadata.apiVersion is required".into());
-        }
-        if self.name.is_empty() {
-            return invalid("chart.metadata.name is required".into());
-        }
-        // Helm 3 lets these pass; they name places outside of the chart all the same.
-        if matches!(&*self.name, "." | "..") {
-            return invalid(format!("chart.metadata.name {} is not allowed", quote(&self.name)));
-        }
-        if self.name.contains('/') {
-            return invalid(format!("chart.metadata.name {} is invalid", quote(&self.name)));
-        }
-        if self.version.is_empty() {
-            return invalid("chart.metadata.version is required".into());
-        }
-        if Version::parse(&self.version, profile).is_err() {
-            return invalid(format!("chart.metadata.version {} is invalid", quote(&self.version)));
-        }
-        if !matches!(&*self.chart_type, "" | "application" | "library") {
-            return invalid("chart.metadata.type must be application or library".into());
-        }
-        Ok(())
-    }
-
-    fn clean_maintainers(&mut self) {
-        for maintainer in &mut self.maintainers {
-            clean(&mut maintainer.name);
-            clean(&mut maintainer.email);
-            clean(&mut maintainer.url);
-        }
-    }
-
-    fn check_dependencies(&mut self, twins: Twins) -> Result<(), Invalid> {
-        let mut taken = BTreeSet::new();
-        for dependency in &mut self.dependencies {
-            dependency.validate()?;
-            if !taken.insert(dependency.key()) && twins == Twins::Refused {
-                return Err(Invalid(format!(
-                    "more than one dependency with name or alias {}",
-                    quote(dependency.key())
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// As JSON has it: what is empty is left out.
     pub fn to_data(&self) -> Data {
         let mut members = Members::new();
@@ -374,22 +206,6 @@ impl Dependency {
         if self.alias.is_empty() { &self.name } else { &self.alias }
     }
 
-    fn validate(&mut self) -> Result<(), Invalid> {
-        for text in [&mut self.name, &mut self.version, &mut self.repository, &mut self.condition]
-            .into_iter()
-            .chain(&mut self.tags)
-        {
-            clean(text);
-        }
-        if !self.alias.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
-            return Err(Invalid(format!(
-                "dependency {} has disallowed characters in the alias",
-                quote(&self.name)
-            )));
-        }
-        Ok(())
-    }
-
     pub fn to_data(&self) -> Data {
         let mut members = Members::new();
         members.insert("name".into(), Data::String(self.name.clone()));
@@ -434,39 +250,6 @@ impl Lock {
     }
 }
 
-/// Puts decoded data over decoded data, as Go does when it decodes into a struct that is not empty.
-fn overlay(under: &mut Data, over: Data) {
-    match (under, over) {
-        (Data::Map(under), Data::Map(over)) => {
-            for (key, value) in over {
-                overlay(under.entry(key).or_default(), value);
-            }
-        }
-        (Data::List(under), Data::List(over)) => {
-            under.truncate(over.len());
-            for (index, value) in over.into_iter().enumerate() {
-                match under.get_mut(index) {
-                    Some(place) => overlay(place, value),
-                    None => under.push(value),
-                }
-            }
-        }
-        (under, over) => *under = over,
-    }
-}
-
-/// Makes every space a plain one and drops what cannot be printed.
-fn clean(text: &mut Str) {
-    if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
-        return;
-    }
-    let cleaned: String = text
-        .chars()
-        .filter_map(|c| if c.is_whitespace() { Some(' ') } else { is_printable(c).then_some(c) })
-        .collect();
-    *text = cleaned.into();
-}
-
 pub(crate) fn text_of(data: &Data, key: &str) -> Str {
     match data.get(key) {
         Some(Data::String(text)) => text.clone(),
@@ -474,7 +257,7 @@ pub(crate) fn text_of(data: &Data, key: &str) -> Str {
     }
 }
 
-fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
+pub(crate) fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
     data.get(key).and_then(Data::as_list).unwrap_or_default()
 }
 

@@ -1,0 +1,89 @@
+//! Cutting an index into its entries by the indentation of lines.
+//!
+//! An index that is not in Helm's own layout is most often in one that differs little: other quotes, comments, indented
+//! items. Its entries can still be told apart by their first lines, and be given to the parser of YAML one by one, so
+//! that there is never a tree of the whole. A cut in a wrong place leaves a piece that the parser refuses (an open quote,
+//! an unknown anchor), and then the text is parsed as a whole.
+
+use std::ops::Range;
+
+pub(super) struct Pieces<'a> {
+    /// All but the entries.
+    pub head: String,
+    pub charts: Vec<(&'a str, Vec<Range<usize>>)>,
+}
+
+/// Nothing: the text has another form.
+pub(super) fn pieces(text: &[u8]) -> Option<Pieces<'_>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut cut = Cut { head: String::new(), charts: Vec::new(), within: false, columns: None };
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        cut.line(line, at)?;
+        at += line.len();
+        if cut.within
+            && let Some((_, items)) = cut.charts.last_mut()
+            && let Some(item) = items.last_mut()
+        {
+            item.end = at;
+        }
+    }
+    Some(Pieces { head: cut.head, charts: cut.charts })
+}
+
+struct Cut<'a> {
+    head: String,
+    charts: Vec<(&'a str, Vec<Range<usize>>)>,
+    /// Between `entries:` and the next key.
+    within: bool,
+    /// Where the names of charts stand, and their items.
+    columns: Option<(usize, Option<usize>)>,
+}
+
+impl<'a> Cut<'a> {
+    fn line(&mut self, line: &'a str, at: usize) -> Option<()> {
+        let content = line.trim_start_matches(' ');
+        let column = line.len() - content.len();
+        if content.trim_end().is_empty() || content.starts_with('#') {
+            return Some(());
+        }
+        if column == 0 && !content.starts_with("- ") {
+            let (key, value) = content.split_once(':')?;
+            if !key.bytes().all(|b| b.is_ascii_alphanumeric()) {
+                return None;
+            }
+            self.within = key == "entries" && value.trim_end().is_empty();
+            if self.within {
+                // Twice the same key: the parser has the words for it.
+                return self.charts.is_empty().then_some(());
+            }
+        }
+        if !self.within {
+            self.head.push_str(line);
+            return Some(());
+        }
+        let (names, items) = *self.columns.get_or_insert((column, None));
+        let item = content.starts_with("- ");
+        if column == names && !item {
+            let name = content.trim_end().strip_suffix(':')?;
+            let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+            if !name.bytes().all(plain) || !super::scan::is_surely_text(name) {
+                return None;
+            }
+            self.charts.push((name, Vec::new()));
+            self.columns = Some((names, None));
+            return Some(());
+        }
+        let (_, found) = self.charts.last_mut()?;
+        let items = match items {
+            Some(items) => items,
+            None if item && column >= names => column,
+            None => return None,
+        };
+        self.columns = Some((names, Some(items)));
+        if column == items && item {
+            found.push(at..at);
+        }
+        (column > items || column == items && item).then_some(())
+    }
+}

@@ -1,0 +1,126 @@
+//! What Helm asks of metadata.
+
+use std::collections::BTreeSet;
+
+use helm_template::go::{is_printable, quote};
+use helm_template::profile::Profile;
+use helm_template::semver::Version;
+use helm_template::value::Str;
+
+use super::{Dependency, Metadata};
+
+/// What to do with two dependencies of one name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Twins {
+    Refused,
+    Allowed,
+}
+
+/// Why metadata are not valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("validation: {0}")]
+pub struct Invalid(pub String);
+
+impl Metadata {
+    /// Cleans what is printed of it, and says what is wrong with it.
+    pub fn validate(&mut self, profile: Profile) -> Result<(), Invalid> {
+        self.check_self(profile)?;
+        self.clean_maintainers();
+        self.check_dependencies(Twins::Refused)
+    }
+
+    pub(super) fn check_self(&mut self, profile: Profile) -> Result<(), Invalid> {
+        for text in [
+            &mut self.name,
+            &mut self.description,
+            &mut self.home,
+            &mut self.icon,
+            &mut self.condition,
+            &mut self.tags,
+            &mut self.app_version,
+            &mut self.kube_version,
+        ]
+        .into_iter()
+        .chain(&mut self.sources)
+        .chain(&mut self.keywords)
+        {
+            clean(text);
+        }
+        let invalid = |text: String| Err(Invalid(text));
+        if self.api_version.is_empty() {
+            return invalid("chart.metadata.apiVersion is required".into());
+        }
+        if self.name.is_empty() {
+            return invalid("chart.metadata.name is required".into());
+        }
+        // Helm 3 lets these pass; they name places outside of the chart all the same.
+        if matches!(&*self.name, "." | "..") {
+            return invalid(format!("chart.metadata.name {} is not allowed", quote(&self.name)));
+        }
+        if self.name.contains('/') {
+            return invalid(format!("chart.metadata.name {} is invalid", quote(&self.name)));
+        }
+        if self.version.is_empty() {
+            return invalid("chart.metadata.version is required".into());
+        }
+        if Version::parse(&self.version, profile).is_err() {
+            return invalid(format!("chart.metadata.version {} is invalid", quote(&self.version)));
+        }
+        if !matches!(&*self.chart_type, "" | "application" | "library") {
+            return invalid("chart.metadata.type must be application or library".into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn clean_maintainers(&mut self) {
+        for maintainer in &mut self.maintainers {
+            clean(&mut maintainer.name);
+            clean(&mut maintainer.email);
+            clean(&mut maintainer.url);
+        }
+    }
+
+    pub(super) fn check_dependencies(&mut self, twins: Twins) -> Result<(), Invalid> {
+        let mut taken = BTreeSet::new();
+        for dependency in &mut self.dependencies {
+            dependency.validate()?;
+            if !taken.insert(dependency.key()) && twins == Twins::Refused {
+                return Err(Invalid(format!(
+                    "more than one dependency with name or alias {}",
+                    quote(dependency.key())
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Dependency {
+    fn validate(&mut self) -> Result<(), Invalid> {
+        for text in [&mut self.name, &mut self.version, &mut self.repository, &mut self.condition]
+            .into_iter()
+            .chain(&mut self.tags)
+        {
+            clean(text);
+        }
+        if !self.alias.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
+            return Err(Invalid(format!(
+                "dependency {} has disallowed characters in the alias",
+                quote(&self.name)
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Makes every space a plain one and drops what cannot be printed.
+fn clean(text: &mut Str) {
+    if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
+        return;
+    }
+    let cleaned: String = text
+        .chars()
+        .filter_map(|c| if c.is_whitespace() { Some(' ') } else { is_printable(c).then_some(c) })
+        .collect();
+    *text = cleaned.into();
+}

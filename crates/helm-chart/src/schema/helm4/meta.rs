@@ -1,0 +1,154 @@
+//! Whether a schema is one: it has a schema of its own, the metaschema of its draft.
+//!
+//! Most schemas are in order, so that a walk over them with a table of keywords is enough ([`is_plain`]). Only what it
+//! does not like is held against the metaschema, which has the last word, and the words.
+
+use helm_template::data::Data;
+use helm_template::go::quote;
+use helm_template::json;
+
+use super::super::model::Type;
+use super::super::number;
+use super::compile::{ADDRESS, compile_meta};
+use super::failure::Line;
+use super::validate::failure;
+
+/// The metaschemas as their authors publish them, without what they say to people, each in one document.
+const METASCHEMAS: &[(u16, &str, &str)] = &[
+    (4, "http://json-schema.org/draft-04/schema", include_str!("meta/draft-04.json")),
+    (6, "http://json-schema.org/draft-06/schema", include_str!("meta/draft-06.json")),
+    (7, "http://json-schema.org/draft-07/schema", include_str!("meta/draft-07.json")),
+    (2019, "https://json-schema.org/draft/2019-09/schema", include_str!("meta/draft-2019-09.json")),
+    (2020, "https://json-schema.org/draft/2020-12/schema", include_str!("meta/draft-2020-12.json")),
+];
+
+/// Refuses what is no schema of the draft, in Helm's words. Patterns are not looked at.
+pub fn check(root: &Data, draft: u16) -> Result<(), String> {
+    if is_plain(root, draft) { Ok(()) } else { judge(root, draft) }
+}
+
+/// The same by the metaschema itself.
+pub fn judge(root: &Data, draft: u16) -> Result<(), String> {
+    let Some((_, address, text)) = METASCHEMAS.iter().find(|(known, ..)| *known == draft) else {
+        return Ok(());
+    };
+    let metaschema = json::parse(text).map_err(|error| error.to_string())?;
+    let schemas = compile_meta(&metaschema, draft)?;
+    let Some(failure) = failure(&schemas, root) else { return Ok(()) };
+    let mut lines = String::new();
+    match failure.line {
+        Line::Group => failure.causes.iter().for_each(|cause| cause.write(&mut lines, 0)),
+        Line::Plain | Line::Reference => failure.write(&mut lines, 0),
+    }
+    let whole = quote(&format!("{ADDRESS}#"));
+    Err(format!(
+        "{whole} is not valid against metaschema: jsonschema validation failed with '{address}#'{lines}"
+    ))
+}
+
+/// What a keyword can be without a second look.
+#[derive(Clone, Copy)]
+enum Shape {
+    Schema,
+    Schemas,
+    Table,
+    Text,
+    Texts,
+    Number,
+    Positive,
+    Count,
+    Switch,
+    List,
+    Choices,
+    /// A schema or, in every draft, a truth value.
+    Rest,
+    Anything,
+}
+
+use Shape::*;
+
+#[rustfmt::skip]
+const KEYWORDS: &[(&str, Shape)] = &[
+    ("$schema", Text), ("$comment", Text), ("title", Text), ("description", Text), ("format", Text), ("pattern", Text),
+    ("default", Anything), ("const", Anything), ("examples", List), ("enum", Choices),
+    ("required", Texts), ("uniqueItems", Switch), ("readOnly", Switch), ("writeOnly", Switch), ("deprecated", Switch),
+    ("minimum", Number), ("maximum", Number), ("multipleOf", Positive),
+    ("minLength", Count), ("maxLength", Count), ("minItems", Count), ("maxItems", Count),
+    ("minProperties", Count), ("maxProperties", Count), ("minContains", Count), ("maxContains", Count),
+    ("properties", Table), ("patternProperties", Table), ("definitions", Table), ("$defs", Table), ("dependentSchemas", Table),
+    ("additionalProperties", Rest), ("additionalItems", Rest), ("not", Schema), ("if", Schema), ("then", Schema), ("else", Schema),
+    ("contains", Schema), ("propertyNames", Schema), ("unevaluatedProperties", Schema), ("unevaluatedItems", Schema),
+    ("allOf", Schemas), ("anyOf", Schemas), ("oneOf", Schemas), ("prefixItems", Schemas), ("items", Schema),
+];
+
+/// Everything in it is as plain as can be; if not, it can still be a schema.
+fn is_plain(root: &Data, draft: u16) -> bool {
+    let mut left = vec![root];
+    while let Some(schema) = left.pop() {
+        let members = match schema {
+            Data::Bool(_) if draft >= 6 => continue,
+            Data::Map(members) => members,
+            _ => return false,
+        };
+        for (key, data) in members {
+            let shape = KEYWORDS.iter().find(|(known, _)| *known == &**key).map(|(_, shape)| *shape);
+            let fits = match (shape, data) {
+                (Some(Anything), _)
+                | (Some(Text), Data::String(_))
+                | (Some(Switch | Rest), Data::Bool(_))
+                | (Some(Number), Data::Float(_))
+                | (Some(List), Data::List(_)) => true,
+                (Some(Choices), Data::List(items)) => {
+                    draft >= 2019 || (!items.is_empty() && are_different(items))
+                }
+                (Some(Positive), data) => number::of(data).is_some_and(|n| n > 0.0),
+                (Some(Count), data) => number::whole(data).is_some_and(|n| n >= 0),
+                (Some(Texts), Data::List(items)) => {
+                    let are_texts = items.iter().all(|item| item.as_str().is_some());
+                    are_texts && (draft >= 6 || !items.is_empty()) && are_different(items)
+                }
+                (Some(Schema | Rest), data) => {
+                    left.push(data);
+                    true
+                }
+                (Some(Schemas), Data::List(items)) => {
+                    left.extend(items);
+                    !items.is_empty()
+                }
+                (Some(Table), Data::Map(table)) => {
+                    left.extend(table.values());
+                    true
+                }
+                (Some(_), _) => false,
+                (None, data) => is_other(key, data, draft),
+            };
+            if !fits {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn are_different(items: &[Data]) -> bool {
+    items.iter().enumerate().all(|(at, item)| !items.iter().take(at).any(|before| before == item))
+}
+
+/// Keywords that are not in the table, and words that are no keywords.
+fn is_other(key: &str, data: &Data, draft: u16) -> bool {
+    let is_type = |data: &Data| data.as_str().is_some_and(|name| Type::named(name).is_some());
+    match (key, data) {
+        ("type", Data::List(names)) => !names.is_empty() && names.iter().all(is_type) && are_different(names),
+        ("type", data) => is_type(data),
+        ("$ref" | "$id" | "id", Data::String(text)) => {
+            !text.contains([' ', '%', '\\', ':', '#']) || text.starts_with("#/")
+        }
+        ("exclusiveMinimum" | "exclusiveMaximum", Data::Float(_)) => draft >= 6,
+        (
+            "dependencies" | "dependentRequired" | "exclusiveMinimum" | "exclusiveMaximum" | "contentSchema"
+            | "contentMediaType" | "contentEncoding" | "id",
+            _,
+        ) => false,
+        (key, _) => !key.starts_with('$'),
+    }
+}

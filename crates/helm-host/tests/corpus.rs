@@ -1,0 +1,51 @@
+//! Charts of the corpus are loaded, packed and loaded again: every eighth, because a program built for tests is slow to pack.
+
+use std::path::{Path, PathBuf};
+
+use helm_chart::{Chart, File, Loader, archive};
+use helm_host::folder::load;
+use helm_template::profile::Profile;
+
+#[test]
+fn what_is_packed_is_what_was_loaded() {
+    let corpus = std::env::var_os("LONGSHORE_CORPUS").map(PathBuf::from);
+    let Some(charts) = corpus.map(|corpus| corpus.join("charts/dev")).filter(|charts| charts.is_dir()) else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "LONGSHORE_CORPUS names no folder with charts");
+        println!("skipped: LONGSHORE_CORPUS names no folder with charts");
+        return;
+    };
+    let listed = std::fs::read_dir(charts).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = listed.filter(|path| path.extension().is_some_and(|end| end == "tgz")).collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    for (path, profile) in paths.iter().step_by(8).zip([Profile::Helm3, Profile::Helm4].into_iter().cycle()) {
+        round(path, profile);
+    }
+}
+
+fn round(path: &Path, profile: Profile) {
+    let chart = load(path, profile).unwrap_or_else(|error| panic!("{}: {error}", path.display())).chart;
+    let packed = archive::write(&chart, profile, 0).unwrap();
+    let again = Loader::new(profile).archive(&packed).unwrap();
+    same(&chart, &again, path);
+}
+
+fn same(a: &Chart, b: &Chart, path: &Path) {
+    let path = path.display();
+    // A chart of the first kind without `requirements.yaml` loses dependencies that it had no right to.
+    assert_eq!(a.metadata.to_yaml().unwrap(), b.metadata.to_yaml().unwrap(), "{path}");
+    assert_eq!(a.values, b.values, "{path}");
+    assert_eq!(a.schema, b.schema, "{path}");
+    assert_eq!(a.templates, b.templates, "{path}");
+    // An archive has its files in another order than a folder.
+    let sorted = |files: &[File]| {
+        let mut files = files.to_vec();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        files
+    };
+    assert_eq!(sorted(&a.files), sorted(&b.files), "{path}");
+    assert_eq!(a.dependencies.len(), b.dependencies.len(), "{path}");
+    for (a, b) in a.dependencies.iter().zip(&b.dependencies) {
+        same(a, b, Path::new(&format!("{path}")));
+    }
+}
