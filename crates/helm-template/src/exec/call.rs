@@ -1,5 +1,7 @@
 //! Calling functions and methods: how many arguments, of which types, and what an error in them is called.
 
+use std::borrow::Cow;
+
 use super::walk::{Frame, Slot, Spot};
 use super::{ENDLESS, Error, Function, Machine, Run};
 use crate::parse::{Expr, ExprKind};
@@ -159,7 +161,7 @@ fn not_callable(values: &[Value], arguments: &[Expr]) -> String {
         None => "call of nil".to_owned(),
         Some(value) => {
             let of = value.type_name();
-            let piped = || value.text().map_or_else(|| format!("<{of} Value>"), |text| text.into_owned());
+            let piped = || value.text().map_or_else(|| format!("<{of} Value>"), Cow::into_owned);
             let name = arguments.first().map_or_else(piped, |argument| match &argument.kind {
                 ExprKind::Pipe(pipe) => pipe.to_string(),
                 _ => argument.to_string(),

@@ -240,17 +240,15 @@ impl<'t> Frame<'_, '_, 't> {
                 }
                 self.rounds(branch, (0..*n).map(|n| (Value::Nil, Value::Uint64(n).into())))?
             }
-            Value::Object(object) => match object.entries() {
-                Some(entries) => {
-                    self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
-                }
-                None => {
+            Value::Object(object) => {
+                let Some(entries) = object.entries() else {
                     // What a pointer points to is meant.
                     let shown = object.print();
                     let shown = shown.strip_prefix('&').unwrap_or(&shown);
                     return Err(self.error(format!("range can't iterate over {shown}")).into());
-                }
-            },
+                };
+                self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
+            }
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };
         if any { Ok(()) } else { self.list(dot, &branch.otherwise) }

@@ -39,6 +39,7 @@ pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> 
     Some(printer.out)
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a thing to remember of its own")]
 struct Printer<'p> {
     out: Vec<u8>,
     /// What is left of the format.

@@ -42,10 +42,11 @@ pub(super) fn argument(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     match (verb, value) {
         ('T' | 'v', Value::Nil | Value::Null) => pad(out, spec, b"<nil>"),
         ('T', value) => pad(out, spec, cut(spec, value.type_name().as_bytes())),
-        ('p', _) | (_, Value::Nil | Value::Null) => bad(out, spec, verb, value),
-        ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => bad(out, spec, verb, value),
+        ('p', _)
+        | (_, Value::Nil | Value::Null)
+        | ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => bad(out, spec, verb, value),
         ('v' | 'd', Value::Bytes(bytes)) if spec.source => {
-            listed(out, spec, "[]byte", bytes.iter(), byte(verb))
+            listed(out, spec, "[]byte", bytes.iter(), byte(verb));
         }
         _ => one(out, spec, verb, value),
     }
