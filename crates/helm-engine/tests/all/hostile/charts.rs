@@ -85,3 +85,20 @@ pub fn cases() -> Vec<Case> {
         }),
     ]
 }
+
+/// A link that leads back up is followed, as by Helm, but not for ever.
+#[cfg(unix)]
+#[test]
+fn a_folder_in_itself() {
+    use helm_template::profile::Profile;
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("Chart.yaml"), super::CHART_YAML).unwrap();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink(".", folder.path().join(name)).unwrap();
+    }
+    for profile in [Profile::Helm3, Profile::Helm4] {
+        let refused = helm_host::load(folder.path(), profile).err().map(|error| error.to_string());
+        assert!(refused.as_ref().is_some_and(|why| why.contains("a/a/a/a")), "{refused:?}");
+    }
+}
