@@ -219,10 +219,8 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
         return source(out, value);
     }
     match value {
-        Value::Nil | Value::Null => match verb {
-            'v' => pad(out, spec, "<nil>"),
-            _ => bad(out, spec, verb, value),
-        },
+        // Within a list or a map. Neither the verb nor a width matters there.
+        Value::Nil | Value::Null => out.push_str("<nil>"),
         Value::Bool(truth) if matches!(verb, 't' | 'v') => {
             pad(out, spec, if *truth { "true" } else { "false" });
         }
@@ -249,13 +247,13 @@ fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
                 list(out, bytes.iter(), |out, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte))));
             }
         },
-        Value::List(items) => list(out, items.iter(), |out, item| argument(out, spec, verb, item)),
+        Value::List(items) => list(out, items.iter(), |out, item| one(out, spec, verb, item)),
         Value::Map(map) => {
             out.push_str("map");
             list(out, map.entries().iter(), |out, (key, value)| {
                 one(out, spec, verb, &Value::String(key.clone()));
                 out.push(':');
-                argument(out, spec, verb, value);
+                one(out, spec, verb, value);
             });
         }
         Value::Object(object) => match verb {
@@ -460,6 +458,7 @@ mod tests {
     fn verbs_flags_and_what_does_not_fit() {
         let (int, float) = (Value::Int, Value::Float);
         let listed = || Value::from(List::any(["a".into(), Value::Int(1)]));
+        let nothing = || Value::from(List::any([Value::Nil]));
         let table: &[(&str, &[Value], &str)] = &[
             ("%d %s %v", &[float(3.0), int(5), Value::Nil], "%!d(float64=3) %!s(int=5) <nil>"),
             ("|%5d|%-5d|%05d|%+d|", &[int(42), int(42), int(42), int(42)], "|   42|42   |00042|+42|"),
@@ -486,6 +485,8 @@ mod tests {
             ("%#v", &[listed()], "[]interface {}{\"a\", 1}"),
             ("%T %T", &[float(1.0), Map::new().into()], "float64 map[string]interface {}"),
             ("%s", &[Value::Nil], "%!s(<nil>)"),
+            ("%s %d %8v", &[nothing(), nothing(), nothing()], "[<nil>] [<nil>] [<nil>]"),
+            ("%5d", &[Map::from_entries([("a".into(), Value::Nil)]).into()], "map[%!d(string=    a):<nil>]"),
             ("%!", &[int(1)], "%!!(int=1)"),
             ("50%", &[], "50%!(NOVERB)"),
         ];
