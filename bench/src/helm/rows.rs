@@ -283,3 +283,19 @@ impl Bench {
 fn sum(values: &[f64]) -> Option<f64> {
     Some(values.iter().sum())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_asked_for_by_name() {
+        let names = |only: &[&str]| {
+            let only: Vec<_> = only.iter().map(|name| (*name).to_owned()).collect();
+            asked(&only).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["stack", "small"]).unwrap(), ["small", "stack"]);
+        assert_eq!(names(&[]).unwrap().len(), ROWS.len());
+        assert!(names(&["nothing"]).unwrap_err().to_string().contains("there is no row `nothing`"));
+    }
+}

@@ -5,6 +5,7 @@
 //! programs (`cargo xtask test --real` sees to that), they are asked as well.
 
 mod errors;
+mod hostile;
 mod ours;
 mod parity;
 mod real;

@@ -1,0 +1,3 @@
+//! The commands that need no server, run in process as they are typed.
+
+mod template;
