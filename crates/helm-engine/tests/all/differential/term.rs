@@ -43,7 +43,9 @@ pub enum Term {
 /// A list of statements as text.
 pub fn text(terms: &[Term]) -> String {
     let mut out = String::new();
-    terms.iter().for_each(|term| term.write(&mut out));
+    for term in terms {
+        term.write(&mut out);
+    }
     out
 }
 
@@ -75,13 +77,9 @@ impl Term {
         match self {
             Self::Call { name, args, piped: true } if !args.is_empty() => {
                 let (last, others) = args.split_last().expect("it is not empty");
-                let others: String = others.iter().map(|arg| format!(" {}", arg.word())).collect();
-                format!("{} | {name}{others}", last.inner())
+                format!("{} | {name}{}", last.inner(), words(others))
             }
-            Self::Call { name, args, .. } => {
-                let args: String = args.iter().map(|arg| format!(" {}", arg.word())).collect();
-                format!("{name}{args}")
-            }
+            Self::Call { name, args, .. } => format!("{name}{}", words(args)),
             other => other.word(),
         }
     }
@@ -162,6 +160,10 @@ impl Term {
         }
         all
     }
+}
+
+fn words(terms: &[Term]) -> String {
+    terms.iter().fold(String::new(), |words, term| words + " " + &term.word())
 }
 
 /// Every list that has one thing less than this one.
