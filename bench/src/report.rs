@@ -1,7 +1,10 @@
 //! What was measured, as a table for people and as JSON for programs.
 
 use std::fmt::Write as _;
+use std::path::Path;
+use std::{fs, thread};
 
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,6 +15,8 @@ pub enum Goal {
     Times(f64),
     /// No more than this, whatever the peer needs.
     AtMost(f64),
+    /// Told for its own sake.
+    Nothing,
 }
 
 /// What the figures of a row are.
@@ -63,7 +68,19 @@ pub struct Line {
     pub goal: Goal,
     pub ours: Figures,
     pub peer: Option<Figures>,
+    /// A second peer, which no goal is about.
+    pub other: Option<Figures>,
 }
+
+/// What came of the rows that were asked for.
+pub struct Measured {
+    pub lines: Vec<Line>,
+    /// Rows that could not be measured, and why: the others count all the same.
+    pub failed: Vec<String>,
+}
+
+/// A column of the table: its head, and what a line says in it.
+pub type Column = (&'static str, fn(&Line) -> String);
 
 impl Line {
     /// How many times less ours is.
@@ -71,59 +88,108 @@ impl Line {
         self.peer.as_ref().map(|peer| peer.median / self.ours.median)
     }
 
-    /// `None` where the goal is about a peer that was not measured.
+    /// `None` where the goal is about a peer that was not measured, or there is no goal.
     pub fn met(&self) -> Option<bool> {
         match self.goal {
             Goal::Times(times) => self.ratio().map(|ratio| ratio >= times),
             Goal::AtMost(limit) => Some(self.ours.median <= limit),
-        }
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.met() {
-            Some(true) => "met",
-            Some(false) => "short",
-            None => "no peer",
-        }
-    }
-
-    fn goal(&self) -> String {
-        match self.goal {
-            Goal::Times(times) => format!("≥ {times} ×"),
-            Goal::AtMost(limit) => format!("≤ {}", quantity(limit, self.unit)),
+            Goal::Nothing => None,
         }
     }
 
     fn json(&self) -> Value {
         json!({
-            "name": self.name, "work": self.work, "unit": self.unit, "ours": self.ours, "peer": self.peer,
-            "ratio": self.ratio(), "goal": self.goal(), "result": self.verdict(),
+            "name": self.name, "work": self.work, "unit": self.unit,
+            "ours": self.ours, "peer": self.peer, "other": self.other,
+            "ratio": self.ratio(), "goal": goal(self), "result": result(self),
         })
     }
 }
 
-/// The table, as Markdown that also reads well in a terminal.
-pub fn table(lines: &[Line]) -> String {
-    let head =
-        ["work", "ours", "peer", "ratio", "goal", "result", "wall, ours", "wall, peer"].map(str::to_owned);
-    let wall = |figures: Option<&Figures>| {
-        figures.and_then(|figures| figures.wall_micros).map_or_else(String::new, duration)
+pub fn work(line: &Line) -> String {
+    line.work.to_owned()
+}
+
+pub fn ours(line: &Line) -> String {
+    quantity(line.ours.median, line.unit)
+}
+
+pub fn peer(line: &Line) -> String {
+    line.peer.as_ref().map_or_else(|| "not measured".to_owned(), |peer| quantity(peer.median, line.unit))
+}
+
+pub fn other(line: &Line) -> String {
+    line.other.as_ref().map_or_else(String::new, |other| quantity(other.median, line.unit))
+}
+
+pub fn ratio(line: &Line) -> String {
+    line.ratio().map_or_else(String::new, |ratio| format!("{ratio:.1} ×"))
+}
+
+pub fn goal(line: &Line) -> String {
+    match line.goal {
+        Goal::Times(times) => format!("≥ {times} ×"),
+        Goal::AtMost(limit) => format!("≤ {}", quantity(limit, line.unit)),
+        Goal::Nothing => String::new(),
+    }
+}
+
+pub fn result(line: &Line) -> String {
+    let result = match (line.met(), line.goal) {
+        (Some(true), _) => "met",
+        (Some(false), _) => "short",
+        (None, Goal::Nothing) => "",
+        (None, _) => "no peer",
     };
-    let rows = lines.iter().map(|line| {
-        let peer = line.peer.as_ref();
-        [
-            line.work.to_owned(),
-            quantity(line.ours.median, line.unit),
-            peer.map_or_else(|| "not measured".to_owned(), |peer| quantity(peer.median, line.unit)),
-            line.ratio().map_or_else(String::new, |ratio| format!("{ratio:.1} ×")),
-            line.goal(),
-            line.verdict().to_owned(),
-            wall(Some(&line.ours)),
-            wall(peer),
-        ]
-    });
-    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-    let widths: Vec<usize> = (0..rows[0].len())
+    result.to_owned()
+}
+
+pub fn our_wall(line: &Line) -> String {
+    wall(Some(&line.ours))
+}
+
+pub fn peers_wall(line: &Line) -> String {
+    wall(line.peer.as_ref())
+}
+
+fn wall(figures: Option<&Figures>) -> String {
+    figures.and_then(|figures| figures.wall_micros).map_or_else(String::new, duration)
+}
+
+/// Prints the table and writes the document; an error names what could not be measured.
+pub fn publish(
+    name: &str,
+    measured: &Measured,
+    columns: &[Column],
+    rounds: usize,
+    output: &Path,
+) -> Result<()> {
+    let Measured { lines, failed } = measured;
+    let machine = machine()?;
+    println!("\n{machine}; {rounds} rounds, medians\n\n{}", table(lines, columns));
+    let rows: Vec<_> = lines.iter().map(Line::json).collect();
+    let document = json!({"benchmark": name, "machine": machine, "rounds": rounds, "rows": rows});
+    fs::write(output, serde_json::to_vec_pretty(&document)?)
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    ensure!(failed.is_empty(), "not measured:\n{}", failed.join("\n"));
+    Ok(())
+}
+
+fn machine() -> Result<String> {
+    let cores = thread::available_parallelism()?;
+    let memory = fs::read_to_string("/proc/meminfo")?;
+    let kilobytes =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+    let kilobytes: f64 = kilobytes.context("cannot read the size of the memory")?.trim().parse()?;
+    Ok(format!("{cores} cores, {:.0} GiB of memory", kilobytes / f64::from(1 << 20)))
+}
+
+/// The table, as Markdown that also reads well in a terminal.
+fn table(lines: &[Line], columns: &[Column]) -> String {
+    let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+    let cells = lines.iter().map(|line| columns.iter().map(|(_, cell)| cell(line)).collect());
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(cells).collect();
+    let widths: Vec<usize> = (0..columns.len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
         .collect();
     let mut text = String::new();
@@ -136,11 +202,6 @@ pub fn table(lines: &[Line]) -> String {
         }
     }
     text
-}
-
-pub fn document(lines: &[Line], machine: &str, rounds: usize) -> Value {
-    let rows: Vec<_> = lines.iter().map(Line::json).collect();
-    json!({"benchmark": "kube", "machine": machine, "rounds": rounds, "rows": rows})
 }
 
 fn quantity(value: f64, unit: Unit) -> String {
@@ -161,7 +222,7 @@ fn duration(micros: f64) -> String {
     }
 }
 
-fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -179,7 +240,8 @@ mod tests {
     }
 
     fn line(ours: &[f64], peer: &[f64], unit: Unit, goal: Goal) -> Line {
-        Line { name: "row", work: "some work", unit, goal, ours: figures(ours).unwrap(), peer: figures(peer) }
+        let (ours, peer) = (figures(ours).unwrap(), figures(peer));
+        Line { name: "row", work: "some work", unit, goal, ours, peer, other: None }
     }
 
     #[test]
@@ -196,8 +258,19 @@ mod tests {
             line(&[50.0], &[399.0], Unit::CpuMicros, Goal::Times(8.0)),
             line(&[120.0], &[3500.0], Unit::Millis, Goal::AtMost(150.0)),
             line(&[60.5], &[], Unit::Mebibytes, Goal::Times(8.0)),
+            line(&[60.5], &[121.0], Unit::Mebibytes, Goal::Nothing),
         ];
-        let table = table(&lines);
+        let columns: &[Column] = &[
+            ("work", work),
+            ("ours", ours),
+            ("peer", peer),
+            ("ratio", ratio),
+            ("goal", goal),
+            ("result", result),
+            ("wall, ours", our_wall),
+            ("wall, peer", peers_wall),
+        ];
+        let table = table(&lines, columns);
         let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
         let rows: Vec<_> = table.lines().skip(2).map(cells).collect();
         assert_eq!(
@@ -207,5 +280,6 @@ mod tests {
         assert_eq!(rows[1][6], "short");
         assert_eq!(rows[2][2..7], ["120 ms", "3.5 s", "29.2 ×", "≤ 150 ms", "met"]);
         assert_eq!(rows[3][2..7], ["60 MiB", "not measured", "", "≥ 8 ×", "no peer"]);
+        assert_eq!(rows[4][2..7], ["60 MiB", "121 MiB", "2.0 ×", "", ""]);
     }
 }

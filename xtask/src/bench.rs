@@ -5,15 +5,20 @@
 //! program `bench`, which is built with optimisations here and nowhere else.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::parity;
 use crate::project::{Project, run};
 use crate::tools;
 
 /// Every benchmark: its name, and what it measures.
-const BENCHMARKS: &[(&str, &str)] = &[("kube", "the embedded Kubernetes API beside etcd and kube-apiserver")];
+const BENCHMARKS: &[(&str, &str)] = &[
+    ("kube", "the embedded Kubernetes API beside etcd and kube-apiserver"),
+    ("helm", "the Helm engine beside Helm 4 and Helm 3"),
+];
 
 #[derive(Args)]
 pub struct BenchArgs {
@@ -30,6 +35,7 @@ pub struct BenchArgs {
 pub fn bench(project: &Project, args: &BenchArgs) -> Result<()> {
     match args.name.as_deref() {
         Some("kube") => kube(project, args),
+        Some("helm") => helm(project, args),
         Some(name) => bail!("there is no benchmark `{name}`\n{}", known()),
         None => {
             println!("{}", known());
@@ -39,25 +45,47 @@ pub fn bench(project: &Project, args: &BenchArgs) -> Result<()> {
 }
 
 fn kube(project: &Project, args: &BenchArgs) -> Result<()> {
-    let longshore = project.build_longshore(true)?;
-    run(&mut project.cargo(["build", "--package", "bench", "--release"]))?;
-    let folder = project.target().join("bench");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut bench =
-        project.command(&project.target().join("release/bench").to_string_lossy(), ["--longshore"]);
-    bench.arg(longshore);
+    let mut bench = measuring(project, args, "kube")?;
     match tools::control_plane(project) {
         Ok(plane) => {
             bench.arg("--control-plane").arg(plane.devcluster);
         }
         Err(error) => println!("skipped: the peer's column: {error:#}"),
     }
-    bench.arg("--folder").arg(folder.join("work")).arg("--output").arg(folder.join("kube.json"));
+    run(&mut bench)
+}
+
+fn helm(project: &Project, args: &BenchArgs) -> Result<()> {
+    let Some(corpus) = parity::corpus()? else { return Ok(()) };
+    let mut bench = measuring(project, args, "helm")?;
+    bench.arg("--corpus").arg(corpus);
+    match tools::helms(project) {
+        Ok(helms) => {
+            for (flag, version) in [("--helm4", "4.3.1"), ("--helm3", "3.17.3")] {
+                let helm = helms.iter().find(|helm| helm.version == version);
+                bench.arg(flag).arg(&helm.with_context(|| format!("there is no helm {version}"))?.path);
+            }
+        }
+        Err(error) => println!("skipped: the peers' columns: {error:#}"),
+    }
+    run(&mut bench)
+}
+
+/// The program that measures, with what every benchmark wants to know; all is built first.
+fn measuring(project: &Project, args: &BenchArgs, name: &str) -> Result<Command> {
+    let longshore = project.build_longshore(true)?;
+    run(&mut project.cargo(["build", "--package", "bench", "--release"]))?;
+    let folder = project.target().join("bench");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut bench = project.command(&project.target().join("release/bench").to_string_lossy(), [name]);
+    bench.arg("--longshore").arg(longshore);
+    bench.arg("--folder").arg(folder.join(format!("{name}-work")));
+    bench.arg("--output").arg(folder.join(format!("{name}.json")));
     bench.args(["--rounds", &args.rounds.to_string()]);
     args.only.iter().for_each(|row| {
         bench.args(["--only", row]);
     });
-    run(&mut bench)
+    Ok(bench)
 }
 
 fn known() -> String {

@@ -26,8 +26,8 @@ pub enum Command {
     Config(ServeArgs),
     /// Print an administrator's kubeconfig for the embedded cluster
     Kubeconfig(KubeconfigArgs),
-    /// Render a chart as Helm does, without a cluster
-    Template(Box<helm::template::TemplateArgs>),
+    #[command(flatten)]
+    Helm(helm::Command),
     /// Print the version
     Version,
     /// Print a completion script

@@ -5,6 +5,7 @@ use helm_template::data::Members;
 use helm_template::value::Str;
 
 use crate::metadata::{Lock, Metadata};
+use crate::path;
 
 /// A file of a chart; its name is a path with `/` from the chart's own folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,4 +34,15 @@ pub struct Chart {
     /// What its templates are named after, where that is not `PARENT/charts/NAME`: Helm loses track of whom a chart
     /// belongs to below an alias. Known once the dependencies are prepared.
     pub path: Option<Str>,
+}
+
+impl Chart {
+    /// What lies in its `crds/`, its own only.
+    pub fn crds(&self) -> impl Iterator<Item = &File> {
+        let is_manifest = |name: &str| {
+            let end = path::extension(name);
+            [".yaml", ".yml", ".json"].iter().any(|known| end.eq_ignore_ascii_case(known))
+        };
+        self.files.iter().filter(move |file| file.name.starts_with("crds/") && is_manifest(&file.name))
+    }
 }

@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
-use helm_template::yaml;
 
 use crate::archive::{self, ArchiveError, Limits};
 use crate::chart::{Chart, File};
 use crate::metadata::{self, Draft, Invalid, Lock};
 use crate::path;
+use crate::values;
 
 /// What some editors put before a text.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -62,16 +61,20 @@ impl Loader {
 
     /// A chart that was handed to us as an archive.
     pub fn archive(&mut self, archive: &[u8]) -> Result<Chart, LoadError> {
-        let files =
-            archive::files(archive, self.profile, &mut self.limits).map_err(|error| match self.profile {
-                Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
-                _ => LoadError::Archive(error),
-            })?;
+        let files = self.unpack(archive).map_err(|error| match self.profile {
+            Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
+            _ => LoadError::Archive(error),
+        })?;
         if self.profile == Profile::Helm4 {
             let file = files.iter().find(|file| &*file.name == "Chart.yaml").ok_or(LoadError::NoVersion)?;
             self.check_kind(&file.data)?;
         }
         self.chart(files, self.limits.depth)
+    }
+
+    /// The files of an archive.
+    pub fn unpack(&mut self, archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
+        archive::files(archive, self.profile, &mut self.limits)
     }
 
     /// A chart that was handed to us as files: those of a folder, ignored ones left out.
@@ -109,8 +112,7 @@ impl Loader {
                 "Chart.yaml" => {}
                 "Chart.lock" => chart.lock = self.lock(&file.data, "Chart.lock")?,
                 "values.yaml" => {
-                    chart.values = self
-                        .values(&file.data)
+                    chart.values = values::read(&file.data, self.profile)
                         .map_err(|problem| LoadError::Text { file: "values.yaml", problem })?;
                 }
                 "values.schema.json" => chart.schema = Some(file.data.clone()),
@@ -209,21 +211,6 @@ impl Loader {
     fn lock(&self, text: &Bytes, file: &'static str) -> Result<Option<Lock>, LoadError> {
         Lock::parse(text, self.profile).map_err(|problem| LoadError::Text { file, problem })
     }
-
-    fn values(&self, text: &[u8]) -> Result<Members, Str> {
-        match self.profile {
-            Profile::Helm3 => table(text),
-            Profile::Helm4 => {
-                let mut values = Members::new();
-                for document in documents(text) {
-                    let over = table(document?)
-                        .map_err(|problem| format!("cannot unmarshal yaml document: {problem}"))?;
-                    merge(&mut values, over);
-                }
-                Ok(values)
-            }
-        }
-    }
 }
 
 const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
@@ -250,63 +237,10 @@ impl Subcharts {
     }
 }
 
-/// Reads one document that has to be a map.
-fn table(text: &[u8]) -> Result<Members, Str> {
-    let given = match yaml::parse(text)? {
-        Data::Map(members) => return Ok(members),
-        Data::Null => return Ok(Members::new()),
-        Data::Bool(_) => "bool",
-        Data::Int(_) | Data::Float(_) => "number",
-        Data::String(_) => "string",
-        Data::List(_) => "array",
-    };
-    Err(format!(
-        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {given} into Go value of type \
-         map[string]interface {{}}"
-    )
-    .into())
-}
-
-/// Splits a text at the lines that begin with `---`, as Kubernetes' reader of YAML does.
-fn documents(text: &[u8]) -> impl Iterator<Item = Result<&[u8], Str>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let mut at = 0;
-        for line in rest.split_inclusive(|b| *b == b'\n') {
-            if let Some(after) = line.strip_prefix(b"---") {
-                let after = after.trim_ascii();
-                if !matches!(after.first(), None | Some(b'#')) {
-                    let after = String::from_utf8_lossy(after);
-                    let error =
-                        format!("error reading yaml document: invalid Yaml document separator: {after}");
-                    rest = b"";
-                    return Some(Err(error.into()));
-                }
-                if at > 0 {
-                    let document = &rest[..at];
-                    rest = &rest[at + line.len()..];
-                    return Some(Ok(document));
-                }
-            }
-            at += line.len();
-        }
-        (at > 0).then(|| Ok(std::mem::take(&mut rest)))
-    })
-}
-
-fn merge(under: &mut Members, over: Members) {
-    for (key, value) in over {
-        match (under.get_mut(&key), value) {
-            (Some(Data::Map(under)), Data::Map(over)) => merge(under, over),
-            (_, value) => {
-                under.insert(key, value);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use helm_template::data::Data;
+
     use super::*;
 
     const CHART: (&str, &str) = ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n");

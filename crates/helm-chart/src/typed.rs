@@ -74,6 +74,7 @@ pub(crate) enum Package {
     Loader,
     Provenance,
     Repo,
+    Rules,
 }
 
 impl Package {
@@ -84,6 +85,7 @@ impl Package {
             (Self::Loader, _) => "loader",
             (Self::Provenance, _) => "provenance",
             (Self::Repo, _) => "repo",
+            (Self::Rules, _) => "rules",
         }
     }
 }

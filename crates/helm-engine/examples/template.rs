@@ -3,6 +3,7 @@
 //! A small stand-in for the command line, which knows all of Helm's flags.
 
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,6 +11,10 @@ use helm_chart::values::{Source, user_values};
 use helm_engine::{Capabilities, Engine, Prepared, Request, Shown, Stage};
 use helm_template::exec::Limits;
 use helm_template::profile::Profile;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match run() {
@@ -58,11 +63,12 @@ fn run() -> Result<Vec<u8>, String> {
         limits: Limits::default(),
     };
     let host = helm_host::Host::new();
-    let release = engine.render(&Prepared::new(loaded.chart), &request, host.outside()).map_err(
-        |failure| match failure.stage {
+    // The process ends soon: taking all that was parsed apart would be work for nothing.
+    let prepared = ManuallyDrop::new(Prepared::new(loaded.chart));
+    let release =
+        engine.render(&prepared, &request, host.outside()).map_err(|failure| match failure.stage {
             Stage::Values => failure.why,
             _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why),
-        },
-    )?;
+        })?;
     Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
 }

@@ -4,7 +4,8 @@
 //! once, and a [`Request`]; what comes of it is a [`Release`]: manifests in the order of installation, hooks, notes.
 //! Modules in reading order: what is asked and answered ([`release`]), who sees what ([`scope`], [`objects`],
 //! [`capabilities`]), running templates ([`render`]), what errors are called ([`trace`]), from texts to documents
-//! ([`split`], [`manifests`], [`hooks`]), and the text that `helm template` prints ([`output`]).
+//! ([`split`], [`manifests`], [`hooks`]), the text that `helm template` prints ([`output`]), and what `helm lint` finds
+//! ([`lint`]).
 //!
 //! Every document knows the file it was cut from, and every piece of text the place in its template; a mode that
 //! says which line made a field can be built on that.
@@ -14,6 +15,7 @@
 mod capabilities;
 mod glob;
 mod hooks;
+mod lint;
 mod manifests;
 pub mod names;
 mod objects;
@@ -28,6 +30,7 @@ mod trace;
 
 pub use capabilities::{Capabilities, KubeVersion};
 pub use hooks::{Event, Hook};
+pub use lint::{LintRequest, Linted};
 pub use manifests::Manifest;
 pub use output::Shown;
 pub use prepared::Prepared;

@@ -96,6 +96,10 @@ impl Engine {
         self.profile
     }
 
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
     pub fn render(
         &self,
         prepared: &Prepared,
@@ -180,14 +184,19 @@ impl Engine {
             return Err((why, Stage::Templates));
         }
         let common = Common {
-            release: about(request),
+            release: about(request.name, request.namespace, request.revision, Some(request.is_upgrade)),
             capabilities: objects::capabilities(request.capabilities, self.profile),
             profile: self.profile,
         };
-        let setting =
-            Setting { functions: &self.functions, outside, limits: request.limits, profile: self.profile };
-        let files =
-            render(prepared, &chart, &values, &common, &setting).map_err(|why| (why, Stage::Templates))?;
+        let setting = Setting {
+            functions: &self.functions,
+            outside,
+            limits: request.limits,
+            profile: self.profile,
+            lint: false,
+        };
+        let files = render(prepared, &chart, &values, &common, &setting, &mut Vec::new())
+            .map_err(|why| (why, Stage::Templates))?;
         Ok((chart, files))
     }
 
@@ -213,14 +222,14 @@ fn logged(what: &str, why: &str) -> String {
     format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
 }
 
-/// `.Release`
-fn about(request: &Request<'_>) -> Value {
+/// `.Release`. Lint is neither an installation nor an upgrade.
+pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Option<bool>) -> Value {
     Map::from_entries([
-        ("Name".into(), request.name.into()),
-        ("Namespace".into(), request.namespace.into()),
-        ("IsUpgrade".into(), request.is_upgrade.into()),
-        ("IsInstall".into(), (!request.is_upgrade).into()),
-        ("Revision".into(), Value::Int(request.revision)),
+        ("Name".into(), name.into()),
+        ("Namespace".into(), namespace.into()),
+        ("IsUpgrade".into(), (is_upgrade == Some(true)).into()),
+        ("IsInstall".into(), (is_upgrade == Some(false)).into()),
+        ("Revision".into(), Value::Int(revision)),
         ("Service".into(), "Helm".into()),
     ])
     .into()
@@ -244,11 +253,7 @@ fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String,
 }
 
 fn collect_crds(chart: &Chart, path: &str, found: &mut Vec<Crd>) {
-    let is_manifest = |name: &str| {
-        let end = name.rsplit('/').next().and_then(|base| base.rsplit_once('.')).map_or("", |(_, end)| end);
-        ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
-    };
-    for file in chart.files.iter().filter(|file| file.name.starts_with("crds/") && is_manifest(&file.name)) {
+    for file in chart.crds() {
         found.push(Crd { source: format!("{path}/{}", file.name).into(), content: file.data.clone() });
     }
     for child in &chart.dependencies {

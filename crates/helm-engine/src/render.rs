@@ -1,14 +1,17 @@
 //! Running the templates of a chart.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use helm_chart::Chart;
-use helm_template::exec::{Functions, Limits, Machine, Templates, without_no_value};
+use helm_template::exec::{Functions, Limits, Machine, Overlooked, Templates, without_no_value};
+use helm_template::functions::USUAL_KEY;
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
 use crate::prepared::Prepared;
-use crate::scope::{Common, collect, in_order, is_partial};
+use crate::scope::{Common, Renderable, collect, in_order, is_partial};
 use crate::trace;
 
 /// What a template file came to.
@@ -25,16 +28,19 @@ pub(crate) struct Setting<'s> {
     pub outside: Outside<'s>,
     pub limits: Limits,
     pub profile: Profile,
+    /// What is missing or refused by the chart's author is no error.
+    pub lint: bool,
 }
 
 /// All files of a chart whose dependencies are settled, in the order in which they were run. `prepared` is what the
-/// chart was made of.
+/// chart was made of. What lint lets pass is added to `overlooked`.
 pub(crate) fn render(
     prepared: &Prepared,
     chart: &Chart,
     values: &Map,
     common: &Common,
     setting: &Setting<'_>,
+    overlooked: &mut Vec<Overlooked>,
 ) -> Result<Vec<Rendered>, String> {
     let found = collect(chart, values, common);
     let names = in_order(found.keys());
@@ -43,9 +49,25 @@ pub(crate) fn render(
         let file = prepared.parse(name, found[name].file, setting.functions);
         parsed.push(file.map_err(|why| trace::parse_error(name, &why))?);
     }
-    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.iter().cloned()));
+    let keys = parsed.iter().map(|file| file.keys).sum();
+    if keys > 0 {
+        setting.outside.crypto.prepare(USUAL_KEY, keys);
+    }
+    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.templates.iter().cloned()));
     let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
+    machine.lint = setting.lint;
     machine.ranges_over_integers = setting.profile == Profile::Helm4;
+    let rendered = run(&mut machine, names, &found, common);
+    overlooked.append(&mut machine.overlooked);
+    rendered
+}
+
+fn run(
+    machine: &mut Machine<'_>,
+    names: Vec<Str>,
+    found: &HashMap<Str, Renderable<'_>>,
+    common: &Common,
+) -> Result<Vec<Rendered>, String> {
     let mut rendered = Vec::with_capacity(names.len());
     for name in names.into_iter().filter(|name| !is_partial(name)) {
         let renderable = &found[&name];
@@ -57,7 +79,7 @@ pub(crate) fn render(
         let dot = renderable.dot.named(common.values_type());
         let out = machine
             .run(&name, dot.into())
-            .map_err(|error| trace::exec_error(&name, &error, setting.profile))?;
+            .map_err(|error| trace::exec_error(&name, &error, common.profile))?;
         let content = match without_no_value(&out) {
             std::borrow::Cow::Borrowed(_) => out,
             std::borrow::Cow::Owned(shorter) => shorter,

@@ -39,14 +39,14 @@ impl Common {
 pub fn collect<'c>(chart: &'c Chart, values: &Map, common: &Common) -> HashMap<Str, Renderable<'c>> {
     let mut found = HashMap::new();
     let values = values.named(common.values_type());
-    gather(chart, &chart.metadata.name, values, true, common, &mut found);
+    gather(chart, &chart.metadata.name, &values, true, common, &mut found);
     found
 }
 
 fn gather<'c>(
     chart: &'c Chart,
     path: &str,
-    values: Map,
+    values: &Map,
     is_root: bool,
     common: &Common,
     found: &mut HashMap<Str, Renderable<'c>>,
@@ -64,7 +64,7 @@ fn gather<'c>(
         let name = &child.metadata.name;
         // A name with dots in it is a path, so that such a chart sees no values.
         let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
-        let below = gather(child, &full_path(path, child), values, false, common, found);
+        let below = gather(child, &full_path(path, child), &values, false, common, found);
         subcharts.insert(name.clone(), below.into());
     }
     let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");
@@ -112,4 +112,44 @@ pub fn in_order<'n>(names: impl Iterator<Item = &'n Str>) -> Vec<Str> {
     let mut names: Vec<_> = names.map(|name| (depth(name), name.clone())).collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
     names.into_iter().map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_first_and_from_the_end_of_the_alphabet() {
+        let names = [
+            "c/templates/a.yaml",
+            "c/templates/b.yaml",
+            "c/charts/s/templates/a.yaml",
+            "c/templates/d/a.yaml",
+        ];
+        let names: Vec<Str> = names.into_iter().map(Str::from).collect();
+        let order = in_order(names.iter());
+        let want = [
+            "c/charts/s/templates/a.yaml",
+            "c/templates/d/a.yaml",
+            "c/templates/b.yaml",
+            "c/templates/a.yaml",
+        ];
+        assert_eq!(order.iter().map(|name| &**name).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn partials_are_named_by_their_last_part() {
+        for (name, is) in
+            [("c/templates/_a.tpl", true), ("c/_d/a.yaml", false), ("_", true), ("c/a_b", false)]
+        {
+            assert_eq!(is_partial(name), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_without_detours() {
+        for (path, want) in [("c/a", "c/a"), ("c/./a//b", "c/a/b"), ("c/a/../b", "c/b"), ("../a", "../a")] {
+            assert_eq!(&*clean(path), want);
+        }
+    }
 }

@@ -49,34 +49,90 @@ const MAX_DEPTH: usize = 64;
 
 /// Loads a chart from a folder or from an archive.
 pub fn load(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
-    let mut loader = Loader::new(profile);
-    let mut warnings = Vec::new();
-    let found = fs::metadata(path).map_err(|error| failed("stat", path, &error))?;
-    let chart = if found.is_dir() {
+    if is_folder(path)? {
         if profile == Profile::Helm4 {
             let name = absolute(path)?.join("Chart.yaml");
             let text = fs::read(&name).map_err(|error| {
                 let error = failed("open", &name, &error);
                 FolderError::Read(format!("unable to detect chart at {}: {error}", name.display()))
             })?;
-            loader.check_kind(&text)?;
+            Loader::new(profile).check_kind(&text)?;
         }
-        let files = read(path, profile, &loader, &mut warnings)?;
-        loader.files(files)?
-    } else {
-        let archive = read_archive(path, loader.limits().packed)?;
-        loader.archive(&archive).map_err(|error| match error {
-            LoadError::Archive(helm_chart::archive::ArchiveError::NotGzip) => {
-                FolderError::NotGzip(path.to_owned())
-            }
-            other => other.into(),
-        })?
-    };
+        return load_folder(path, profile);
+    }
+    load_archive(path, profile, Loader::archive)
+}
+
+/// Loads a chart without asking first which kind of chart it is. Helm has two ways to load, and its commands differ in
+/// which they take.
+pub fn load_unasked(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
+    if is_folder(path)? {
+        return load_folder(path, profile);
+    }
+    load_archive(path, profile, |loader, archive| {
+        let files = loader.unpack(archive)?;
+        loader.files(files)
+    })
+}
+
+fn is_folder(path: &Path) -> Result<bool, FolderError> {
+    Ok(fs::metadata(path).map_err(|error| failed("stat", path, &error))?.is_dir())
+}
+
+fn load_folder(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
+    let mut loader = Loader::new(profile);
+    let mut warnings = Vec::new();
+    let files = read(path, profile, &loader, &mut warnings)?;
+    let chart = loader.files(files)?;
     warnings.extend(loader.warnings.iter().map(|warning| (*warning).to_owned()));
     Ok(Loaded { chart, warnings })
 }
 
-fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
+fn load_archive(
+    path: &Path,
+    profile: Profile,
+    load: impl FnOnce(&mut Loader, &[u8]) -> Result<Chart, LoadError>,
+) -> Result<Loaded, FolderError> {
+    let mut loader = Loader::new(profile);
+    let archive = read_archive(path, loader.limits().packed)?;
+    let chart = load(&mut loader, &archive).map_err(|error| match error {
+        LoadError::Archive(helm_chart::archive::ArchiveError::NotGzip) => {
+            FolderError::NotGzip(path.to_owned())
+        }
+        other => other.into(),
+    })?;
+    let warnings = loader.warnings.iter().map(|warning| (*warning).to_owned()).collect();
+    Ok(Loaded { chart, warnings })
+}
+
+/// An archive as it would look if it were unpacked into a folder.
+pub struct Unpacked {
+    /// As they are packed, ignored ones among them.
+    pub files: Vec<File>,
+    /// What its `.helmignore` names is left out, and files go by name.
+    pub chart: Result<Chart, LoadError>,
+}
+
+pub fn load_unpacked(archive: &[u8], profile: Profile) -> Result<Unpacked, FolderError> {
+    let mut loader = Loader::new(profile);
+    let files = loader.unpack(archive).map_err(LoadError::from)?;
+    let ignore = files.iter().find(|file| &*file.name == ".helmignore");
+    let rules = ignore.map_or_else(|| Ok(Rules::defaults()), |file| Rules::parse(&file.data))?;
+    let mut kept: Vec<File> = files.iter().filter(|file| !is_ignored(&rules, &file.name)).cloned().collect();
+    // As a walk through the folders would find them.
+    kept.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
+    let chart = loader.files(kept);
+    Ok(Unpacked { files, chart })
+}
+
+/// The rules name the file, or a folder that it lies in.
+fn is_ignored(rules: &Rules, name: &str) -> bool {
+    let folders = name.match_indices('/').map(|(at, _)| (&name[..at], true));
+    folders.chain([(name, false)]).any(|(path, is_folder)| rules.ignore(path, is_folder))
+}
+
+/// The bytes of an archive, if it is one and not too large.
+pub fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
     let file = fs::File::open(path).map_err(|error| failed("open", path, &error))?;
     let length = file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(usize::MAX));
     let mut archive = Vec::with_capacity(length.min(limit) + 1);

@@ -8,7 +8,9 @@ pub mod folder;
 mod keys;
 mod sniff;
 
-pub use folder::load;
+pub use folder::{load, load_unasked};
+
+use std::fmt::Write;
 
 use helm_template::outside::{Nowhere, Outside};
 
@@ -29,4 +31,15 @@ impl Host {
     pub fn outside(&self) -> Outside<'_> {
         Outside { clock: self, random: self, crypto: &self.keys, cluster: &Nowhere, names: &Nowhere }
     }
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+    let mut digits = String::with_capacity(64);
+    for byte in digest.as_ref() {
+        // Writing to a text does not fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
 }

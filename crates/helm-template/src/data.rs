@@ -120,6 +120,7 @@ impl Data {
             Value::List(items) => {
                 Self::List(items.iter().map(|item| Self::inside(item, depth + 1)).collect::<Result<_, _>>()?)
             }
+            Value::Map(map) if map.is_nil() => Self::Null,
             Value::Map(map) => {
                 let mut members = Members::new();
                 for (key, value) in map.entries().iter() {

@@ -33,7 +33,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Serve(args) => serve(Config::load(&flags(args))?)?,
         Command::Config(args) => cli::print(&Config::load(&flags(args))?.print())?,
         Command::Kubeconfig(args) => kubeconfig(args)?,
-        Command::Template(args) => return Ok(cli::helm::finish(cli::helm::template::run(&args))),
+        Command::Helm(command) => return Ok(cli::helm::finish(cli::helm::run(&command))),
         Command::Version => cli::print(&cli::version())?,
         Command::Completion { shell } => cli::print(&cli::completion(shell))?,
     }

@@ -14,7 +14,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("server", &["api", "kube-access", "kube-embedded"]),
     ("cli", &["helm-template", "helm-chart", "helm-host", "helm-engine"]),
     ("longshore", &["server", "cli"]),
-    ("bench", &[]),
+    ("bench", &["helm-template", "helm-chart", "helm-host", "helm-engine"]),
     ("xtask", &[]),
 ];
 

@@ -80,11 +80,12 @@ pub struct ValuesArgs {
 impl ValuesArgs {
     /// All that was said, read from where it is.
     pub fn read(&self, profile: Profile) -> Result<Members, String> {
-        let mut open = |name: &str| {
-            let text = file(name)?;
-            Ok(Str::from(String::from_utf8_lossy(&text)))
-        };
-        user_values(&self.sources()?, profile, &mut open).map_err(|why| why.to_string())
+        Self::merge(&self.sources()?, profile)
+    }
+
+    /// The same of sources that were read already.
+    pub fn merge(sources: &[Source], profile: Profile) -> Result<Members, String> {
+        user_values(sources, profile, &mut text_of_file).map_err(|why| why.to_string())
     }
 
     /// What was said, file by file and flag by flag.
@@ -105,6 +106,11 @@ impl ValuesArgs {
         }
         Ok(sources)
     }
+}
+
+/// The content of a file as a text.
+pub fn text_of_file(name: &str) -> Result<Str, Str> {
+    Ok(Str::from(String::from_utf8_lossy(&file(name)?)))
 }
 
 /// The content of a file, or of standard input.

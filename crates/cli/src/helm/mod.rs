@@ -2,16 +2,70 @@
 //!
 //! Nothing here needs a server, a cluster or a runtime.
 
+pub mod dependency;
 pub mod flags;
+pub mod lint;
 mod locate;
+pub mod package;
 pub mod refused;
+pub mod repo;
+mod save;
+pub mod show;
+mod table;
 pub mod template;
+pub mod values;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::Subcommand;
+
 /// The names of these commands.
-pub const COMMANDS: &[&str] = &["template"];
+pub const COMMANDS: &[&str] = &[
+    "template",
+    "lint",
+    "show",
+    "inspect",
+    "package",
+    "dependency",
+    "dep",
+    "dependencies",
+    "repo",
+    "values",
+];
+
+/// What can be asked of charts.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Render a chart as Helm does, without a cluster
+    Template(Box<template::TemplateArgs>),
+    /// Examine charts for mistakes
+    Lint(Box<lint::LintArgs>),
+    /// Show what is in a chart
+    #[command(visible_alias = "inspect")]
+    Show(show::ShowArgs),
+    /// Pack charts into archives
+    Package(package::PackageArgs),
+    /// List or fill in what a chart depends on
+    #[command(visible_aliases = ["dep", "dependencies"])]
+    Dependency(dependency::DependencyArgs),
+    /// Work on chart repositories
+    Repo(repo::RepoArgs),
+    /// Show the values that a chart would get, and where each comes from
+    Values(Box<values::ShowValuesArgs>),
+}
+
+pub fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Template(args) => template::run(args),
+        Command::Lint(args) => lint::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Package(args) => package::run(args),
+        Command::Dependency(args) => dependency::run(args),
+        Command::Repo(args) => repo::run(args),
+        Command::Values(args) => values::run(args),
+    }
+}
 
 /// What came of a command: text for standard output, or Helm's words for why not.
 pub type Outcome = Result<Vec<u8>, Refusal>;

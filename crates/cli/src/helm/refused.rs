@@ -9,7 +9,7 @@ pub fn words(error: &clap::Error) -> Option<String> {
         _ => None,
     };
     let argument = text(ContextKind::InvalidArg)?;
-    // `--set <KEY=VALUE>...`
+    // `--set <KEY=VALUE>...`, `--strict[=<STRICT>]`
     let flag = argument.split([' ', '=', '[']).next()?;
     match error.kind() {
         ErrorKind::UnknownArgument if flag.starts_with("--") => Some(format!("unknown flag: {flag}")),

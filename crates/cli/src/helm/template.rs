@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::path::{Component, Path, PathBuf};
 
 use clap::{ArgAction, Args};
@@ -105,9 +106,13 @@ pub fn run(args: &TemplateArgs) -> Outcome {
         subchart_notes: false,
         limits: Limits::default(),
     };
-    let rendered = Engine::new(profile).render(&Prepared::new(chart), &request, host.outside());
+    // The process ends soon: taking all that was parsed apart would be work for nothing.
+    let prepared = ManuallyDrop::new(Prepared::new(chart));
+    let rendered = Engine::new(profile).render(&prepared, &request, host.outside());
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
-    warnings.iter().for_each(|line| eprintln!("{line}"));
+    for line in warnings {
+        eprintln!("{line}");
+    }
     match rendered {
         Ok(release) => show(args, &name, &release),
         Err(failure) => match failure.stage {
@@ -155,7 +160,9 @@ fn from_template(text: &str, host: &Host, profile: Profile) -> Result<String, St
 /// A chart that can be installed.
 fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
     let loaded = helm_host::load(path, profile).map_err(|error| error.to_string())?;
-    loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
+    for line in &loaded.warnings {
+        eprintln!("{line}");
+    }
     let metadata = &loaded.chart.metadata;
     if !matches!(&*metadata.chart_type, "" | "application") {
         return Err(format!("{} charts are not installable", metadata.chart_type));
@@ -193,10 +200,7 @@ fn write_files(
     release: &Release,
     shown: Shown,
 ) -> Result<Vec<u8>, String> {
-    let below = match args.release_name.0 {
-        true => format!("{folder}/{name}"),
-        false => folder.to_owned(),
-    };
+    let below = if args.release_name.0 { format!("{folder}/{name}") } else { folder.to_owned() };
     let mut said = Vec::new();
     let mut written: Vec<PathBuf> = Vec::new();
     let crds = release.crds.iter().filter(|_| shown.crds).map(|crd| (folder, &*crd.source, &crd.content));
@@ -226,9 +230,7 @@ fn write_file(file: &Path, text: &[u8], append: bool) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = match append {
-        true => fs::File::options().append(true).open(file)?,
-        false => fs::File::create(file)?,
-    };
+    let mut file =
+        if append { fs::File::options().append(true).open(file)? } else { fs::File::create(file)? };
     file.write_all(text)
 }

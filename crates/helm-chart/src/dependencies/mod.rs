@@ -69,7 +69,7 @@ fn prepare_tree(
 }
 
 /// Whether every dependency that `Chart.yaml` names is below `charts/`. The error is Helm's.
-pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
+pub fn check_present(chart: &Chart) -> Result<(), Str> {
     let is_missing =
         |name: &&str| chart.dependencies.iter().all(|subchart| &*subchart.metadata.name != *name);
     let named = chart.metadata.dependencies.iter().map(|dependency| &*dependency.name);
@@ -77,6 +77,11 @@ pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
     if missing.is_empty() {
         return Ok(());
     }
+    Err(format!("found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", ")).into())
+}
+
+/// The same, with Helm's advice for those who want to install the chart.
+pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
     let advice = match profile {
         Profile::Helm3 => {
             "An error occurred while checking for chart dependencies. You may need to run `helm dependency build` to \
@@ -87,14 +92,31 @@ pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
              fetch missing dependencies"
         }
     };
-    Err(format!("{advice}: found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", "))
-        .into())
+    check_present(chart).map_err(|why| format!("{advice}: {why}").into())
+}
+
+/// Whether a version is one that a constraint allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    Fits,
+    Differs,
+    BadConstraint(Str),
+    BadVersion(Str),
+}
+
+pub fn fit(constraint: &str, version: &str, profile: Profile) -> Fit {
+    let constraints = match Constraints::parse(constraint, profile) {
+        Ok(constraints) => constraints,
+        Err(why) => return Fit::BadConstraint(why),
+    };
+    match Version::parse(version, profile) {
+        Ok(version) if constraints.check(&version) => Fit::Fits,
+        Ok(_) => Fit::Differs,
+        Err(why) => Fit::BadVersion(why),
+    }
 }
 
 /// The version is one that the constraint allows; what cannot be read allows nothing.
 fn is_compatible(constraint: &str, version: &str, profile: Profile) -> bool {
-    match (Version::parse(version, profile), Constraints::parse(constraint, profile)) {
-        (Ok(version), Ok(constraints)) => constraints.check(&version),
-        _ => false,
-    }
+    fit(constraint, version, profile) == Fit::Fits
 }

@@ -257,7 +257,7 @@ pub(crate) fn text_of(data: &Data, key: &str) -> Str {
     }
 }
 
-fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
+pub(crate) fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
     data.get(key).and_then(Data::as_list).unwrap_or_default()
 }
 

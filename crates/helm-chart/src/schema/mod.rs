@@ -45,7 +45,7 @@ fn check_tree(
     complaints: &mut String,
 ) {
     if let Some(schema) = &chart.schema
-        && let Err(complaint) = check_one(schema, values, profile, warnings)
+        && let Err(complaint) = check_single(schema, values, profile, warnings)
     {
         let _ = write!(complaints, "{}:\n{complaint}", chart.metadata.name);
     }
@@ -57,7 +57,8 @@ fn check_tree(
     }
 }
 
-fn check_one(
+/// Holds values against one schema.
+pub(crate) fn check_single(
     schema: &[u8],
     values: &Map,
     profile: Profile,

@@ -84,6 +84,11 @@ pub(crate) fn merge_tables(onto: &Map, from: &Map, profile: Profile, warnings: &
     Merging { profile, keep_nulls: true, warnings }.tables(onto, from, None, true);
 }
 
+/// The same, where nulls delete.
+pub(crate) fn coalesce_tables(onto: &Map, from: &Map, profile: Profile, warnings: &mut Vec<Warning>) {
+    Merging { profile, keep_nulls: false, warnings }.tables(onto, from, None, false);
+}
+
 struct Merging<'w> {
     profile: Profile,
     keep_nulls: bool,

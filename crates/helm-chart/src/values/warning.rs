@@ -26,11 +26,25 @@ impl Warning {
 
     /// A warning that Helm 4 splits into a message and attributes.
     pub fn structured(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[Attribute]) -> Self {
-        let (place, text) = helm3;
+        Self::with_level(profile, "WARN", helm3, helm4, attributes)
+    }
+
+    /// The same, of something that is less than a warning.
+    pub fn informed(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[Attribute]) -> Self {
+        Self::with_level(profile, "INFO", helm3, helm4, attributes)
+    }
+
+    fn with_level(
+        profile: Profile,
+        level: &str,
+        (place, text): (&str, &str),
+        helm4: &str,
+        attributes: &[Attribute],
+    ) -> Self {
         Self::of(match profile {
             Profile::Helm3 => format!("{place}: {text}"),
             Profile::Helm4 => attributes.iter().fold(
-                format!("level=WARN msg={}", quoted(helm4)),
+                format!("level={level} msg={}", quoted(helm4)),
                 |mut line, (key, value)| {
                     let _ = write!(line, " {key}={}", quoted(value));
                     line

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use helm_template::profile::Profile;
-use helm_template::value::{List, ListMethod, Method, NamedList, Object, Type, Value};
+use helm_template::value::{Field, Json, List, ListMethod, Method, NamedList, Object, Type, Value};
 
-use super::record::{Field, Json, Record};
+use super::record::Record;
 use crate::capabilities::{Capabilities, KubeVersion};
 
 pub fn capabilities(capabilities: &Capabilities, profile: Profile) -> Value {
@@ -94,6 +94,7 @@ fn versions_method(name: &str) -> Option<ListMethod> {
     (name == "Has").then_some(ListMethod { params: &[Type::String], run: has })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "methods may fail")]
 fn has(list: &List, values: &[Value]) -> Result<Value, helm_template::value::Str> {
     let wanted = values.first().and_then(Value::as_str);
     Ok(Value::Bool(wanted.is_some() && list.iter().any(|version| version.as_str() == wanted)))

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use helm_chart::{Dependency, Maintainer, Metadata};
 use helm_template::profile::Profile;
-use helm_template::value::{List, Map, NamedList, Str, Value};
+use helm_template::value::{Field, Json, List, Map, NamedList, Str, Value};
 
-use super::record::{Field, Json, Record};
+use super::record::Record;
 
 pub fn metadata(metadata: &Metadata, is_root: bool, profile: Profile) -> Value {
     let fields = fields(metadata, profile);
@@ -35,6 +35,7 @@ fn text(name: &'static str, json: &'static str, text: &Str) -> Field {
 
 fn texts(texts: &[Str], profile: Profile) -> Value {
     match profile {
+        Profile::Helm3 if texts.is_empty() => List::nil_strings().into(),
         Profile::Helm3 => List::strings(texts.iter().cloned()).into(),
         Profile::Helm4 => List::any(texts.iter().cloned().map(Value::String)).into(),
     }
@@ -61,7 +62,7 @@ fn fields(metadata: &Metadata, profile: Profile) -> Vec<Field> {
         chart_type,
     } = metadata;
     let filled = |name, json, value| Field { name, json: Json::Filled(json), value };
-    let notes = Map::strings();
+    let notes = if annotations.is_empty() { Map::nil_strings() } else { Map::strings() };
     for (key, value) in annotations {
         notes.insert(key.clone(), Value::String(value.clone()));
     }
@@ -111,7 +112,11 @@ fn structs(
     match profile {
         Profile::Helm3 => {
             let items = items.map(|fields| Value::Object(Rc::new(Record::new(name, fields).pointer())));
-            List::named(list, items).into()
+            match List::named(list, items) {
+                none if none.is_empty() => List::nil_named(list),
+                items => items,
+            }
+            .into()
         }
         Profile::Helm4 => List::any(items.map(map)).into(),
     }
@@ -127,7 +132,10 @@ fn dependency(dependency: &Dependency, profile: Profile) -> Vec<Field> {
     let always =
         |name, json, text: &Str| Field { name, json: Json::Always(json), value: Value::String(text.clone()) };
     let filled = |name, json, value| Field { name, json: Json::Filled(json), value };
-    let imports = List::any(import_values.iter().map(Value::from));
+    let imports = match import_values.as_slice() {
+        [] if profile == Profile::Helm3 => List::nil(),
+        values => List::any(values.iter().map(Value::from)),
+    };
     vec![
         always("Name", "name", name),
         text("Version", "version", version),

@@ -2,9 +2,8 @@
 
 use std::any::Any;
 
-use helm_template::data::{Data, Members};
 use helm_template::go::print;
-use helm_template::value::{Kind, Method, Object, Str, Value};
+use helm_template::value::{Field, Json, Kind, Method, Object, Str, Value};
 
 /// A struct, or a pointer to one.
 pub struct Record {
@@ -14,24 +13,6 @@ pub struct Record {
     pub method: fn(&str) -> Option<Method>,
     /// What an action prints instead of the fields: a struct that can say itself what it is.
     pub shown: Option<Str>,
-}
-
-pub struct Field {
-    pub name: &'static str,
-    pub json: Json,
-    pub value: Value,
-}
-
-/// How a field is written as JSON.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Json {
-    Always(&'static str),
-    /// Only where it is not empty.
-    Filled(&'static str),
-    /// Its own fields are written in its place.
-    Embedded,
-    /// Not for others to see: it is printed, no more.
-    Private,
 }
 
 impl Record {
@@ -84,25 +65,8 @@ impl Object for Record {
         (self.method)(name)
     }
 
-    fn data(&self) -> Result<Data, Str> {
-        let mut members = Members::new();
-        for Field { json, value, .. } in &self.fields {
-            match json {
-                Json::Always(name) => {
-                    members.insert((*name).into(), Data::try_from(value)?);
-                }
-                Json::Filled(name) if value.is_true() => {
-                    members.insert((*name).into(), Data::try_from(value)?);
-                }
-                Json::Filled(_) | Json::Private => {}
-                Json::Embedded => {
-                    if let Data::Map(inner) = Data::try_from(value)? {
-                        members.extend(inner);
-                    }
-                }
-            }
-        }
-        Ok(Data::Map(members))
+    fn fields(&self) -> Vec<Field> {
+        self.fields.clone()
     }
 
     fn equals(&self, other: &dyn Object) -> bool {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::{Display, Formatter};
 
-use crate::go::print;
+use crate::go::{print, printf};
 use crate::value::{Kind, Str, Value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,16 +98,28 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
         (Value::Float(a), Value::Float(b)) => Ok(a == b),
         (Value::Complex(a, b), Value::Complex(c, d)) => Ok((a, b) == (c, d)),
         (a, b) if a.kind() == Kind::String => Ok(a.string_bytes() == b.string_bytes()),
-        (a, b) if a.is_nil() || b.is_nil() => Ok(a.is_nil() == b.is_nil()),
-        (a, b) if a.kind() != b.kind() => {
-            let (one, other) = (print(a), print(b));
+        (a, b) if a.kind() != b.kind() && a.is_some() && b.is_some() => {
+            let (one, other) = (shown(a), print(b));
             Err(format!("non-comparable types {one}: {}, {}: {other}", a.type_name(), b.type_name()).into())
         }
-        (Value::Object(a), Value::Object(b)) if a.kind() != Kind::Slice && a.kind() != Kind::Map => {
-            Ok(a.equals(b.as_ref()))
-        }
-        (_, b) => Err(format!("non-comparable type {}: {}", print(b), b.type_name()).into()),
+        (a, b) if is_nil(a) || is_nil(b) => Ok(is_nil(a) == is_nil(b)),
+        (Value::Object(a), Value::Object(b)) if a.is_comparable() => Ok(a.equals(b.as_ref())),
+        (_, b) => Err(format!("non-comparable type {}: {}", shown(b), b.type_name()).into()),
     }
+}
+
+/// Nil, or a map or list that is not there.
+fn is_nil(value: &Value) -> bool {
+    match value {
+        Value::Map(map) => map.is_nil(),
+        Value::List(list) => list.is_nil(),
+        value => value.is_nil(),
+    }
+}
+
+/// As Go's errors show values: with the verb for texts, whatever they are.
+fn shown(value: &Value) -> String {
+    printf("%s", std::slice::from_ref(value))
 }
 
 pub(super) fn less_or_equal(args: &[Value]) -> Result<bool, Incomparable> {
@@ -115,8 +127,8 @@ pub(super) fn less_or_equal(args: &[Value]) -> Result<bool, Incomparable> {
 }
 
 pub(super) fn less(args: &[Value]) -> Result<bool, Incomparable> {
-    let [a, b] = args else { return Ok(false) };
     const BAD: &str = "invalid type for comparison";
+    let [a, b] = args else { return Ok(false) };
     if sort(a) == Sort::Other || sort(b) == Sort::Other {
         return Err(BAD.into());
     }

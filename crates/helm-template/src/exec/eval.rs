@@ -51,7 +51,7 @@ impl<'t> Frame<'_, '_, 't> {
                     ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
                     ExprKind::Dot => Ok(dot.clone()),
                     ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
-                    ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+                    ExprKind::String { value, .. } => Ok(Value::from(value).into()),
                     _ => Err(self.error("nil is not a command")),
                 }
             }
@@ -185,7 +185,7 @@ impl<'t> Frame<'_, '_, 't> {
             ExprKind::Dot => Ok(dot.clone()),
             ExprKind::Nil => Ok(Slot::default()),
             ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
-            ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+            ExprKind::String { value, .. } => Ok(Value::from(value).into()),
             ExprKind::Variable { variable, fields } if fields.is_empty() => {
                 self.variable(variable.slot, &variable.name)
             }
@@ -202,6 +202,11 @@ impl<'t> Frame<'_, '_, 't> {
     /// An expression as an argument of this type.
     pub fn argument(&mut self, dot: &Slot, expr: &'t Expr, wanted: Type) -> Result<Value, Error> {
         self.spot = Spot::Expr(expr);
+        if let ExprKind::Number { value, .. } = &expr.kind
+            && let Some(value) = number_as(value, wanted)
+        {
+            return Ok(value);
+        }
         match (&expr.kind, wanted) {
             (ExprKind::Nil, wanted) if wanted.takes_nil() => Ok(Value::Null),
             (ExprKind::Nil, wanted) => Err(self.error(format!("cannot assign nil to {}", wanted.name()))),
@@ -210,24 +215,7 @@ impl<'t> Frame<'_, '_, 't> {
                 Type::Any | Type::Reflect,
             ) => self.plain(dot, expr).map(|slot| slot.value),
             (ExprKind::Bool(truth), Type::Bool) => Ok(Value::Bool(*truth)),
-            (ExprKind::String { value, .. }, Type::String) => Ok(Value::String(value.clone())),
-            (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int) => {
-                Ok(Value::Int(*int))
-            }
-            (ExprKind::Number { value: Number { int: Some(int), .. }, .. }, Type::Int64) => {
-                Ok(Value::Int64(*int))
-            }
-            // Its kind is that of a number.
-            (
-                ExprKind::Number { value: Number { int: Some(int), .. }, .. },
-                Type::Object("time.Duration"),
-            ) => Ok(Value::Int64(*int)),
-            (ExprKind::Number { value: Number { uint: Some(uint), .. }, .. }, Type::Uint32) => {
-                Ok(Value::Uint64(uint & u64::from(u32::MAX))) // what does not fit is cut off
-            }
-            (ExprKind::Number { value: Number { float: Some(float), .. }, .. }, Type::Float64) => {
-                Ok(Value::Float(*float))
-            }
+            (ExprKind::String { value, .. }, Type::String) => Ok(Value::from(value)),
             (ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. }, wanted) => {
                 let expected = match wanted {
                     Type::Bool => "bool",
@@ -265,5 +253,18 @@ impl<'t> Frame<'_, '_, 't> {
                 Err(self.error(format!("wrong type for value; expected {wanted}; got {got}")))
             }
         }
+    }
+}
+
+/// A literal as the number that is asked for, if it can be that.
+fn number_as(number: &Number, wanted: Type) -> Option<Value> {
+    match wanted {
+        Type::Int => number.int.map(Value::Int),
+        // The kind of a duration is that of a number.
+        Type::Int64 | Type::Object("time.Duration") => number.int.map(Value::Int64),
+        // What does not fit is cut off.
+        Type::Uint32 => number.uint.map(|uint| Value::Uint64(uint & u64::from(u32::MAX))),
+        Type::Float64 => number.float.map(Value::Float),
+        _ => None,
     }
 }

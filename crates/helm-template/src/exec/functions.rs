@@ -65,6 +65,8 @@ pub enum Run {
     Machine(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Str>),
     /// One that runs templates, whose errors have causes.
     Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Error>),
+    /// `call`: of functions, and no value of a template is one.
+    Call,
     /// These evaluate their arguments themselves, and not all of them.
     And,
     Or,
@@ -107,13 +109,18 @@ impl Functions {
         self.index.remove(name);
     }
 
+    /// The names of all functions.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.index.keys().copied()
+    }
+
     pub(super) fn get(&self, index: u32) -> &Function {
         &self.table[index as usize]
     }
 }
 
 impl Names for Functions {
-    fn index(&self, name: &str) -> Option<u32> {
-        self.index.get(name).copied()
+    fn find(&self, name: &str) -> Option<(u32, &'static str)> {
+        self.index.get_key_value(name).map(|(name, at)| (*at, *name))
     }
 }

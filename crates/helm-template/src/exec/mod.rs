@@ -56,6 +56,19 @@ pub enum Missing {
     Error,
 }
 
+/// What would have been an error, in the words of the chart's author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overlooked {
+    Failed(String),
+    /// Something required is not there.
+    Missing(String),
+    /// Something required is an empty text.
+    Empty(String),
+}
+
+/// How much is kept of it.
+const MOST_OVERLOOKED: usize = 1000;
+
 pub struct Machine<'m> {
     pub templates: Templates,
     pub functions: &'m Functions,
@@ -66,6 +79,8 @@ pub struct Machine<'m> {
     pub ranges_over_integers: bool,
     /// A chart is only looked over: `fail` does not fail, and nothing is `required`.
     pub lint: bool,
+    /// What lint has let pass, up to a number that nobody reads to the end.
+    pub overlooked: Vec<Overlooked>,
     /// What was included and has not come back yet: how often, by name.
     included: HashMap<Str, usize>,
     texts: include::Texts,
@@ -95,6 +110,7 @@ impl<'m> Machine<'m> {
             missing: Missing::default(),
             ranges_over_integers: true,
             lint: false,
+            overlooked: Vec::new(),
             included: HashMap::new(),
             texts: include::Texts::default(),
             limits,
@@ -103,6 +119,13 @@ impl<'m> Machine<'m> {
             depth: 0,
             stacks: 0,
             changed: HashMap::new(),
+        }
+    }
+
+    /// Lets something pass.
+    pub(crate) fn overlook(&mut self, what: Overlooked) {
+        if self.overlooked.len() < MOST_OVERLOOKED {
+            self.overlooked.push(what);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ENDLESS, Error, Machine};
-use crate::go::{print, quote};
+use crate::go::{print, quote, write_printed};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::value::{Str, Value};
 
@@ -11,6 +11,9 @@ use crate::value::{Str, Value};
 const RED_ZONE: usize = 1 << 20;
 
 const MORE_STACK: usize = 8 << 20;
+
+/// What an action prints for nil.
+pub(super) const NO_VALUE: &str = "<no value>";
 
 /// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest.
 const MOST_STACKS: usize = 24;
@@ -158,7 +161,7 @@ impl<'t> Frame<'_, '_, 't> {
             Node::If(branch) => return self.choose(dot, branch, false),
             Node::With(branch) => return self.choose(dot, branch, true),
             Node::Range(branch) => return self.range(dot, branch),
-            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_ref())?,
+            Node::Template { at, name, argument } => self.invoke(dot, *at, name, argument.as_deref())?,
             Node::Break => return Err(Stop::Break),
             Node::Continue => return Err(Stop::Continue),
         }
@@ -167,12 +170,16 @@ impl<'t> Frame<'_, '_, 't> {
 
     fn print(&mut self, value: &Value) -> Result<(), Error> {
         match value {
-            Value::Nil | Value::Null => self.write("<no value>"),
+            Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
             Value::Object(object) => self.write(object.show()),
             value if value.is_endless() => Err(self.error(ENDLESS)),
-            value => self.write(print(value)),
+            value => {
+                let mut shown = Vec::new();
+                write_printed(&mut shown, value);
+                self.write(shown)
+            }
         }
     }
 
@@ -187,7 +194,7 @@ impl<'t> Frame<'_, '_, 't> {
                     self.list(dot, &branch.body)
                 };
             }
-            match branch.otherwise.as_slice() {
+            match &*branch.otherwise {
                 [Node::If(next)] if !with => branch = next,
                 [Node::With(next)] if with => branch = next,
                 nodes => return self.list(dot, nodes),
@@ -226,11 +233,23 @@ impl<'t> Frame<'_, '_, 't> {
                 let make = if matches!(value, Value::Int(_)) { Value::Int } else { Value::Int64 };
                 self.rounds(branch, (0..*n).map(|n| (Value::Nil, make(n).into())))?
             }
+            Value::Uint64(n) if self.machine.ranges_over_integers => {
+                if branch.pipe.variables.len() > 1 {
+                    let why = format!("can't use {n} to iterate over more than one variable");
+                    return Err(self.error(why).into());
+                }
+                self.rounds(branch, (0..*n).map(|n| (Value::Nil, Value::Uint64(n).into())))?
+            }
             Value::Object(object) => match object.entries() {
                 Some(entries) => {
                     self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
                 }
-                None => return Err(self.error(format!("range can't iterate over {}", object.show())).into()),
+                None => {
+                    // What a pointer points to is meant.
+                    let shown = object.print();
+                    let shown = shown.strip_prefix('&').unwrap_or(&shown);
+                    return Err(self.error(format!("range can't iterate over {shown}")).into());
+                }
             },
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };
@@ -247,7 +266,7 @@ impl<'t> Frame<'_, '_, 't> {
         for (key, element) in pairs {
             any = true;
             self.step()?;
-            match branch.pipe.variables.as_slice() {
+            match &*branch.pipe.variables {
                 [] => {}
                 [only] => self.set(only.slot, &only.name, element.clone())?,
                 [first, second, ..] => {

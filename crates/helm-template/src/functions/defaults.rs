@@ -1,7 +1,7 @@
 //! What stands in for a missing value, and refusals: `default`, `coalesce`, `ternary`, `fail`, `required`.
 
 use super::arguments::{Done, text};
-use crate::exec::{Machine, Row, Run};
+use crate::exec::{Machine, Overlooked, Row, Run};
 use crate::value::{Type, Value};
 
 const ANY: &[Type] = &[Type::Any];
@@ -42,22 +42,24 @@ fn ternary(args: &[Value]) -> Done {
 }
 
 fn fail(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    refuse(machine, &args[0])
+    refuse(machine, &args[0], Overlooked::Failed)
 }
 
 /// Empty is as bad as missing for a text; a zero is a value.
 fn required(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     match &args[1] {
-        Value::Nil | Value::Null => refuse(machine, &args[0]),
-        Value::String(given) if given.is_empty() => refuse(machine, &args[0]),
+        Value::Nil | Value::Null => refuse(machine, &args[0], Overlooked::Missing),
+        Value::String(given) if given.is_empty() => refuse(machine, &args[0], Overlooked::Empty),
         given => Ok(given.clone()),
     }
 }
 
-fn refuse(machine: &Machine<'_>, message: &Value) -> Done {
+fn refuse(machine: &mut Machine<'_>, message: &Value, what: fn(String) -> Overlooked) -> Done {
+    let message = text(message);
     if machine.lint {
+        machine.overlook(what(message.into()));
         return Ok("".into());
     }
     let (start, end) = SAID_BY_CHART;
-    Err(format!("{start}{}{end}", text(message)).into())
+    Err(format!("{start}{message}{end}").into())
 }

@@ -30,6 +30,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use crypto::{MAKE_USUAL_KEY, USUAL_KEY};
 pub use defaults::SAID_BY_CHART;
 
 use crate::exec::Functions;

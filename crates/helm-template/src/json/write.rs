@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::data::Data;
 use crate::go::{Form, format_float};
 use crate::nesting::{Nesting, Unwritable, check_length};
-use crate::value::Value;
+use crate::value::{Value, field};
 
 /// How JSON is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,23 +63,43 @@ impl Writer {
                 }
                 self.close(']');
             }
-            Value::Map(map) if map.is_empty() => self.out.push_str("{}"),
+            Value::Map(map) if map.is_nil() => self.out.push_str("null"),
             Value::Map(map) => {
                 let inside = around.inside_map(map)?;
-                self.open('{');
-                for (at, (key, value)) in map.entries().iter().enumerate() {
-                    self.next(at);
-                    self.string(key);
-                    self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
-                    self.value(value, &inside)?;
-                }
-                self.close('}');
+                self.members(map.entries().iter().map(|(key, value)| (&**key, value)), &inside)?;
             }
-            Value::Object(object) => self.value(&Value::from(&object.data()?), around)?,
+            Value::Object(object) => match object.fields() {
+                none if none.is_empty() => self.value(&Value::from(&object.data()?), around)?,
+                fields => {
+                    let inside = around.inside_list()?;
+                    let members = field::members(fields);
+                    self.members(members.iter().map(|(name, value)| (*name, value)), &inside)?;
+                }
+            },
             Value::Float(_) | Value::Complex(..) | Value::Bytes(_) => {
                 self.value(&Value::from(&Data::try_from(value)?), around)?;
             }
         }
+        Ok(())
+    }
+
+    fn members<'v>(
+        &mut self,
+        members: impl ExactSizeIterator<Item = (&'v str, &'v Value)>,
+        inside: &Nesting<'_>,
+    ) -> Result<(), Unwritable> {
+        if members.len() == 0 {
+            self.out.push_str("{}");
+            return Ok(());
+        }
+        self.open('{');
+        for (at, (key, value)) in members.enumerate() {
+            self.next(at);
+            self.string(key);
+            self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
+            self.value(value, inside)?;
+        }
+        self.close('}');
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 //! Outside of actions there is only text; inside, spaces count, because they separate arguments. A marker of trimming
 //! takes the white space on its side of the text away before anybody sees it.
 
+use memchr::memmem::Finder;
+
 use crate::go::{is_printable, quote};
 
 const LEFT: &str = "{{";
@@ -99,6 +101,8 @@ impl Item<'_> {
 
 pub struct Lexer<'s> {
     input: &'s str,
+    /// Finds the next action. Made once: making it costs more than most searches.
+    left: Finder<'static>,
     at: usize,
     start: usize,
     /// The line of `start`, from 1.
@@ -110,7 +114,8 @@ pub struct Lexer<'s> {
 
 impl<'s> Lexer<'s> {
     pub fn new(input: &'s str) -> Self {
-        Self { input, at: 0, start: 0, line: 1, inside: false, parens: 0, failed: false }
+        let left = Finder::new(LEFT);
+        Self { input, left, at: 0, start: 0, line: 1, inside: false, parens: 0, failed: false }
     }
 
     pub fn next(&mut self) -> Item<'s> {
@@ -128,6 +133,11 @@ impl<'s> Lexer<'s> {
         self.rest().chars().next()
     }
 
+    /// The next byte; a character that has several is no sign of the language.
+    fn peek_byte(&self) -> Option<u8> {
+        self.input.as_bytes().get(self.at).copied()
+    }
+
     fn bump(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.at += c.len_utf8();
@@ -143,7 +153,7 @@ impl<'s> Lexer<'s> {
 
     /// Nothing up to here belongs to a token any more.
     fn skip(&mut self) {
-        self.line += memchr::memchr_iter(b'\n', &self.input.as_bytes()[self.start..self.at]).count();
+        self.line += newlines(&self.input.as_bytes()[self.start..self.at]);
         self.start = self.at;
     }
 
@@ -156,7 +166,7 @@ impl<'s> Lexer<'s> {
 
     fn text(&mut self) -> Item<'s> {
         loop {
-            let Some(found) = memchr::memmem::find(self.rest().as_bytes(), LEFT.as_bytes()) else {
+            let Some(found) = self.left.find(self.rest().as_bytes()) else {
                 self.at = self.input.len();
                 return if self.at > self.start { self.item(Token::Text) } else { self.item(Token::End_) };
             };
@@ -216,11 +226,12 @@ impl<'s> Lexer<'s> {
 
     /// Whether a closing delimiter stands here, and whether it trims.
     fn at_right(&self) -> Option<bool> {
-        let rest = self.rest();
-        if has_right_marker(rest) && rest[2..].starts_with(RIGHT) {
-            return Some(true);
+        let rest = &self.input.as_bytes()[self.at..];
+        match rest {
+            [b'}', b'}', ..] => Some(false),
+            [b' ' | b'\t' | b'\r' | b'\n', b'-', b'}', b'}', ..] => Some(true),
+            _ => None,
         }
-        rest.starts_with(RIGHT).then_some(false)
     }
 
     fn right_delim(&mut self, trims: bool) -> Item<'s> {
@@ -254,8 +265,8 @@ impl<'s> Lexer<'s> {
                 _ => self.fail("expected :="),
             },
             '|' => self.item(Token::Pipe),
-            '"' => self.quoted('"', Token::String, "unterminated quoted string"),
-            '\'' => self.quoted('\'', Token::CharConstant, "unterminated character constant"),
+            '"' => self.quoted(b'"', Token::String, "unterminated quoted string"),
+            '\'' => self.quoted(b'\'', Token::CharConstant, "unterminated character constant"),
             '`' => match memchr::memchr(b'`', self.rest().as_bytes()) {
                 Some(length) => {
                     self.at += length + 1;
@@ -288,7 +299,7 @@ impl<'s> Lexer<'s> {
 
     /// A run of spaces, less the one that belongs to a closing delimiter which trims.
     fn space(&mut self) -> Item<'s> {
-        while self.peek().is_some_and(is_space) {
+        while self.peek_byte().is_some_and(|byte| is_space(char::from(byte))) {
             self.at += 1;
         }
         let last = &self.input[self.at - 1..];
@@ -330,20 +341,30 @@ impl<'s> Lexer<'s> {
     }
 
     fn word(&mut self) {
-        while self.peek().is_some_and(is_word) {
-            self.bump();
+        loop {
+            match self.peek_byte() {
+                Some(b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z') => self.at += 1,
+                Some(0x80..) if self.peek().is_some_and(is_word) => {
+                    self.bump();
+                }
+                _ => return,
+            }
         }
     }
 
     fn at_terminator(&self) -> bool {
-        match self.peek() {
-            None | Some('.' | ',' | '|' | ':' | ')' | '(') => true,
-            Some(c) => is_space(c) || self.rest().starts_with(RIGHT),
+        match self.peek_byte() {
+            None | Some(b'.' | b',' | b'|' | b':' | b')' | b'(' | b' ' | b'\t' | b'\r' | b'\n') => true,
+            Some(b'}') => self.rest().starts_with(RIGHT),
+            Some(_) => false,
         }
     }
 
-    fn quoted(&mut self, end: char, token: Token, unterminated: &'static str) -> Item<'s> {
+    fn quoted(&mut self, end: u8, token: Token, unterminated: &'static str) -> Item<'s> {
         loop {
+            // What counts is ASCII, so that this never stops within a character.
+            let length = memchr::memchr3(b'\\', b'\n', end, &self.input.as_bytes()[self.at..]);
+            self.at = length.map_or(self.input.len(), |length| self.at + length);
             match self.bump() {
                 Some('\\') => {
                     if matches!(self.bump(), None | Some('\n')) {
@@ -351,8 +372,7 @@ impl<'s> Lexer<'s> {
                     }
                 }
                 None | Some('\n') => return self.fail(unterminated),
-                Some(c) if c == end => return self.item(token),
-                Some(_) => {}
+                Some(_) => return self.item(token),
             }
         }
     }
@@ -423,6 +443,14 @@ fn code_point(c: Option<char>) -> String {
         None => "U+FFFFFFFFFFFFFFFF".to_owned(),
         Some(c) if is_printable(c) => format!("U+{:04X} '{c}'", u32::from(c)),
         Some(c) => format!("U+{:04X}", u32::from(c)),
+    }
+}
+
+/// Most tokens are a few bytes long, for which looking at each is the fastest.
+fn newlines(bytes: &[u8]) -> usize {
+    match bytes.len() {
+        ..32 => bytes.iter().filter(|byte| **byte == b'\n').count(),
+        _ => memchr::memchr_iter(b'\n', bytes).count(),
     }
 }
 

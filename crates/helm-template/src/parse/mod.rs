@@ -13,7 +13,9 @@ use lex::{Item, Lexer, Token};
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
-pub use tree::{At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Variable, invocation};
+pub use tree::{
+    At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
+};
 
 /// How deep parentheses and blocks may nest.
 const DEEPEST: usize = 200;
@@ -26,7 +28,8 @@ const MOST_VARIABLES: usize = 2_000;
 
 /// Where functions are found by name.
 pub trait Names {
-    fn index(&self, name: &str) -> Option<u32>;
+    /// Its place in the table, and its name, which lives as long as the program.
+    fn find(&self, name: &str) -> Option<(u32, &'static str)>;
 }
 
 /// Parses a file: the templates that it defines, and last the one of its own name.
@@ -46,6 +49,11 @@ pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Templa
         ranges: 0,
         depth: 0,
         defined: Vec::new(),
+        words: Words::default(),
+        nodes: Vec::new(),
+        exprs: Vec::new(),
+        commands: Vec::new(),
+        path: Vec::new(),
     };
     let body = parser.whole()?;
     let own = Template { name: name.into(), source, body, variables: parser.scope.most };
@@ -99,6 +107,23 @@ struct Parser<'s> {
     ranges: usize,
     depth: usize,
     defined: Vec<Template>,
+    words: Words<'s>,
+    /// What has been read of lists, commands, pipelines and paths that are not at their end: the inner ones last. So
+    /// each is put down once, in its final size.
+    nodes: Vec<Node>,
+    exprs: Vec<Expr>,
+    commands: Vec<Command>,
+    path: Vec<Str>,
+}
+
+/// The names in a text: most stand in it many times. Their hashes have a seed, because a chart can be made to harm.
+#[derive(Default)]
+struct Words<'s>(foldhash::HashMap<&'s str, Str>);
+
+impl<'s> Words<'s> {
+    fn get(&mut self, word: &'s str) -> Str {
+        self.0.entry(word).or_insert_with(|| word.into()).clone()
+    }
 }
 
 /// What ended a list of nodes.
@@ -160,8 +185,9 @@ impl<'s> Parser<'s> {
     }
 
     fn peek_word(&mut self) -> &Item<'s> {
-        let item = self.next_word();
-        self.back(item);
+        while self.peek().token == Token::Space {
+            self.ahead.pop();
+        }
         self.peek()
     }
 
@@ -202,11 +228,11 @@ impl<'s> Parser<'s> {
     }
 
     /// The top level, where definitions may stand.
-    fn whole(&mut self) -> Parsed<Vec<Node>> {
-        let mut body = Vec::new();
+    fn whole(&mut self) -> Parsed<Box<[Node]>> {
+        let begun = self.nodes.len();
         loop {
             match self.peek().token {
-                Token::End_ => return Ok(body),
+                Token::End_ => return Ok(self.nodes.drain(begun..).collect()),
                 Token::LeftDelim => {
                     let delim = self.next();
                     let first = self.next_word();
@@ -220,7 +246,7 @@ impl<'s> Parser<'s> {
                 _ => {}
             }
             match self.piece()? {
-                Piece::Node(node) => body.push(node),
+                Piece::Node(node) => self.nodes.push(node),
                 Piece::Close(close) => return self.error(format_args!("unexpected {}", close.shown())),
             }
         }
@@ -250,21 +276,22 @@ impl<'s> Parser<'s> {
         if !matches!(item.token, Token::String | Token::RawString) {
             return self.unexpected(item, context);
         }
-        unquote(&item.text).map(Into::into).or_else(|why| self.error(why))
+        let name = unquote(&item.text).or_else(|why| self.error(why))?;
+        Ok(String::from_utf8_lossy(&name).into())
     }
 
-    fn list(&mut self) -> Parsed<(Vec<Node>, Close)> {
+    fn list(&mut self) -> Parsed<(Box<[Node]>, Close)> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return self.error("max expression depth exceeded");
         }
-        let mut nodes = Vec::new();
+        let begun = self.nodes.len();
         while self.peek_word().token != Token::End_ {
             match self.piece()? {
-                Piece::Node(node) => nodes.push(node),
+                Piece::Node(node) => self.nodes.push(node),
                 Piece::Close(close) => {
                     self.depth -= 1;
-                    return Ok((nodes, close));
+                    return Ok((self.nodes.drain(begun..).collect(), close));
                 }
             }
         }
@@ -330,10 +357,10 @@ impl<'s> Parser<'s> {
 
     /// A chain of `else if` is read in a loop, however long it is: each link stands alone in what its forerunner does
     /// otherwise.
-    fn branch(&mut self, context: &'static str) -> Parsed<Branch> {
+    fn branch(&mut self, context: &'static str) -> Parsed<Box<Branch>> {
         let (seen, living) = (self.scope.names.len(), self.scope.living);
         let mut links = Vec::new();
-        let mut otherwise = Vec::new();
+        let mut otherwise: Box<[Node]> = Box::default();
         loop {
             let pipe = self.pipeline(context, Token::RightDelim)?;
             let is_range = context == "range";
@@ -364,9 +391,10 @@ impl<'s> Parser<'s> {
         let mut whole = None;
         for (pipe, body) in links.into_iter().rev() {
             if let Some(next) = whole.take() {
-                otherwise = vec![if context == "with" { Node::With(next) } else { Node::If(next) }];
+                otherwise = Box::new([if context == "with" { Node::With(next) } else { Node::If(next) }]);
             }
-            whole = Some(Branch { pipe, body, otherwise: std::mem::take(&mut otherwise) });
+            let branch = Branch { pipe, body, otherwise: std::mem::take(&mut otherwise) };
+            whole = Some(Box::new(branch));
         }
         whole.map_or_else(|| self.error("unexpected EOF"), Ok)
     }
@@ -377,7 +405,7 @@ impl<'s> Parser<'s> {
         let name = self.template_name(&item, CONTEXT)?;
         let pipe = self.pipeline(CONTEXT, Token::RightDelim)?;
         self.inner(name.clone(), CONTEXT)?;
-        Ok(Node::Template { at: place(&item), name, argument: Some(pipe) })
+        Ok(Node::Template { at: place(&item), name, argument: Some(Box::new(pipe)) })
     }
 
     fn invocation(&mut self) -> Parsed<Node> {
@@ -389,14 +417,14 @@ impl<'s> Parser<'s> {
             None
         } else {
             self.back(next);
-            Some(self.pipeline(CONTEXT, Token::RightDelim)?)
+            Some(Box::new(self.pipeline(CONTEXT, Token::RightDelim)?))
         };
         Ok(Node::Template { at: place(&item), name, argument })
     }
 
     fn pipeline(&mut self, context: &str, end: Token) -> Parsed<Pipe> {
         let at = place(self.peek_word());
-        let mut pipe = Pipe { at, variables: Vec::new(), assigns: false, commands: Vec::new() };
+        let mut assigns = false;
         let mut seen = Vec::new();
         while self.peek_word().token == Token::Variable {
             let variable = self.next();
@@ -404,7 +432,7 @@ impl<'s> Parser<'s> {
             let sign = self.next_word();
             match (sign.token, sign.text.as_ref()) {
                 (Token::Assign | Token::Declare, _) => {
-                    pipe.assigns = sign.token == Token::Assign;
+                    assigns = sign.token == Token::Assign;
                     seen.push(Str::from(variable.text));
                     break;
                 }
@@ -429,7 +457,7 @@ impl<'s> Parser<'s> {
             }
         }
         // Go knows the names while it reads the value, where they still are what they were before, if anything.
-        let variables: Vec<_> = seen
+        let mut variables: Box<[_]> = seen
             .into_iter()
             .map(|name| Variable { slot: self.scope.find(&name).and_then(|seen| seen.slot), name })
             .collect();
@@ -441,15 +469,16 @@ impl<'s> Parser<'s> {
         if self.scope.names.len() > MOST_VARIABLES {
             return self.error(format!("more than {MOST_VARIABLES} variables"));
         }
+        let begun = self.commands.len();
         loop {
             let item = self.next_word();
             match item.token {
                 token if token == end => {
-                    for Variable { name, slot } in variables {
-                        let slot = if pipe.assigns { slot } else { Some(self.scope.declare(&name)) };
-                        pipe.variables.push(Variable { name, slot });
+                    for Variable { name, slot } in variables.iter_mut().filter(|_| !assigns) {
+                        *slot = Some(self.scope.declare(name));
                     }
-                    return self.checked(pipe, context);
+                    let commands = self.commands.drain(begun..).collect();
+                    return self.checked(Pipe { at, variables, assigns, commands }, context);
                 }
                 Token::Bool
                 | Token::CharConstant
@@ -464,7 +493,8 @@ impl<'s> Parser<'s> {
                 | Token::Variable
                 | Token::LeftParen => {
                     self.back(item);
-                    pipe.commands.push(self.command()?);
+                    let command = self.command()?;
+                    self.commands.push(command);
                 }
                 _ => return self.unexpected(&item, context),
             }
@@ -485,10 +515,12 @@ impl<'s> Parser<'s> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        let mut command = Command { at: place(self.peek_word()), words: Vec::new() };
+        let at = place(self.peek_word());
+        let begun = self.exprs.len();
         loop {
             self.peek_word();
-            command.words.extend(self.operand()?);
+            let operand = self.operand()?;
+            self.exprs.extend(operand);
             let item = self.next();
             match item.token {
                 Token::Space => {}
@@ -500,10 +532,10 @@ impl<'s> Parser<'s> {
                 _ => return self.unexpected(&item, "operand"),
             }
         }
-        if command.words.is_empty() {
+        if self.exprs.len() == begun {
             return self.error("empty command");
         }
-        Ok(command)
+        Ok(Command { at, words: self.exprs.drain(begun..).collect() })
     }
 
     fn operand(&mut self) -> Parsed<Option<Expr>> {
@@ -511,33 +543,45 @@ impl<'s> Parser<'s> {
         if self.peek().token != Token::Field {
             return Ok(Some(term));
         }
-        let at = place(self.peek());
-        let mut path = Vec::new();
-        while self.peek().token == Token::Field {
-            path.push(Str::from(&self.next().text[1..]));
+        if let ExprKind::Bool(_)
+        | ExprKind::String { .. }
+        | ExprKind::Number { .. }
+        | ExprKind::Nil
+        | ExprKind::Dot = term.kind
+        {
+            return self.error(format_args!("unexpected . after term {}", quote(&term.to_string())));
         }
-        let kind = match term.kind {
-            ExprKind::Field(fields) => ExprKind::Field(fields.iter().cloned().chain(path).collect()),
-            ExprKind::Variable { variable, fields } => {
-                ExprKind::Variable { variable, fields: fields.iter().cloned().chain(path).collect() }
+        let (at, fields) = self.fields(term.at, None);
+        Ok(Some(Expr { at, kind: ExprKind::Chain { of: Box::new(term), fields } }))
+    }
+
+    /// A path of fields, and where it stands: where it goes on, if it does.
+    fn fields(&mut self, mut at: At, first: Option<Str>) -> (At, Box<[Str]>) {
+        self.path.extend(first);
+        let mut is_first = true;
+        while self.peek().token == Token::Field {
+            let item = self.next();
+            if std::mem::take(&mut is_first) {
+                at = place(&item);
             }
-            ExprKind::Bool(_)
-            | ExprKind::String { .. }
-            | ExprKind::Number { .. }
-            | ExprKind::Nil
-            | ExprKind::Dot => {
-                return self.error(format_args!("unexpected . after term {}", quote(&term.to_string())));
-            }
-            _ => ExprKind::Chain { of: Box::new(term), fields: path.into() },
-        };
-        Ok(Some(Expr { at, kind }))
+            let name = self.field(item);
+            self.path.push(name);
+        }
+        (at, self.path.drain(..).collect())
+    }
+
+    fn field(&mut self, item: Item<'s>) -> Str {
+        match item.text {
+            Cow::Borrowed(text) => self.words.get(&text[1..]),
+            Cow::Owned(text) => text[1..].into(),
+        }
     }
 
     fn term(&mut self) -> Parsed<Option<Expr>> {
         let item = self.next_word();
         let kind = match item.token {
-            Token::Identifier => match self.functions.index(&item.text) {
-                Some(index) => ExprKind::Function { index, name: (*item.text).into() },
+            Token::Identifier => match self.functions.find(&item.text) {
+                Some((index, name)) => ExprKind::Function { index, name },
                 None => return self.error(format_args!("function {} not defined", quote(&item.text))),
             },
             Token::Dot => ExprKind::Dot,
@@ -545,14 +589,20 @@ impl<'s> Parser<'s> {
             Token::Variable => match self.scope.find(&item.text) {
                 Some(seen) => {
                     let variable = Variable { name: seen.name.clone(), slot: seen.slot };
-                    ExprKind::Variable { variable, fields: Box::default() }
+                    let (at, fields) = self.fields(place(&item), None);
+                    return Ok(Some(Expr { at, kind: ExprKind::Variable { variable, fields } }));
                 }
                 None => return self.error(format_args!("undefined variable {}", quote(&item.text))),
             },
-            Token::Field => ExprKind::Field([Str::from(&item.text[1..])].into()),
+            Token::Field => {
+                let at = place(&item);
+                let first = self.field(item);
+                let (at, fields) = self.fields(at, Some(first));
+                return Ok(Some(Expr { at, kind: ExprKind::Field(fields) }));
+            }
             Token::Bool => ExprKind::Bool(item.text == "true"),
             Token::CharConstant | Token::Complex | Token::Number => match Number::read(&item.text) {
-                Ok(value) => ExprKind::Number { value, text: (*item.text).into() },
+                Ok(value) => ExprKind::Number { value: Box::new(value), text: (*item.text).into() },
                 Err(why) => return self.error(unreadable(&item.text, &why)),
             },
             Token::LeftParen => {
@@ -565,7 +615,13 @@ impl<'s> Parser<'s> {
                 return Ok(Some(Expr { at: pipe.at, kind: ExprKind::Pipe(Box::new(pipe)) }));
             }
             Token::String | Token::RawString => match unquote(&item.text) {
-                Ok(value) => ExprKind::String { value: value.into(), literal: (*item.text).into() },
+                Ok(value) => {
+                    let is_plain = item.token == Token::String
+                        && matches!(value, Cow::Borrowed(_))
+                        && value.iter().all(|byte| matches!(byte, b' '..=b'~'));
+                    let literal = (!is_plain).then(|| (*item.text).into());
+                    ExprKind::String { value: Text::new(value.into_owned()), literal }
+                }
                 Err(why) => return self.error(why),
             },
             _ => {

@@ -5,8 +5,8 @@ use super::*;
 struct Known;
 
 impl Names for Known {
-    fn index(&self, name: &str) -> Option<u32> {
-        ["printf", "len", "f"].iter().position(|known| *known == name).and_then(|at| u32::try_from(at).ok())
+    fn find(&self, name: &str) -> Option<(u32, &'static str)> {
+        (0..).zip(["printf", "len", "f"]).find(|(_, known)| *known == name)
     }
 }
 
@@ -26,7 +26,7 @@ fn shown(nodes: &[Node], text: &str) -> String {
         Node::If(b) => branch("if", b),
         Node::With(b) => branch("with", b),
         Node::Range(b) => branch("range", b),
-        Node::Template { name, argument, .. } => invocation(name, argument.as_ref()),
+        Node::Template { name, argument, .. } => invocation(name, argument.as_deref()),
         Node::Break => "{{break}}".to_owned(),
         Node::Continue => "{{continue}}".to_owned(),
     };

@@ -1,10 +1,12 @@
 //! A parsed template. Every part knows where it stands and can print itself as Go does, because errors show both.
+//!
+//! A large chart has a hundred thousand of these, most of which are never run. So what is rare is kept apart in boxes.
 
 use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
 
-use crate::go::{Number, quote};
-use crate::value::Str;
+use crate::go::{Number, quote, quote_bytes};
+use crate::value::{Str, Value};
 
 /// Where a part begins, in bytes of its source.
 pub type At = u32;
@@ -32,7 +34,7 @@ impl Source {
 pub struct Template {
     pub name: Str,
     pub source: Arc<Source>,
-    pub body: Vec<Node>,
+    pub body: Box<[Node]>,
     /// How many variables can live at once, `$` among them.
     pub variables: usize,
 }
@@ -55,13 +57,13 @@ pub enum Node {
         to: At,
     },
     Action(Pipe),
-    If(Branch),
-    With(Branch),
-    Range(Branch),
+    If(Box<Branch>),
+    With(Box<Branch>),
+    Range(Box<Branch>),
     Template {
         at: At,
         name: Str,
-        argument: Option<Pipe>,
+        argument: Option<Box<Pipe>>,
     },
     Break,
     Continue,
@@ -70,17 +72,17 @@ pub enum Node {
 #[derive(Debug)]
 pub struct Branch {
     pub pipe: Pipe,
-    pub body: Vec<Node>,
-    pub otherwise: Vec<Node>,
+    pub body: Box<[Node]>,
+    pub otherwise: Box<[Node]>,
 }
 
 #[derive(Debug)]
 pub struct Pipe {
     pub at: At,
-    pub variables: Vec<Variable>,
+    pub variables: Box<[Variable]>,
     /// `=` and not `:=`.
     pub assigns: bool,
-    pub commands: Vec<Command>,
+    pub commands: Box<[Command]>,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,7 @@ pub struct Variable {
 pub struct Command {
     pub at: At,
     /// Never empty.
-    pub words: Vec<Expr>,
+    pub words: Box<[Expr]>,
 }
 
 #[derive(Debug)]
@@ -104,18 +106,44 @@ pub struct Expr {
     pub kind: ExprKind,
 }
 
+/// What a string literal holds. With escapes one can write bytes that are no text.
+#[derive(Debug)]
+pub enum Text {
+    Characters(Str),
+    Bytes(Arc<[u8]>),
+}
+
+impl Text {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Characters(text.into()),
+            Err(not) => Self::Bytes(not.into_bytes().into()),
+        }
+    }
+}
+
+impl From<&Text> for Value {
+    fn from(text: &Text) -> Self {
+        match text {
+            Text::Characters(text) => Self::String(text.clone()),
+            Text::Bytes(bytes) => Self::Raw(bytes.clone()),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum ExprKind {
     Bool(bool),
     Dot,
     Nil,
     Number {
-        value: Number,
+        value: Box<Number>,
         text: Str,
     },
     String {
-        value: Str,
-        literal: Str,
+        value: Text,
+        /// How it was written, where Go would write it otherwise.
+        literal: Option<Str>,
     },
     /// `.a.b`
     Field(Box<[Str]>),
@@ -127,7 +155,7 @@ pub enum ExprKind {
     /// By its place in the table of functions.
     Function {
         index: u32,
-        name: Str,
+        name: &'static str,
     },
     /// `(…).a.b`
     Chain {
@@ -176,7 +204,9 @@ impl Display for Expr {
             ExprKind::Dot => f.write_char('.'),
             ExprKind::Nil => f.write_str("nil"),
             ExprKind::Number { text, .. } => f.write_str(text),
-            ExprKind::String { literal, .. } => f.write_str(literal),
+            ExprKind::String { literal: Some(literal), .. } => f.write_str(literal),
+            ExprKind::String { value: Text::Characters(text), .. } => f.write_str(&quote(text)),
+            ExprKind::String { value: Text::Bytes(bytes), .. } => f.write_str(&quote_bytes(bytes)),
             ExprKind::Field(fields) => path(f, fields),
             ExprKind::Variable { variable, fields } => {
                 f.write_str(&variable.name)?;

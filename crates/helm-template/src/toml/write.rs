@@ -40,6 +40,7 @@ impl Shape {
     fn of(value: &Value, around: &Nesting<'_>) -> Result<Self, Unwritable> {
         Ok(match value {
             Value::Nil | Value::Null => Self::Nothing,
+            Value::Map(map) if map.is_nil() => Self::Nothing,
             Value::Map(_) => Self::Table,
             Value::List(list) => {
                 let inside = around.inside_list()?;
@@ -80,6 +81,7 @@ impl Writer {
         check_length(&self.out)?;
         match value {
             Value::Nil | Value::Null => Ok(()),
+            Value::Map(map) if map.is_nil() => Ok(()),
             Value::Map(map) => {
                 if path.len() == 1 {
                     self.new_line();

@@ -60,7 +60,7 @@ impl Comparison {
     }
 
     fn same_maps(&mut self, a: &Map, b: &Map, depth: usize) -> bool {
-        if a.type_name() != b.type_name() || a.len() != b.len() {
+        if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() || a.len() != b.len() {
             return false;
         }
         if a.is(b) || !self.is_new((a.address(), b.address()), depth) {

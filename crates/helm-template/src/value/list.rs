@@ -19,6 +19,8 @@ enum Element {
     Int,
     /// Not of any type, but of the one that this says.
     Named(&'static NamedList),
+    /// No list of that type at all.
+    NoneNamed(&'static NamedList),
 }
 
 /// A type of lists with a name, and maybe with methods.
@@ -97,9 +99,14 @@ impl List {
         Self { of: Element::Named(of), items: items.into_iter().collect() }
     }
 
+    /// A nil of a type with a name.
+    pub fn nil_named(of: &'static NamedList) -> Self {
+        Self { of: Element::NoneNamed(of), items: Rc::new([]) }
+    }
+
     pub fn method(&self, name: &str) -> Option<ListMethod> {
         match self.of {
-            Element::Named(of) => (of.method)(name),
+            Element::Named(of) | Element::NoneNamed(of) => (of.method)(name),
             _ => None,
         }
     }
@@ -128,7 +135,7 @@ impl List {
 
     /// There is no list at all.
     pub fn is_nil(&self) -> bool {
-        matches!(self.of, Element::None | Element::NoStrings)
+        matches!(self.of, Element::None | Element::NoStrings | Element::NoneNamed(_))
     }
 
     pub fn type_name(&self) -> &'static str {
@@ -137,7 +144,7 @@ impl List {
             Element::Lists => "[][]interface {}",
             Element::String | Element::NoStrings => "[]string",
             Element::Int => "[]int",
-            Element::Named(of) => of.name,
+            Element::Named(of) | Element::NoneNamed(of) => of.name,
         }
     }
 

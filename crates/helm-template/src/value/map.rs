@@ -10,6 +10,8 @@ use super::{Str, Value, free};
 enum Flavour {
     Any,
     Strings,
+    /// No map of strings at all.
+    NoStrings,
     /// A type with a name of its own over `map[string]interface {}`.
     Named(&'static str),
 }
@@ -42,6 +44,16 @@ impl Map {
         let mut map = Self::from_entries(entries);
         map.flavour = Flavour::Strings;
         map
+    }
+
+    /// A nil of type `map[string]string`: empty, and `null` to JSON and YAML. No function adds to maps of this type.
+    pub fn nil_strings() -> Self {
+        Self::of(Flavour::NoStrings, Vec::new())
+    }
+
+    /// There is no map at all.
+    pub fn is_nil(&self) -> bool {
+        self.flavour == Flavour::NoStrings
     }
 
     /// Of several entries with one key the last holds.
@@ -86,7 +98,7 @@ impl Map {
     pub fn type_name(&self) -> &'static str {
         match self.flavour {
             Flavour::Any => "map[string]interface {}",
-            Flavour::Strings => "map[string]string",
+            Flavour::Strings | Flavour::NoStrings => "map[string]string",
             Flavour::Named(name) => name,
         }
     }
@@ -94,14 +106,14 @@ impl Map {
     /// What a missing entry reads as.
     pub fn absent(&self) -> Value {
         match self.flavour {
-            Flavour::Strings => Value::String("".into()),
+            Flavour::Strings | Flavour::NoStrings => Value::String("".into()),
             Flavour::Any | Flavour::Named(_) => Value::Null,
         }
     }
 
     /// Its entries can be of any type.
     pub fn is_any(&self) -> bool {
-        self.flavour != Flavour::Strings
+        !matches!(self.flavour, Flavour::Strings | Flavour::NoStrings)
     }
 
     /// The name of its type, if that has one of its own.

@@ -6,6 +6,7 @@
 
 mod compare;
 mod extent;
+pub(crate) mod field;
 mod free;
 mod list;
 mod map;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use compare::deep_equal;
 pub(crate) use compare::deep_equal_counted;
+pub use field::{Field, Json};
 pub use list::{List, ListMethod, NamedList};
 pub use map::Map;
 pub(crate) use map::Trace;

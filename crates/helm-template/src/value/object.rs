@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::{Kind, Str, Type, Value};
+use super::{Field, Kind, Str, Type, Value, field};
 use crate::data::Data;
 
 /// A value of a Go type that is neither basic nor a plain list or map.
@@ -52,9 +52,34 @@ pub trait Object: Any {
         self.entries().map(|entries| entries.len())
     }
 
-    /// What JSON and YAML make of it.
+    /// What a struct is made of, in its order. Nothing if it does not let others look into it.
+    fn fields(&self) -> Vec<Field> {
+        Vec::new()
+    }
+
+    /// What JSON and YAML make of it: of a struct its fields.
     fn data(&self) -> Result<Data, Str> {
-        Err(format!("json: unsupported type: {}", self.type_name()).into())
+        match self.fields() {
+            none if none.is_empty() => Err(format!("json: unsupported type: {}", self.type_name()).into()),
+            fields => field::data(fields),
+        }
+    }
+
+    /// Go's `==` knows it: maps and lists it does not, nor structs with such in them.
+    fn is_comparable(&self) -> bool {
+        match self.kind() {
+            Kind::Slice | Kind::Map => false,
+            Kind::Struct => self.fields().iter().all(|field| match &field.value {
+                Value::Object(object) => object.is_comparable(),
+                value => !matches!(value.kind(), Kind::Slice | Kind::Map),
+            }),
+            _ => true,
+        }
+    }
+
+    /// What JSON makes of a struct, where it is to be written in the order of its fields.
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
+        None
     }
 
     fn equals(&self, other: &dyn Object) -> bool;

@@ -10,11 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::der::{self, Reader};
 use super::{keys, pem};
-use crate::data::{Data, Members};
 use crate::go;
 use crate::outside::{Curve, Outside, PrivateKey};
 use crate::profile::Profile;
-use crate::value::{Object, Str, Value};
+use crate::value::{Field, Json, Object, Str, Value};
 
 /// What the functions hand to templates: two fields.
 pub struct Certificate {
@@ -41,10 +40,10 @@ impl Object for Certificate {
         }
     }
 
-    fn data(&self) -> Result<Data, Str> {
-        let entries = [("Cert", &self.cert), ("Key", &self.key)];
-        let entries = entries.map(|(name, value)| Data::try_from(value).map(|data| (name.into(), data)));
-        Ok(Data::Map(entries.into_iter().collect::<Result<Members, _>>()?))
+    fn fields(&self) -> Vec<Field> {
+        [("Cert", &self.cert), ("Key", &self.key)]
+            .map(|(name, value)| Field { name, json: Json::Always(name), value: value.clone() })
+            .into()
     }
 
     fn equals(&self, other: &dyn Object) -> bool {
@@ -299,7 +298,7 @@ fn subject_names(request: &Request) -> Result<Vec<u8>, Str> {
     for name in &request.names {
         let bytes = name.string_bytes().unwrap_or_default();
         if !bytes.is_ascii() {
-            let name = go::quote(&name.text().unwrap_or_default());
+            let name = go::quote_bytes(bytes);
             return Err(format!("x509: {name} cannot be encoded as an IA5String").into());
         }
         all.push(der::element(der::implicit(2), &[bytes]));

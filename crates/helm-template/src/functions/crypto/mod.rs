@@ -39,7 +39,10 @@ pub(super) const FUNCTIONS: &[Row] = &[
 ];
 
 /// The keys of certificates for which the chart brings none.
-const USUAL: KeyKind = KeyKind::Rsa { bits: 2048 };
+pub const USUAL_KEY: KeyKind = KeyKind::Rsa { bits: 2048 };
+
+/// Functions that make one such key whenever they are called.
+pub const MAKE_USUAL_KEY: &[&str] = &["genCA", "genSelfSignedCert", "genSignedCert"];
 
 fn bytes(arguments: &[Value], at: usize) -> &[u8] {
     arguments.get(at).and_then(Value::string_bytes).unwrap_or_default()
@@ -149,7 +152,9 @@ fn issue(
     let outside = machine.outside;
     let key = match own {
         Some(key) => key,
-        None => outside.crypto.generate(USUAL).map_err(|why| format!("error generating rsa key: {why}"))?,
+        None => {
+            outside.crypto.generate(USUAL_KEY).map_err(|why| format!("error generating rsa key: {why}"))?
+        }
     };
     certificates::issue(request, &key, signer, outside, machine.functions.profile).map(handed_on)
 }

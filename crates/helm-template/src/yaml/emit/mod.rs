@@ -92,6 +92,9 @@ impl<L: Leaves> Emitter<L> {
     fn node(&mut self, value: &Value, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
         check_length(&self.out)?;
         match value {
+            // By way of JSON there is nothing where there is no map and no list.
+            Value::Map(map) if map.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
+            Value::List(list) if list.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
             Value::Map(map) if map.is_empty() => self.empty("{}"),
             Value::List(list) if list.is_empty() => self.empty("[]"),
             Value::Map(map) => return self.mapping(map, around),

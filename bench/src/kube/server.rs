@@ -14,9 +14,9 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Target, client_certificate};
-use crate::objects::{ACCOUNT, NAMESPACE, foundations};
-use crate::process::Process;
+use super::client::{Client, Target, client_certificate};
+use super::objects::{ACCOUNT, NAMESPACE, foundations};
+use super::process::Process;
 
 /// The peer's administrator, in its token file.
 const ADMIN_TOKEN: &str = "bench-administrator";

@@ -8,10 +8,10 @@ use futures::future::try_join_all;
 use http::Method;
 use serde_json::Value;
 
-use crate::client::Client;
-use crate::objects::{CREATED, NAMESPACE, config_map, config_maps, deployment};
+use super::client::Client;
+use super::objects::{CREATED, NAMESPACE, config_map, config_maps, deployment};
+use super::server::Server;
 use crate::report::Sample;
-use crate::server::Server;
 
 /// How many clients ask at once where one request is a small thing.
 const CLIENTS: usize = 16;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::report::{Figures, Goal, Line, Sample, Unit};
-use crate::server::{Server, Side};
-use crate::{load, rest, watch};
+use super::server::{Server, Side};
+use super::{load, rest, watch};
+use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
 
 use Goal::{AtMost, Times};
 use Unit::{CpuMicros, Mebibytes, Millis, Percent};
@@ -53,6 +53,18 @@ pub const ROWS: &[Row] = &[
     row("rest",        "10,000 simulated pods at rest, of one core",        AtRest,     Percent,   AtMost(10.0)),
 ];
 
+/// What the table says of each row.
+pub const COLUMNS: &[Column] = &[
+    ("work", report::work),
+    ("ours", report::ours),
+    ("peer", report::peer),
+    ("ratio", report::ratio),
+    ("goal", report::goal),
+    ("result", report::result),
+    ("wall, ours", report::our_wall),
+    ("wall, peer", report::peers_wall),
+];
+
 /// The order of measuring: memory before lists have been made, a restart before anything is added. What comes after
 /// [`Create`] begins with servers of its own.
 #[rustfmt::skip]
@@ -79,13 +91,6 @@ impl Sides {
         sides.extend(control_plane.map(|program| (Side::Peer(program), folder.join("peer"))));
         Ok(Self { sides })
     }
-}
-
-/// What came of the rows that were asked for.
-pub struct Measured {
-    pub lines: Vec<Line>,
-    /// Rows that could not be measured, and why: the others count all the same.
-    pub failed: Vec<String>,
 }
 
 /// Measures the rows that are asked for, or all.
@@ -126,7 +131,7 @@ pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Mea
 fn line(row: &Row, samples: &[Vec<Sample>]) -> Option<Line> {
     let figures = |side: usize| samples.get(side).and_then(|samples| Figures::of(samples));
     let Row { name, says, unit, goal, .. } = *row;
-    Some(Line { name, work: says, unit, goal, ours: figures(0)?, peer: figures(1) })
+    Some(Line { name, work: says, unit, goal, ours: figures(0)?, peer: figures(1), other: None })
 }
 
 /// One row: a turn ours, a turn the peer's, and again. Answers the samples of each side.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::objects::NAMESPACE;
+use super::client::Client;
+use super::objects::NAMESPACE;
+use super::server::Server;
 use crate::report::Sample;
-use crate::server::Server;
 
 const PODS: u64 = 10_000;
 const DEPLOYMENTS: u64 = 10;

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::client::Client;
-use crate::load::filled_name;
-use crate::objects::{NAMESPACE, config_maps};
+use super::client::Client;
+use super::load::filled_name;
+use super::objects::{NAMESPACE, config_maps};
+use super::server::Server;
 use crate::report::Sample;
-use crate::server::Server;
 
 const WATCHERS: usize = 1_000;
 /// So many changes, one after the other, make a turn.

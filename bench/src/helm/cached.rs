@@ -1,0 +1,33 @@
+//! A running process that keeps charts with their templates parsed, as a server does.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use helm_engine::{Engine, Shown};
+use helm_host::Host;
+
+use super::corpus::{Loaded, PROFILE, Sample};
+use crate::report::median;
+
+/// How often each chart is rendered, after a first time that parses its templates.
+const RENDERINGS: usize = 7;
+
+/// Milliseconds from values to the text of manifests: of each chart the median, and of these the median.
+pub fn render<'s>(samples: impl Iterator<Item = &'s Sample>) -> Result<f64> {
+    let (engine, host) = (Engine::new(PROFILE), Host::new());
+    let mut medians = Vec::new();
+    for sample in samples {
+        let loaded = Loaded::of(sample)?;
+        let mut turns = Vec::new();
+        for _ in 0..=RENDERINGS {
+            let began = Instant::now();
+            let release = loaded.render(&engine, host.outside())?;
+            black_box(release.text(Shown { crds: false, hooks: true, tests: true }));
+            drop(release);
+            turns.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        medians.extend(median(&turns[1..]));
+    }
+    median(&medians).context("there are no charts")
+}

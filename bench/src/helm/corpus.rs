@@ -1,0 +1,126 @@
+//! The recorded public charts: which there are, and which of them generate keys.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use helm_chart::values::{Source, user_values};
+use helm_engine::{Capabilities, Engine, Prepared, Release, Request};
+use helm_host::Host;
+use helm_template::data::Members;
+use helm_template::exec::Limits;
+use helm_template::outside::{Crypto, KeyKind, Outside, PrivateKey};
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+
+/// The generation that is measured against: the one we follow unless told otherwise.
+pub const PROFILE: Profile = Profile::Helm4;
+
+/// A chart of the corpus.
+pub struct Sample {
+    pub id: String,
+    pub archive: PathBuf,
+    pub values: Option<PathBuf>,
+    pub templates: usize,
+    /// Its rendering makes private keys: a matter of luck, and not of the engine.
+    pub makes_keys: bool,
+}
+
+/// Every chart of `INDEX.tsv` that we can render, in its order.
+pub fn read(corpus: &Path) -> Result<Vec<Sample>> {
+    let folder = corpus.join("charts/dev");
+    let index = folder.join("INDEX.tsv");
+    let text = fs::read_to_string(&index).with_context(|| format!("cannot read {}", index.display()))?;
+    let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let head = lines.next().unwrap_or_default();
+    let column = |name: &str| {
+        head.iter().position(|head| *head == name).with_context(|| format!("the corpus has no column {name}"))
+    };
+    let (id, values, templates) = (column("id")?, column("values")?, column("templates")?);
+    let samples = lines
+        .map(|line| {
+            let cell = |at: usize| line.get(at).copied().context("a line of the corpus' table is cut short");
+            let name = cell(id)?;
+            let mut sample = Sample {
+                id: name.to_owned(),
+                archive: folder.join(format!("{name}.tgz")),
+                values: Some(cell(values)?).filter(|file| *file != "-").map(|file| folder.join(file)),
+                templates: cell(templates)?.parse()?,
+                makes_keys: false,
+            };
+            match Loaded::of(&sample).and_then(|loaded| loaded.makes_keys()) {
+                Ok(makes_keys) => sample.makes_keys = makes_keys,
+                Err(why) => {
+                    println!("left out: {name}: {why:#}");
+                    return Ok(None);
+                }
+            }
+            Ok(Some(sample))
+        })
+        .filter_map(Result::transpose);
+    samples.collect()
+}
+
+/// A chart in memory, ready to be rendered.
+pub struct Loaded {
+    pub chart: Prepared,
+    values: Members,
+}
+
+impl Loaded {
+    pub fn of(sample: &Sample) -> Result<Self> {
+        let loaded = helm_host::load(&sample.archive, PROFILE);
+        let chart = loaded.with_context(|| format!("cannot load {}", sample.id))?.chart;
+        let sources = match &sample.values {
+            Some(file) => {
+                vec![Source::File { name: file.to_string_lossy().into(), text: fs::read(file)?.into() }]
+            }
+            None => Vec::new(),
+        };
+        let mut open = |name: &str| Err(format!("no file {name}").into());
+        let values = user_values(&sources, PROFILE, &mut open)
+            .map_err(|why| anyhow::anyhow!("{}: {why}", sample.id))?;
+        Ok(Self { chart: Prepared::new(chart), values })
+    }
+
+    pub fn render(&self, engine: &Engine, outside: Outside) -> Result<Release> {
+        let request = Request {
+            name: "x",
+            namespace: "default",
+            revision: 1,
+            is_upgrade: false,
+            values: &self.values,
+            capabilities: &Capabilities::default_of(PROFILE),
+            check_schema: true,
+            subchart_notes: false,
+            limits: Limits::default(),
+        };
+        Ok(engine.render(&self.chart, &request, outside)?)
+    }
+
+    fn makes_keys(&self) -> Result<bool> {
+        let (host, asked) = (Host::new(), Asked::default());
+        let rendered = self.render(&Engine::new(PROFILE), Outside { crypto: &asked, ..host.outside() });
+        if asked.0.get() { Ok(true) } else { rendered.map(|_| false) }
+    }
+}
+
+/// Makes no keys, and remembers that one was asked for.
+#[derive(Default)]
+struct Asked(Cell<bool>);
+
+impl Crypto for Asked {
+    fn generate(&self, _: KeyKind) -> Result<PrivateKey, Str> {
+        self.0.set(true);
+        Err("no keys here".into())
+    }
+
+    fn public(&self, _: &PrivateKey) -> Result<Vec<u8>, Str> {
+        Err("no keys here".into())
+    }
+
+    fn sign(&self, _: &PrivateKey, _: &[u8]) -> Result<Vec<u8>, Str> {
+        Err("no keys here".into())
+    }
+}

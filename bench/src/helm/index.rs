@@ -1,0 +1,203 @@
+//! A large repository's `index.yaml`: made, and loaded.
+//!
+//! Helm loads one when it searches: `helm search repo` of a word that is nowhere. What the same costs with an empty index
+//! is taken off. Ours is loaded by `bench index`, a process that does nothing else.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use helm_chart::index::Index;
+
+use super::corpus::PROFILE;
+
+const CHARTS: usize = 300;
+const VERSIONS: usize = 50;
+const REPOSITORY: &str = "bench";
+
+#[derive(Args)]
+pub struct IndexArgs {
+    file: PathBuf,
+    #[arg(long)]
+    by: Way,
+}
+
+/// How an index is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// The scan of the layout in which Helm writes.
+    Scan,
+    /// The full parser.
+    Whole,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Scan => "scan",
+            Self::Whole => "whole",
+        }
+    }
+
+    fn load(self, text: &Bytes) -> Result<Index> {
+        match self {
+            Self::Scan => match Index::scan(text, PROFILE) {
+                Some(index) => Ok(index?),
+                None => bail!("the index is not in Helm's layout"),
+            },
+            Self::Whole => Ok(Index::parse_fully(text, PROFILE)?),
+        }
+    }
+}
+
+/// `bench index FILE --by WAY`.
+pub fn run(args: &IndexArgs) -> Result<()> {
+    let index = args.by.load(&read(&args.file)?)?;
+    println!("{}", index.names().count());
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Bytes> {
+    Ok(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?.into())
+}
+
+/// The index, an empty one, and homes for Helm in which each is the cache of a repository.
+pub struct Indexes {
+    pub full: Home,
+    pub empty: Home,
+    /// The size of the full one.
+    pub mebibytes: f64,
+}
+
+pub struct Home {
+    pub folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Indexes {
+    pub fn make(folder: &Path) -> Result<Self> {
+        let full = Home::make(&folder.join("full"), &text(CHARTS, VERSIONS))?;
+        let empty = Home::make(&folder.join("none"), &text(0, 0))?;
+        let text = read(&full.file)?;
+        check(&text, CHARTS * VERSIONS)?;
+        Ok(Self { full, empty, mebibytes: text.len() as f64 / f64::from(1 << 20) })
+    }
+}
+
+impl Home {
+    fn make(folder: &Path, index: &str) -> Result<Self> {
+        let cache = folder.join("repository");
+        fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+        let file = cache.join(format!("{REPOSITORY}-index.yaml"));
+        fs::write(&file, index)?;
+        let repositories = format!(
+            "apiVersion: \"\"\ngenerated: \"0001-01-01T00:00:00Z\"\nrepositories:\n\
+             - name: {REPOSITORY}\n  url: https://charts.example.com\n"
+        );
+        fs::write(folder.join("repositories.yaml"), repositories)?;
+        Ok(Self { folder: folder.to_owned(), file })
+    }
+
+    /// How our side loads it.
+    pub fn ours(&self, way: Way) -> Result<Vec<OsString>> {
+        let program = std::env::current_exe()?;
+        let words = ["index".into(), self.file.clone().into(), "--by".into(), way.name().into()];
+        Ok(std::iter::once(program.into()).chain(words).collect())
+    }
+}
+
+/// How Helm loads an index.
+pub fn helms(program: &Path) -> Vec<OsString> {
+    vec![program.into(), "search".into(), "repo".into(), "a-word-that-is-nowhere".into()]
+}
+
+/// Both ways find the same, and all of it.
+fn check(text: &Bytes, all: usize) -> Result<()> {
+    let (scanned, parsed) = (Way::Scan.load(text)?, Way::Whole.load(text)?);
+    ensure!(scanned.names().eq(parsed.names()), "the scan and the full parser find other charts");
+    for name in parsed.names() {
+        ensure!(scanned.versions(name).eq(parsed.versions(name)), "other versions of {name} are found");
+    }
+    let entries: usize = parsed.names().map(|name| parsed.versions(name).count()).sum();
+    ensure!(entries == all, "{entries} of {all} entries are found");
+    Ok(())
+}
+
+/// As `helm repo index` writes it, with what charts of large repositories say of themselves.
+fn text(charts: usize, versions: usize) -> String {
+    let mut text = String::from("apiVersion: v1\n");
+    text.push_str(if charts == 0 { "entries: {}\n" } else { "entries:\n" });
+    for chart in 0..charts {
+        write!(text, "  chart-{chart:03}:\n").expect("writing to a String cannot fail");
+        for version in (0..versions).rev() {
+            entry(&mut text, chart, version);
+        }
+    }
+    text.push_str("generated: \"2026-11-01T12:00:00.123456789Z\"\n");
+    text
+}
+
+fn entry(text: &mut String, chart: usize, version: usize) {
+    let digest =
+        format!("{:016x}", (chart * 1_000_003 + version).wrapping_mul(0x9e37_79b9_7f4a_7c15)).repeat(4);
+    let name = format!("chart-{chart:03}");
+    write!(
+        text,
+        "  - annotations:
+      category: Infrastructure
+      licenses: Apache-2.0
+    apiVersion: v2
+    appVersion: {version}.4.2
+    created: \"2026-10-{day:02}T08:15:{second:02}.123456789Z\"
+    dependencies:
+    - name: common
+      repository: https://charts.example.com/library
+      tags:
+      - common
+      version: 2.x.x
+    - condition: postgresql.enabled
+      name: postgresql
+      repository: https://charts.example.com/databases
+      version: 16.x.x
+    description: The {name} application, with everything that it takes to run it on a
+      cluster, to watch it, to keep copies of its data and to bring it up to date
+    digest: {digest}
+    home: https://www.example.com/applications/{name}
+    icon: https://www.example.com/applications/{name}/icon-220x234.png
+    keywords:
+    - infrastructure
+    - {name}
+    - database
+    kubeVersion: '>= 1.25.0-0'
+    maintainers:
+    - email: charts@example.com
+      name: The maintainers
+      url: https://www.example.com/charts
+    name: {name}
+    sources:
+    - https://git.example.com/charts/tree/main/{name}
+    urls:
+    - https://charts.example.com/archives/{name}-{version}.3.1.tgz
+    version: {version}.3.1
+",
+        day = version % 28 + 1,
+        second = chart % 60,
+    )
+    .expect("writing to a String cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_in_helms_layout_and_large() {
+        check(&Bytes::from(text(3, 4)), 12).unwrap();
+        let size = text(CHARTS, VERSIONS).len();
+        assert!((17_000_000..20_000_000).contains(&size), "{size}");
+    }
+}

@@ -1,0 +1,89 @@
+//! One program run to its end, and what that cost.
+//!
+//! The kernel keeps the peak memory of all children of a process together, and lets a child begin with the peak of its
+//! parent. So each program has a small parent of its own: this program, as `bench once`.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+
+#[derive(Args)]
+pub struct OnceArgs {
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// What a program needed, from its start to its end.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Cost {
+    pub millis: f64,
+    /// Memory that was resident at the most.
+    pub peak_mebibytes: f64,
+}
+
+/// `bench once -- PROGRAM ...`: what it prints goes nowhere.
+pub fn run(args: &OnceArgs) -> Result<()> {
+    let (program, rest) = args.command.split_first().context("no program is named")?;
+    let began = Instant::now();
+    let output = Command::new(program).args(rest).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    let millis = began.elapsed().as_secs_f64() * 1e3;
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}", spoken(&args.command), said.lines().next().unwrap_or_default());
+    }
+    let kibibytes = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss();
+    let cost = Cost { millis, peak_mebibytes: kibibytes as f64 / 1024.0 };
+    println!("{}", serde_json::to_string(&cost)?);
+    Ok(())
+}
+
+/// A command line, and the variables it is run with.
+pub struct Run<'r> {
+    pub command: Vec<OsString>,
+    pub home: &'r Path,
+}
+
+impl Run<'_> {
+    /// Runs it once.
+    pub fn cost(&self) -> Result<Cost> {
+        let mut once = Command::new(env::current_exe()?);
+        once.args(["once", "--"]).args(&self.command);
+        let output = self.surroundings(&mut once).output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim_start_matches("error: ").trim_end());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// What it prints.
+    pub fn output(&self) -> Result<Vec<u8>> {
+        let (program, rest) = self.command.split_first().context("no program is named")?;
+        let output = self.surroundings(Command::new(program).args(rest)).output()?;
+        if !output.status.success() {
+            bail!("{} failed: {}", spoken(&self.command), String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(output.stdout)
+    }
+
+    /// No cluster, and no settings of whoever runs the benchmark.
+    fn surroundings<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        let home = self.home;
+        command.env("KUBECONFIG", home.join("no-cluster")).env("HELM_DATA_HOME", home.join("data"));
+        command.env("HELM_CONFIG_HOME", home.join("config")).env("HELM_CACHE_HOME", home.join("cache"));
+        command.env("HELM_REPOSITORY_CONFIG", home.join("repositories.yaml"));
+        command.env("HELM_REPOSITORY_CACHE", home.join("repository"))
+    }
+}
+
+fn spoken(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| OsStr::to_string_lossy(word)).collect();
+    format!("`{}`", words.join(" "))
+}

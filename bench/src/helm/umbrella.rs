@@ -1,0 +1,38 @@
+//! A chart of thirty charts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::corpus::Sample;
+
+const CHARTS: usize = 30;
+/// Whose charts go under it: the largest family, with one library between them, as umbrellas are.
+const FAMILY: &str = "bitnami__";
+
+/// Makes it below `folder`.
+pub fn make(folder: &Path, samples: &[Sample]) -> Result<PathBuf> {
+    let chart = folder.join("umbrella");
+    let charts = chart.join("charts");
+    fs::create_dir_all(&charts).with_context(|| format!("cannot make {}", charts.display()))?;
+    fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: umbrella\nversion: 1.0.0\n")?;
+    let fitting =
+        |sample: &&Sample| sample.id.starts_with(FAMILY) && sample.values.is_none() && !sample.makes_keys;
+    let chosen: Vec<_> = samples.iter().filter(fitting).take(CHARTS).collect();
+    ensure!(chosen.len() == CHARTS, "the corpus has only {} charts for the umbrella", chosen.len());
+    for sample in chosen {
+        let name = sample.archive.file_name().context("an archive has no name")?;
+        fs::copy(&sample.archive, charts.join(name))?;
+    }
+    Ok(chart)
+}
+
+/// A chart with nothing in it.
+pub fn empty(folder: &Path) -> Result<PathBuf> {
+    let chart = folder.join("empty");
+    fs::create_dir_all(chart.join("templates"))
+        .with_context(|| format!("cannot make {}", chart.display()))?;
+    fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: empty\nversion: 1.0.0\n")?;
+    Ok(chart)
+}

@@ -1,0 +1,318 @@
+//! Filling `charts/`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use helm_chart::dependencies::{Fit, fit};
+use helm_chart::values::Warning;
+use helm_chart::{Chart, Dependency, Lock, lock};
+use helm_host::Host;
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+use helm_template::semver::{Constraints, Version};
+
+use super::BuildArgs;
+use crate::helm::flags::reason;
+use crate::helm::save::{Made, now, save};
+use crate::helm::{Outcome, Refusal};
+
+pub(super) fn run(args: &BuildArgs) -> Outcome {
+    let made = Made::from_environment(&Host::new())?;
+    let mut said = String::new();
+    match build(&args.chart, args.helm.profile, made, &mut said) {
+        Ok(()) => Ok(said.into_bytes()),
+        Err(why) => Err(Refusal { output: said.into_bytes(), why }),
+    }
+}
+
+/// What the lock names; without a lock, what the chart asks for.
+fn build(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result<(), String> {
+    let chart = load(path, profile)?;
+    let Some(locked) = &chart.lock else { return update_chart(path, &chart, profile, made, said) };
+    let named = &chart.metadata.dependencies;
+    check_paths(path, named)?;
+    check_lock(&chart, named, locked, profile)?;
+    refuse_remote(&locked.dependencies)?;
+    gather(path, &mut locked.dependencies.clone(), profile, made, said)
+}
+
+/// Finds a version for everything that the chart asks for, fills `charts/`, and writes the lock.
+pub fn update(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result<(), String> {
+    let chart = load(path, profile)?;
+    update_chart(path, &chart, profile, made, said)
+}
+
+fn update_chart(
+    path: &Path,
+    chart: &Chart,
+    profile: Profile,
+    made: Made,
+    said: &mut String,
+) -> Result<(), String> {
+    let named = &chart.metadata.dependencies;
+    if named.is_empty() {
+        return Ok(());
+    }
+    check_paths(path, named)?;
+    refuse_remote(named)?;
+    let mut found = resolve(path, named, profile)?;
+    gather(path, &mut found, profile, made, said)?;
+    let digest = digest(named, &found)?;
+    if chart.lock.as_ref().is_some_and(|lock| *lock.digest == *digest) {
+        return Ok(());
+    }
+    let lock = Lock { generated: now(&Host::new()).into(), digest: digest.into(), dependencies: found };
+    write_lock(path, &lock, &chart.metadata.api_version)
+}
+
+fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
+    let found = fs::metadata(path).map_err(|error| {
+        let path = path.display();
+        format!("could not find {path}: stat {path}: {}", reason(&error))
+    })?;
+    if !found.is_dir() {
+        return Err("only unpacked charts can be updated".into());
+    }
+    let loaded = helm_host::load_unasked(path, profile).map_err(|error| error.to_string())?;
+    loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
+    Ok(loaded.chart)
+}
+
+/// The folder that a `file://` address names, from the chart's own.
+fn local(path: &Path, repository: &str) -> Result<PathBuf, String> {
+    let place = repository.strip_prefix("file://").unwrap_or(repository);
+    let folder = clean(&path.join(place));
+    if folder.exists() { Ok(folder) } else { Err(format!("directory {} not found", folder.display())) }
+}
+
+/// The path without `.` and `..`, as Go makes it.
+fn clean(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    PathBuf::from(String::from_utf8_lossy(&helm_template::go::path::clean(text.as_bytes())).into_owned())
+}
+
+fn is_local(dependency: &Dependency) -> bool {
+    dependency.repository.starts_with("file://")
+}
+
+fn check_paths(path: &Path, named: &[Dependency]) -> Result<(), String> {
+    let mut locals = named.iter().filter(|dependency| is_local(dependency));
+    locals.try_for_each(|dependency| local(path, &dependency.repository).map(drop))
+}
+
+fn refuse_remote(dependencies: &[Dependency]) -> Result<(), String> {
+    let remote =
+        dependencies.iter().find(|dependency| !dependency.repository.is_empty() && !is_local(dependency));
+    remote.map_or(Ok(()), |Dependency { name, repository, .. }| {
+        Err(format!(
+            "dependency {name} would have to be fetched from {repository}: put it into charts/, or name a folder with file://"
+        ))
+    })
+}
+
+fn check_lock(chart: &Chart, named: &[Dependency], locked: &Lock, profile: Profile) -> Result<(), String> {
+    if digest(named, &locked.dependencies)? == *locked.digest {
+        return Ok(());
+    }
+    if &*chart.metadata.api_version != "v1" {
+        let advice = match profile {
+            Profile::Helm3 => "",
+            Profile::Helm4 => " with 'helm dependency update'",
+        };
+        return Err(format!(
+            "the lock file (Chart.lock) is out of sync with the dependencies file (Chart.yaml). Please update the dependencies{advice}"
+        ));
+    }
+    let text = "warning: a valid Helm v3 hash was not found. Checking against Helm v2 hash...";
+    eprintln!("{}", Warning::logged(profile, "manager.go:122", text).line());
+    let text = lock::digest_text_of_helm2(named).map_err(|error| error.to_string())?;
+    if format!("sha256:{}", helm_host::sha256(text.as_bytes())) == *locked.digest {
+        return Ok(());
+    }
+    Err("the lock file (requirements.lock) is out of sync with the dependencies file (requirements.yaml). Please update the dependencies".into())
+}
+
+fn digest(named: &[Dependency], found: &[Dependency]) -> Result<String, String> {
+    let text = lock::digest_text(named, found).map_err(|error| error.to_string())?;
+    Ok(format!("sha256:{}", helm_host::sha256(text.as_bytes())))
+}
+
+/// A version for each dependency, as the lock will hold it.
+fn resolve(path: &Path, named: &[Dependency], profile: Profile) -> Result<Vec<Dependency>, String> {
+    let mut found = Vec::with_capacity(named.len());
+    let mut missing = Vec::new();
+    for dependency in named {
+        let Dependency { name, version, repository, .. } = dependency;
+        let constraints = Constraints::parse(version, profile).map_err(|why| {
+            format!("dependency {} has an invalid version/constraint format: {why}", quote(name))
+        })?;
+        let mut fixed = Dependency {
+            name: name.clone(),
+            version: version.clone(),
+            repository: repository.clone(),
+            ..Dependency::default()
+        };
+        if repository.is_empty() {
+            local(path, &format!("charts/{name}"))?;
+        } else {
+            let chart = load_at(&local(path, repository)?, profile)?;
+            let given = Version::parse(&chart.metadata.version, profile).map_err(|why| why.to_string())?;
+            if !constraints.check(&given) {
+                missing.push(format!(
+                    "{} (repository {}, version {})",
+                    quote(name),
+                    quote(repository),
+                    quote(version)
+                ));
+            }
+            fixed.version = chart.metadata.version;
+        }
+        found.push(fixed);
+    }
+    if missing.is_empty() {
+        return Ok(found);
+    }
+    Err(format!(
+        "can't get a valid version for {} subchart(s): {}. Make sure a matching chart version exists in the repo, or change the version constraint in Chart.yaml",
+        missing.len(),
+        missing.join(", ")
+    ))
+}
+
+fn load_at(path: &Path, profile: Profile) -> Result<Chart, String> {
+    Ok(helm_host::load_unasked(path, profile).map_err(|error| error.to_string())?.chart)
+}
+
+/// Packs what lies elsewhere into `charts/`, checks what lies there, and clears away archives that nobody names.
+/// Versions become those of the charts that were packed.
+fn gather(
+    path: &Path,
+    dependencies: &mut [Dependency],
+    profile: Profile,
+    made: Made,
+    said: &mut String,
+) -> Result<(), String> {
+    let charts = path.join("charts");
+    if charts.exists() && !charts.is_dir() {
+        return Err(format!("{} is not a directory", quote(&charts.to_string_lossy())));
+    }
+    fs::create_dir_all(&charts).map_err(|error| format!("mkdir {}: {}", charts.display(), reason(&error)))?;
+    let _ = writeln!(said, "Saving {} charts", dependencies.len());
+    let mut packed = Vec::new();
+    for dependency in dependencies.iter_mut() {
+        if dependency.repository.is_empty() {
+            let _ = writeln!(
+                said,
+                "Dependency {} did not declare a repository. Assuming it exists in the charts directory",
+                dependency.name
+            );
+            check_present(&charts, dependency, profile, said)?;
+            continue;
+        }
+        match to_pack(path, dependency, profile) {
+            Ok(chart) => {
+                dependency.version = chart.metadata.version.clone();
+                packed.push(chart);
+            }
+            Err(why) => return Err(not_saved(why, said)),
+        }
+    }
+    // Nothing is written before all is known to be there.
+    let before = files(&charts)?;
+    let mut written = BTreeSet::new();
+    for chart in &mut packed {
+        written.insert(save(chart, &charts, profile, made).map_err(|why| not_saved(why, said))?);
+    }
+    said.push_str("Deleting outdated charts\n");
+    for file in before.iter().filter(|file| !written.contains(*file)) {
+        clear(file, dependencies, profile, said);
+    }
+    Ok(())
+}
+
+fn not_saved(why: String, said: &mut String) -> String {
+    let _ = writeln!(said, "Save error occurred:  {why}");
+    why
+}
+
+fn check_present(
+    charts: &Path,
+    dependency: &Dependency,
+    profile: Profile,
+    said: &mut String,
+) -> Result<(), String> {
+    let Dependency { name, version, .. } = dependency;
+    let path = charts.join(&**name);
+    let chart =
+        load_at(&path, profile).map_err(|why| format!("unable to load chart '{}': {why}", path.display()))?;
+    let found = &chart.metadata.version;
+    match fit(version, found, profile) {
+        Fit::Fits => Ok(()),
+        Fit::BadConstraint(why) => {
+            Err(format!("dependency {name} has an invalid version/constraint format: {why}"))
+        }
+        Fit::BadVersion(why) => Err(format!("invalid version {version} for dependency {name}: {why}")),
+        Fit::Differs => {
+            let why =
+                format!("dependency {name} at version {found} does not satisfy the constraint {version}");
+            Err(not_saved(why, said))
+        }
+    }
+}
+
+fn to_pack(path: &Path, dependency: &Dependency, profile: Profile) -> Result<Chart, String> {
+    let Dependency { name, version, repository, .. } = dependency;
+    let chart = load_at(&local(path, repository)?, profile)?;
+    match fit(version, &chart.metadata.version, profile) {
+        Fit::Fits => Ok(chart),
+        Fit::BadConstraint(why) => {
+            Err(format!("dependency {name} has an invalid version/constraint format: {why}"))
+        }
+        Fit::BadVersion(why) => Err(why.to_string()),
+        Fit::Differs => Err(format!("can't get a valid version for dependency {name}")),
+    }
+}
+
+/// The files of a folder, by name.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error: std::io::Error| format!("open {}: {}", folder.display(), reason(&error));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().map_err(failed)?.is_dir() {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Deletes an archive, unless it is of a dependency that has no other place.
+fn clear(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut String) {
+    let shown = file.display();
+    let chart = match helm_host::load_unasked(file, profile) {
+        Ok(loaded) => loaded.chart,
+        Err(why) => {
+            let _ = writeln!(said, "Could not verify {shown} for deletion: {why} (Skipping)");
+            return;
+        }
+    };
+    let name = &chart.metadata.name;
+    let is_kept = dependencies.iter().any(|one| one.repository.is_empty() && one.name == *name);
+    if !is_kept && let Err(error) = fs::remove_file(file) {
+        let _ = write!(said, "Could not delete {shown}: remove {shown}: {} (Skipping)", reason(&error));
+    }
+}
+
+fn write_lock(path: &Path, lock: &Lock, api_version: &str) -> Result<(), String> {
+    let name = if api_version == "v1" { "requirements.lock" } else { "Chart.lock" };
+    let file = path.join(name);
+    // A link would have us write somewhere else.
+    if let Ok(target) = fs::read_link(&file) {
+        return Err(format!("the {name} file is a symlink to {}", quote(&target.to_string_lossy())));
+    }
+    let text = lock.to_yaml().map_err(|error| error.to_string())?;
+    fs::write(&file, text).map_err(|error| format!("open {}: {}", file.display(), reason(&error)))
+}

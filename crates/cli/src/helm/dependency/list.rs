@@ -1,0 +1,112 @@
+//! What a chart depends on, as a table.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use helm_chart::dependencies::{Fit, fit};
+use helm_chart::{Chart, Dependency, File};
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+use helm_template::semver::Version;
+use helm_template::yaml;
+
+use super::ListArgs;
+use crate::helm::{Outcome, table};
+
+pub(super) fn run(args: &ListArgs) -> Outcome {
+    let profile = args.helm.profile;
+    let loaded = helm_host::load_unasked(&args.chart, profile).map_err(|error| error.to_string())?;
+    loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
+    let chart = loaded.chart;
+    let charts = args.chart.join("charts");
+    if !names_any(&chart) {
+        return Ok(format!("WARNING: no dependencies at {}\n", charts.display()).into_bytes());
+    }
+    let mut rows = vec![["NAME", "VERSION", "REPOSITORY", "STATUS"].map(String::from)];
+    for dependency in &chart.metadata.dependencies {
+        let Dependency { name, version, repository, .. } = dependency;
+        let status = status(&charts, dependency, &chart, profile);
+        rows.push([name.to_string(), version.to_string(), repository.to_string(), status.to_owned()]);
+    }
+    let mut said = table::text(&rows, args.max_col_width);
+    said.push('\n');
+    for path in in_folder(&charts) {
+        said.push_str(&stray(&path, &chart, profile).unwrap_or_default());
+    }
+    Ok(said.into_bytes())
+}
+
+/// The chart has a list of dependencies, be it empty.
+fn names_any(chart: &Chart) -> bool {
+    let is_list = |file: &File| {
+        let data = yaml::parse(&file.data).unwrap_or_default();
+        data.get("dependencies").is_some_and(|list| list.as_list().is_some())
+    };
+    let mut files = chart.raw.iter().filter(|file| matches!(&*file.name, "Chart.yaml" | "requirements.yaml"));
+    !chart.metadata.dependencies.is_empty() || files.any(is_list)
+}
+
+/// The state of a dependency: archives are looked at first, then what was loaded with the chart.
+fn status(charts: &Path, dependency: &Dependency, parent: &Chart, profile: Profile) -> &'static str {
+    let prefix = format!("{}-", dependency.name);
+    let named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.strip_prefix(&prefix)?.strip_suffix(".tgz").map(str::to_owned)
+    };
+    let mut archives = in_folder(charts);
+    archives.retain(|path| named(path).is_some());
+    if archives.len() > 1 {
+        let is_version = |version: String| Version::parse_strict(&version, profile).is_ok();
+        archives.retain(|path| named(path).is_some_and(is_version));
+    }
+    match archives.as_slice() {
+        [] => {}
+        [archive] => return of_archive(archive, dependency, profile),
+        _ => return "too many matches",
+    }
+    let found = parent.dependencies.iter().rev().find(|chart| chart.metadata.name == dependency.name);
+    let Some(found) = found else { return "missing" };
+    of_version(&found.metadata.version, dependency, profile).unwrap_or("unpacked")
+}
+
+fn of_archive(archive: &Path, dependency: &Dependency, profile: Profile) -> &'static str {
+    match helm_host::load_unasked(archive, profile) {
+        Err(_) => "corrupt",
+        Ok(loaded) if loaded.chart.metadata.name != dependency.name => "misnamed",
+        Ok(loaded) => of_version(&loaded.chart.metadata.version, dependency, profile).unwrap_or("ok"),
+    }
+}
+
+/// What is wrong with the version, if anything is.
+fn of_version(version: &str, dependency: &Dependency, profile: Profile) -> Option<&'static str> {
+    if *version == *dependency.version {
+        return None;
+    }
+    match fit(&dependency.version, version, profile) {
+        Fit::Fits => None,
+        Fit::Differs => Some("wrong version"),
+        Fit::BadConstraint(_) | Fit::BadVersion(_) => Some("invalid version"),
+    }
+}
+
+/// A line about something in `charts/` that the chart does not name.
+fn stray(path: &Path, chart: &Chart, profile: Profile) -> Option<String> {
+    if !path.is_dir() && path.extension().is_none_or(|end| end != "tgz") {
+        return None;
+    }
+    let shown = quote(&path.to_string_lossy());
+    let Ok(loaded) = helm_host::load_unasked(path, profile) else {
+        return Some(format!("WARNING: {shown} is not a chart.\n"));
+    };
+    let name = loaded.chart.metadata.name;
+    let is_named = chart.metadata.dependencies.iter().any(|dependency| dependency.name == name);
+    (!is_named).then(|| format!("WARNING: {shown} is not in Chart.yaml.\n"))
+}
+
+/// What is in a folder, by name; nothing where there is no folder.
+fn in_folder(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,101 @@
+//! `longshore package`: charts as archives.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args};
+use helm_chart::dependencies;
+use helm_host::Host;
+use helm_template::profile::Profile;
+use helm_template::semver::Version;
+
+use super::flags::{HelmArg, Switch, reason, switch};
+use super::save::{Made, save};
+use super::{Outcome, Refusal, dependency};
+
+#[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
+pub struct PackageArgs {
+    /// The charts' folders
+    #[arg(value_name = "CHART", action = ArgAction::Append)]
+    pub charts: Vec<String>,
+    #[command(flatten)]
+    pub helm: HelmArg,
+    /// Give the chart this version
+    #[arg(
+        long = "version",
+        id = "chart-version",
+        value_name = "VERSION",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub chart_version: String,
+    /// Say that the chart installs this version of the application
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    pub app_version: String,
+    /// Where to write the archive
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub destination: PathBuf,
+    /// Fill `charts/` first, with what `Chart.yaml` names
+    #[arg(short = 'u', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub dependency_update: Switch,
+}
+
+pub fn run(args: &PackageArgs) -> Outcome {
+    if args.charts.is_empty() {
+        return Err("need at least one argument, the path to the chart".into());
+    }
+    let made = Made::from_environment(&Host::new())?;
+    let mut said = String::new();
+    for chart in &args.charts {
+        match package(args, Path::new(chart), made) {
+            Ok(archive) => {
+                said.push_str("Successfully packaged chart and saved it to: ");
+                said.push_str(&archive.to_string_lossy());
+                said.push('\n');
+            }
+            Err(why) => return Err(Refusal { output: said.into_bytes(), why }),
+        }
+    }
+    Ok(said.into_bytes())
+}
+
+fn package(args: &PackageArgs, path: &Path, made: Made) -> Result<PathBuf, String> {
+    let profile = args.helm.profile;
+    let found =
+        std::fs::metadata(path).map_err(|error| format!("stat {}: {}", path.display(), reason(&error)))?;
+    let whole = std::path::absolute(path).map_err(|error| error.to_string())?;
+    if !found.is_dir() {
+        return Err(not_a_folder(&whole, profile));
+    }
+    if args.dependency_update.0 {
+        dependency::build::update(&whole, profile, made, &mut String::new())?;
+    }
+    let loaded = helm_host::load(&whole, profile).map_err(|error| error.to_string())?;
+    loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
+    let mut chart = loaded.chart;
+    if !args.chart_version.is_empty() {
+        chart.metadata.version = args.chart_version.as_str().into();
+    }
+    Version::parse(&chart.metadata.version, profile).map_err(|why| why.to_string())?;
+    if !args.app_version.is_empty() {
+        chart.metadata.app_version = args.app_version.as_str().into();
+    }
+    if !chart.metadata.dependencies.is_empty() {
+        dependencies::check_present(&chart).map_err(|why| why.to_string())?;
+    }
+    let destination = match args.destination.as_os_str().to_str() {
+        Some(".") => std::env::current_dir().map_err(|error| reason(&error))?,
+        _ => args.destination.clone(),
+    };
+    save(&mut chart, &destination, profile, made).map_err(|why| format!("failed to save: {why}"))
+}
+
+fn not_a_folder(path: &Path, profile: Profile) -> String {
+    let path = path.display();
+    match profile {
+        Profile::Helm3 => "Chart.yaml file is missing".into(),
+        Profile::Helm4 => {
+            format!("unable to detect chart at {path}/Chart.yaml: open {path}/Chart.yaml: not a directory")
+        }
+    }
+}

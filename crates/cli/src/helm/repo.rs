@@ -1,0 +1,120 @@
+//! `longshore repo`: folders of archives as chart repositories.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use helm_chart::index::{Builder, Index, join_url};
+use helm_host::Host;
+use helm_template::profile::Profile;
+
+use super::flags::{HelmArg, reason};
+use super::{Outcome, save};
+
+#[derive(Clone, Debug, Args)]
+pub struct RepoArgs {
+    #[command(subcommand)]
+    pub command: RepoCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum RepoCommand {
+    /// Write the index of a folder of packed charts
+    Index(IndexArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct IndexArgs {
+    /// The folder; archives are looked for in it and in the folders in it
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    #[command(flatten)]
+    pub helm: HelmArg,
+    /// The address at which the folder will be found
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    pub url: String,
+    /// An index whose entries are taken over, unless the folder has them itself
+    #[arg(long, value_name = "FILE")]
+    pub merge: Option<PathBuf>,
+}
+
+pub fn run(args: &RepoArgs) -> Outcome {
+    let RepoCommand::Index(args) = &args.command;
+    index(args)?;
+    Ok(Vec::new())
+}
+
+fn index(args: &IndexArgs) -> Result<(), String> {
+    let profile = args.helm.profile;
+    let host = Host::new();
+    let now = || save::now(&host);
+    let mut builder = Builder::new(profile);
+    for archive in archives(&args.folder)? {
+        add(&mut builder, args, &archive, &now())?;
+    }
+    if let Some(other) = args.merge.as_deref().filter(|path| !path.as_os_str().is_empty()) {
+        if other.exists() {
+            let other = read(other, profile).map_err(|why| format!("merge failed: {why}"))?;
+            other.warnings.iter().for_each(|line| eprintln!("{line}"));
+            builder.merge(&other).map_err(|error| format!("merge failed: {error}"))?;
+        } else {
+            write(other, Builder::new(profile), &now())?;
+        }
+    }
+    write(&args.folder.join("index.yaml"), builder, &now())
+}
+
+/// The archives in the folder, and then those in the folders in it.
+fn archives(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    let mut folders = Vec::new();
+    for path in listed(folder)? {
+        if path.is_dir() {
+            folders.push(path.clone());
+        }
+        found.push(path);
+    }
+    for inner in folders {
+        // What cannot be looked into has no archives for us.
+        found.extend(listed(&inner).unwrap_or_default());
+    }
+    found.retain(|path| path.extension().is_some_and(|end| end == "tgz"));
+    Ok(found)
+}
+
+/// What is in a folder, by name; nothing where there is no folder.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(|error| format!("open {}: {}", folder.display(), reason(&error)))?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn add(builder: &mut Builder, args: &IndexArgs, archive: &Path, now: &str) -> Result<(), String> {
+    // What is no chart is passed over.
+    let Ok(loaded) = helm_host::load_unasked(archive, args.helm.profile) else { return Ok(()) };
+    let bytes =
+        fs::read(archive).map_err(|error| format!("open {}: {}", archive.display(), reason(&error)))?;
+    let name = archive.file_name().unwrap_or_default().to_string_lossy();
+    let parent = archive.parent().and_then(|parent| parent.strip_prefix(&args.folder).ok());
+    let parent = parent.map(|parent| parent.to_string_lossy()).unwrap_or_default();
+    let url = join_url(&args.url, &parent);
+    builder
+        .add(loaded.chart.metadata, &name, &url, &helm_host::sha256(&bytes), now)
+        .map_err(|why| format!("failed adding to {name} to index: validate failed for {name}: {why}"))
+}
+
+fn read(path: &Path, profile: Profile) -> Result<Index, String> {
+    let text = fs::read(path).map_err(|error| format!("open {}: {}", path.display(), reason(&error)))?;
+    Index::parse(&Bytes::from(text), profile)
+        .map_err(|error| format!("error loading {}: {error}", path.display()))
+}
+
+fn write(path: &Path, builder: Builder, now: &str) -> Result<(), String> {
+    let text = builder.write(now).map_err(|error| error.to_string())?;
+    fs::write(path, text).map_err(|error| format!("open {}: {}", path.display(), reason(&error)))
+}

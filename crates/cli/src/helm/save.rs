@@ -1,0 +1,69 @@
+//! Charts written as archives.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use helm_chart::{Chart, archive};
+use helm_template::outside::Clock;
+use helm_template::profile::Profile;
+use jiff::Timestamp;
+
+use super::flags::reason;
+
+/// What the entries of an archive say about when they were made.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    pub when: Timestamp,
+    /// Somebody asked for this time, so that archives come out the same on every machine.
+    pub fixed: bool,
+}
+
+impl Made {
+    /// Now, or when `SOURCE_DATE_EPOCH` says.
+    pub fn from_environment(clock: &dyn Clock) -> Result<Self, String> {
+        let Some(epoch) = std::env::var("SOURCE_DATE_EPOCH").ok().filter(|epoch| !epoch.is_empty()) else {
+            return Ok(Self { when: clock.now(), fixed: false });
+        };
+        let invalid = |why: String| format!("invalid SOURCE_DATE_EPOCH: {why}");
+        let seconds: i64 = epoch
+            .parse()
+            .map_err(|_| invalid(format!("strconv.ParseInt: parsing {epoch:?}: invalid syntax")))?;
+        if seconds < 0 {
+            return Err(invalid("must not be negative".into()));
+        }
+        let when = Timestamp::from_second(seconds).map_err(|error| invalid(error.to_string()))?;
+        Ok(Self { when, fixed: true })
+    }
+}
+
+/// The present time, as Go writes it.
+pub fn now(clock: &dyn Clock) -> String {
+    let now = clock.now().to_zoned(clock.zone()).strftime("%Y-%m-%dT%H:%M:%S%.f%:z").to_string();
+    now.strip_suffix("+00:00").map(|utc| format!("{utc}Z")).unwrap_or(now)
+}
+
+/// Packs a chart into a folder, which is made if there is none. What is returned is the archive's place.
+pub fn save(chart: &mut Chart, folder: &Path, profile: Profile, made: Made) -> Result<PathBuf, String> {
+    if made.fixed && profile == Profile::Helm4 {
+        stamp(chart, &made.when.to_string());
+    }
+    let seconds = u64::try_from(made.when.as_second()).unwrap_or_default();
+    let packed = archive::write(chart, profile, seconds).map_err(|error| error.to_string())?;
+    match fs::metadata(folder) {
+        Ok(found) if !found.is_dir() => return Err(format!("is not a directory: {}", folder.display())),
+        Ok(_) => {}
+        Err(_) => fs::create_dir_all(folder)
+            .map_err(|error| format!("mkdir {}: {}", folder.display(), reason(&error)))?,
+    }
+    let file = folder.join(format!("{}-{}.tgz", chart.metadata.name, chart.metadata.version));
+    fs::write(&file, packed).map_err(|error| format!("open {}: {}", file.display(), reason(&error)))?;
+    Ok(file)
+}
+
+/// A lock says when it was made, too.
+fn stamp(chart: &mut Chart, when: &str) {
+    if let Some(lock) = &mut chart.lock {
+        lock.generated = when.into();
+    }
+    chart.dependencies.iter_mut().for_each(|dependency| stamp(dependency, when));
+}

@@ -1,0 +1,35 @@
+//! Tables as Helm prints them: cells as wide as the widest of their column, a tab between.
+
+/// The rows as lines. A cell that is wider than `most` is cut, and says so with dots.
+pub fn text<const COLUMNS: usize>(rows: &[[String; COLUMNS]], most: usize) -> String {
+    let length = |cell: &String| cell.chars().count();
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        let widest = rows.iter().map(|row| length(&row[column])).max().unwrap_or_default();
+        if most == 0 { widest } else { widest.min(most) }
+    });
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| {
+            if length(cell) <= width {
+                return format!("{cell:width$}");
+            }
+            let kept: String = cell.chars().take(width.saturating_sub(3).max(1)).collect();
+            format!("{kept}...")
+        });
+        text.push_str(&cells.collect::<Vec<_>>().join("\t"));
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_padded_and_cut() {
+        let rows = [["a".to_owned(), "b".to_owned()], ["abcdefgh".to_owned(), "c".to_owned()]];
+        assert_eq!(text(&rows, 80), "a       \tb\nabcdefgh\tc\n");
+        assert_eq!(text(&rows, 6), "a     \tb\nabc...\tc\n");
+    }
+}

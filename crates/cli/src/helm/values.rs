@@ -1,0 +1,170 @@
+//! `longshore values`: the values that a chart would get, and who said each.
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use helm_chart::dependencies;
+use helm_chart::values::{Explained, Origin, coalesce, explain, layers};
+use helm_template::data::{Data, Members};
+use helm_template::json::{self, Style};
+use helm_template::value::Str;
+use helm_template::yaml;
+
+use super::flags::{HelmArg, ValuesArgs, text_of_file};
+use super::{Outcome, locate, table};
+
+/// The merged values of a chart, each with what said it:
+///
+///   chart           the chart's own values.yaml
+///   subchart NAME   the values.yaml of a chart below charts/
+///   FILE            a file given with --values
+///   --set ...       an argument of the --set family
+///   global, from X  handed down to a subchart as a global by X
+///   merged          imported from a subchart, or an empty table that merging made
+#[derive(Clone, Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct ShowValuesArgs {
+    /// The chart: a folder or an archive
+    pub chart: String,
+    #[command(flatten)]
+    pub helm: HelmArg,
+    #[command(flatten)]
+    pub values: ValuesArgs,
+    /// As YAML with a comment behind each value, as a table, or as JSON
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    pub output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Yaml,
+    Table,
+    Json,
+}
+
+pub fn run(args: &ShowValuesArgs) -> Outcome {
+    let profile = args.helm.profile;
+    let path = locate::chart(&args.chart)?;
+    let sources = args.values.sources()?;
+    let layers = layers(&sources, profile, &mut text_of_file).map_err(|why| why.to_string())?;
+    let user = ValuesArgs::merge(&sources, profile)?;
+    let loaded = helm_host::load(&path, profile).map_err(|error| error.to_string())?;
+    let mut warnings = Vec::new();
+    let chart = dependencies::prepare(loaded.chart.clone(), &user, profile, &mut warnings)
+        .map_err(|why| why.to_string())?;
+    let merged = coalesce(&chart, &user, profile, &mut warnings).map_err(|error| error.to_string())?;
+    loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
+    for warning in &warnings {
+        eprintln!("{}", warning.line());
+    }
+    let mut values = explain(&loaded.chart, &layers, &merged).map_err(|why| why.to_string())?;
+    values.sort_by(|a, b| a.path.cmp(&b.path));
+    match args.output {
+        Format::Yaml => as_yaml(&values),
+        Format::Table => as_table(&values),
+        Format::Json => as_json(&values),
+    }
+}
+
+/// What said a value, in a few words.
+fn words(origin: &Origin) -> String {
+    match origin {
+        Origin::Chart(names) => match names.as_slice() {
+            [] | [_] => "chart".into(),
+            [_, inner @ ..] => format!("subchart {}", inner.join("/")),
+        },
+        Origin::File(name) => name.to_string(),
+        Origin::Set(kind, line) => {
+            let key = line.split('=').next().unwrap_or_default();
+            format!("{} {key}", kind.flag())
+        }
+        Origin::Global(inner) => format!("global, from {}", words(inner)),
+        Origin::Merged => "merged".into(),
+    }
+}
+
+/// One word for programs.
+fn layer(origin: &Origin) -> &'static str {
+    match origin {
+        Origin::Chart(names) if names.len() > 1 => "subchart",
+        Origin::Chart(_) => "chart",
+        Origin::File(_) => "file",
+        Origin::Set(..) => "set",
+        Origin::Global(_) => "global",
+        Origin::Merged => "merged",
+    }
+}
+
+/// Where comments begin, if values leave the room.
+const COMMENTS: usize = 40;
+
+fn as_yaml(values: &[Explained]) -> Outcome {
+    let mut text = String::new();
+    let mut above: &[Str] = &[];
+    for Explained { path, value, origin } in values {
+        let Some((key, tables)) = path.split_last() else { continue };
+        let shared = above.iter().zip(tables).take_while(|(a, b)| a == b).count();
+        for (depth, table) in tables.iter().enumerate().skip(shared) {
+            let _ = writeln!(text, "{:width$}{}:", "", written_key(table)?, width = 2 * depth);
+        }
+        above = tables;
+        let indent = 2 * tables.len();
+        let written = entry(key, value)?;
+        let mut lines = written.lines();
+        let first = format!("{:indent$}{}", "", lines.next().unwrap_or_default());
+        let _ = writeln!(text, "{first:COMMENTS$}  # {}", one_line(&words(origin)));
+        for line in lines {
+            let indent = if line.is_empty() { 0 } else { indent };
+            let _ = writeln!(text, "{:indent$}{line}", "");
+        }
+    }
+    Ok(text.into_bytes())
+}
+
+/// `key: value`, such that a comment can stand at the end of its first line: a text that would go over several lines
+/// without saying so is put on one.
+fn entry(key: &Str, value: &Data) -> Result<String, String> {
+    let map = |value: Data| Data::Map(Members::from([(key.clone(), value)]));
+    let written = yaml::write(&map(value.clone())).map_err(|error| error.to_string())?;
+    let first = written.lines().next().unwrap_or_default();
+    let is_block = first.rsplit(": ").next().is_some_and(|end| end.starts_with(['|', '>']));
+    if !matches!(value, Data::String(_)) || is_block || written.lines().count() < 2 {
+        return Ok(written);
+    }
+    let text = json::write(value, Style::Raw).map_err(|error| error.to_string())?;
+    Ok(format!("{}: {text}\n", written_key(key)?))
+}
+
+fn written_key(key: &Str) -> Result<String, String> {
+    let map = Data::Map(Members::from([(key.clone(), Data::Bool(true))]));
+    let written = yaml::write(&map).map_err(|error| error.to_string())?;
+    Ok(written.trim_end().strip_suffix(": true").unwrap_or(key).to_owned())
+}
+
+/// A name of a file may hold anything.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+fn as_table(values: &[Explained]) -> Outcome {
+    let mut rows = vec![["VALUE", "IS", "FROM"].map(String::from)];
+    for Explained { path, value, origin } in values {
+        let value = json::write(value, Style::Raw).map_err(|error| error.to_string())?;
+        rows.push([path.join("."), value, one_line(&words(origin))]);
+    }
+    Ok(table::text(&rows, 80).into_bytes())
+}
+
+fn as_json(values: &[Explained]) -> Outcome {
+    let rows = values.iter().map(|Explained { path, value, origin }| {
+        let path = path.iter().cloned().map(Data::String).collect();
+        Data::Map(Members::from([
+            ("path".into(), Data::List(path)),
+            ("value".into(), value.clone()),
+            ("layer".into(), Data::string(layer(origin))),
+            ("from".into(), Data::string(words(origin))),
+        ]))
+    });
+    let text = json::write(&Data::List(rows.collect()), Style::Pretty).map_err(|error| error.to_string())?;
+    Ok(format!("{text}\n").into_bytes())
+}

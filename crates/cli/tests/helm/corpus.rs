@@ -1,0 +1,137 @@
+//! Real charts, with us and with the real Helms.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use helm_chart::archive::{Limits, files};
+use helm_template::profile::Profile;
+
+use crate::program::{HELMS, Printed, corpus, ours_as, real, said, text, theirs};
+
+/// One chart of so many is looked at: 32 of them by `lint` and `package`, 12 by the rest.
+const MANY: usize = 10;
+const FEW: usize = 27;
+
+/// Unpacks every so-and-so-manieth chart into a folder of its own.
+fn unpacked(home: &Path, step: usize, from: usize) -> Option<Vec<PathBuf>> {
+    let charts = corpus()?;
+    let unpack = |archive: &PathBuf| {
+        let folder = home.join(archive.file_stem().expect("a name"));
+        let packed = fs::read(archive).expect("the chart can be read");
+        let found = files(&packed, Profile::Helm4, &mut Limits::of(Profile::Helm4)).expect("a chart");
+        for file in found {
+            let path = folder.join(&*file.name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folders can be made");
+            fs::write(path, &file.data).expect("files can be written");
+        }
+        folder
+    };
+    Some(charts.iter().skip(from).step_by(step).map(unpack).collect())
+}
+
+/// Helm takes subcharts in any order: their custom resources, too.
+fn sorted(printed: Printed) -> Printed {
+    let mut lines: Vec<_> = printed.output.lines().collect();
+    lines.sort_unstable();
+    Printed { output: lines.join("\n"), ..printed }
+}
+
+/// Compares what both say about each chart.
+fn compare(what: &str, step: usize, arguments: impl Fn(&Path) -> Vec<String>) {
+    for (from, helm) in HELMS.into_iter().enumerate() {
+        let home = tempfile::tempdir().expect("a folder");
+        let Some(program) = real(helm) else { continue };
+        let Some(folders) = unpacked(home.path(), step, from) else { return };
+        for folder in &folders {
+            let arguments = arguments(folder);
+            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+            let expected = sorted(theirs(&program, home.path(), &arguments));
+            assert_eq!(
+                sorted(ours_as(helm, &arguments)),
+                expected,
+                "{what} {} as Helm {helm}",
+                folder.display()
+            );
+        }
+        said(&format!("{what}: {} charts as Helm {helm}", folders.len()));
+    }
+}
+
+#[test]
+fn lint_finds_what_helm_finds() {
+    compare("lint", MANY, |chart| vec!["lint".into(), text(chart).into()]);
+}
+
+#[test]
+fn show_shows_what_helm_shows() {
+    compare("show all", FEW, |chart| vec!["show".into(), "all".into(), text(chart).into()]);
+    compare("show crds", FEW, |chart| vec!["show".into(), "crds".into(), text(chart).into()]);
+}
+
+#[test]
+fn dependencies_are_listed_as_helm_lists_them() {
+    compare("dependency list", FEW, |chart| vec!["dependency".into(), "list".into(), text(chart).into()]);
+}
+
+#[test]
+fn packed_charts_hold_what_helm_packs() {
+    for (from, helm) in HELMS.into_iter().enumerate() {
+        let home = tempfile::tempdir().expect("a folder");
+        let Some(program) = real(helm) else { continue };
+        let Some(folders) = unpacked(home.path(), MANY, from) else { return };
+        for folder in &folders {
+            let out = ["ours", "theirs"].map(|who| home.path().join("packed").join(who));
+            let pack = |out: &Path, run: &dyn Fn(&[&str]) -> Printed| {
+                let mut printed = run(&["package", text(folder), "-d", text(out)]);
+                printed.output = printed.output.replace(text(out), "@");
+                (printed, packed(out))
+            };
+            let ours = pack(&out[0], &|arguments| ours_as(helm, arguments));
+            let theirs = pack(&out[1], &|arguments| theirs(&program, home.path(), arguments));
+            assert_eq!(ours, theirs, "{} as Helm {helm}", folder.display());
+        }
+        said(&format!("package: {} charts as Helm {helm}", folders.len()));
+    }
+}
+
+/// Takes the archive out of a folder: its name, and the names and hashes of its files.
+fn packed(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("an entry").path();
+        let bytes = fs::read(&path).expect("the archive can be read");
+        fs::remove_file(&path).expect("the archive can be taken");
+        let inner = files(&bytes, Profile::Helm4, &mut Limits::of(Profile::Helm4)).expect("an archive");
+        found.push((text(&path).rsplit('/').next().unwrap_or_default().to_owned(), String::new()));
+        found.extend(inner.iter().map(|file| (file.name.to_string(), helm_host::sha256(&file.data))));
+    }
+    // Helm takes subcharts in any order.
+    let (mut subcharts, mut packed): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(name, _)| name.starts_with("charts/"));
+    subcharts.sort();
+    packed.append(&mut subcharts);
+    packed
+}
+
+#[test]
+fn an_index_lists_what_helm_lists() {
+    for helm in HELMS {
+        let Some(program) = real(helm) else { continue };
+        let Some(charts) = corpus() else { return };
+        let home = tempfile::tempdir().expect("a folder");
+        let folder = home.path().join("charts");
+        fs::create_dir_all(folder.join("more")).expect("folders can be made");
+        for (number, chart) in charts.iter().step_by(FEW).enumerate() {
+            let place = if number % 3 == 0 { folder.join("more") } else { folder.clone() };
+            fs::copy(chart, place.join(chart.file_name().expect("a name"))).expect("the chart can be copied");
+        }
+        let arguments = ["repo", "index", text(&folder), "--url", "https://charts.example.com/stable"];
+        let indexed = |printed: Printed| {
+            let text = fs::read_to_string(folder.join("index.yaml")).expect("an index");
+            let is_time = |line: &&str| !line.contains("created: ") && !line.contains("generated: ");
+            (printed, text.lines().filter(is_time).map(str::to_owned).collect::<Vec<_>>())
+        };
+        let expected = indexed(theirs(&program, home.path(), &arguments));
+        assert_eq!(indexed(ours_as(helm, &arguments)), expected, "as Helm {helm}");
+    }
+}

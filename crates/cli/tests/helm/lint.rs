@@ -1,0 +1,85 @@
+//! What `lint` says of small charts. `lint.txt` is what the real Helms said; `LONGSHORE_RECORD=1` writes it anew.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::lint_cases::{CASES, Case, GOOD};
+use crate::program::{HELMS, Printed, ours_as, real, text, theirs, write};
+
+const RECORDED: &str = include_str!("lint.txt");
+
+/// The chart of a case, and the arguments that lint it.
+fn lay_out<'c>(case: &Case, folder: &'c Path) -> Vec<&'c str>
+where
+    'static: 'c,
+{
+    let (_, files, arguments) = case;
+    let is_other = |name: &str| files.iter().any(|(other, _)| *other == name);
+    let good: Vec<_> = GOOD.iter().copied().filter(|(name, _)| !is_other(name)).collect();
+    write(folder, &good);
+    let other: Vec<_> = files.iter().filter_map(|(name, text)| Some((*name, (*text)?))).collect();
+    write(folder, &other);
+    [&["lint", text(folder)], *arguments].concat()
+}
+
+/// As it is recorded: with the folder, which differs from run to run, as `@`.
+fn spell(name: &str, helm: &str, printed: &Printed, folder: &Path) -> String {
+    let mut spelt = format!("## {name} {helm}\n{}", printed.output);
+    if let Some(error) = &printed.error {
+        let _ = writeln!(spelt, "Error: {error}");
+    }
+    spelt.replace(text(folder), "@")
+}
+
+fn each(mut visit: impl FnMut(&Case, &str, &Path, &[&str])) {
+    for case in CASES {
+        let home = tempfile::tempdir().expect("a folder");
+        let folder = home.path().join("a");
+        let arguments = lay_out(case, &folder);
+        HELMS.iter().for_each(|helm| visit(case, helm, &folder, &arguments));
+    }
+}
+
+#[test]
+fn small_charts_are_found_wrong_in_helms_words() {
+    if std::env::var_os("LONGSHORE_RECORD").is_some() {
+        record();
+        return;
+    }
+    let mut recorded = RECORDED.split_inclusive("\n## ").map(|part| part.trim_end_matches("\n## "));
+    each(|case, helm, folder, arguments| {
+        let expected = recorded.next().expect("every case is recorded").trim_start_matches("## ");
+        let spelt = spell(case.0, helm, &ours_as(helm, arguments), folder);
+        assert_eq!(
+            spelt.trim_start_matches("## ").trim_end(),
+            expected.trim_end(),
+            "{} as Helm {helm}",
+            case.0
+        );
+    });
+}
+
+#[test]
+fn the_real_helms_still_say_what_is_recorded() {
+    let programs = HELMS.map(real);
+    each(|case, helm, folder, arguments| {
+        let place = HELMS.iter().position(|known| known == &helm).unwrap_or_default();
+        if let Some(program) = &programs[place] {
+            let printed = theirs(program, folder.parent().expect("a home"), arguments);
+            assert_eq!(ours_as(helm, arguments), printed, "{} as Helm {helm}", case.0);
+        }
+    });
+}
+
+fn record() {
+    let programs = HELMS.map(|helm| real(helm).expect("a real Helm to record"));
+    let mut recorded = String::new();
+    each(|case, helm, folder, arguments| {
+        let place = HELMS.iter().position(|known| known == &helm).unwrap_or_default();
+        let printed = theirs(&programs[place], folder.parent().expect("a home"), arguments);
+        recorded.push_str(&spell(case.0, helm, &printed, folder));
+    });
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/helm/lint.txt");
+    fs::write(file, recorded).expect("the recording can be written");
+}

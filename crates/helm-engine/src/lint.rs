@@ -1,0 +1,179 @@
+//! `helm lint`: all rules about a chart, in Helm's order, with its templates rendered as lint renders them.
+
+use std::collections::HashMap;
+
+use helm_chart::lint::Severity::{Error, Warning};
+use helm_chart::lint::{Entry, Message, Report, Subject, chart_file, crds, dependencies, manifests, values};
+use helm_chart::values::Warning as Note;
+use helm_chart::{Chart, dependencies as subcharts};
+use helm_template::data::{Data, Members};
+use helm_template::exec::{Limits, Overlooked};
+use helm_template::outside::Outside;
+use helm_template::profile::Profile;
+use helm_template::value::Value;
+
+use crate::capabilities::{Capabilities, KubeVersion};
+use crate::objects;
+use crate::prepared::Prepared;
+use crate::release::{Engine, about};
+use crate::render::{Setting, render};
+use crate::scope::Common;
+
+const TEMPLATES: &str = "templates/";
+
+/// What is asked for.
+pub struct LintRequest<'r> {
+    pub namespace: &'r str,
+    /// What the user says; the rest is as in the chart.
+    pub values: &'r Members,
+    /// The version that the chart is meant for, where it is not the one that Helm assumes.
+    pub kube_version: Option<KubeVersion>,
+    /// Values are held against the schemas of charts.
+    pub check_schema: bool,
+    pub limits: Limits,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Linted {
+    pub messages: Vec<Message>,
+    /// Lines for the user, in Helm's words.
+    pub warnings: Vec<String>,
+}
+
+impl Engine {
+    pub fn lint(&self, subject: &Subject<'_>, request: &LintRequest<'_>, outside: Outside<'_>) -> Linted {
+        let profile = self.profile();
+        let mut report = Report::default();
+        let mut warnings = Vec::new();
+        chart_file::check(subject, profile, &mut report);
+        values::check(subject, request.values, request.check_schema, profile, &mut report, &mut warnings);
+        self.lint_templates(subject, request, outside, &mut report, &mut warnings);
+        dependencies::check(subject, &mut report);
+        if profile == Profile::Helm4 {
+            crds::check(subject, profile, &mut report);
+        }
+        let warnings = warnings.iter().map(|warning| warning.line().to_owned()).collect();
+        Linted { messages: report.messages, warnings }
+    }
+
+    fn lint_templates(
+        &self,
+        subject: &Subject<'_>,
+        request: &LintRequest<'_>,
+        outside: Outside<'_>,
+        report: &mut Report,
+        warnings: &mut Vec<Note>,
+    ) {
+        let profile = self.profile();
+        match (&subject.templates, profile) {
+            (Entry::Folder, _) | (Entry::Missing, Profile::Helm3) => {}
+            (Entry::Missing, Profile::Helm4) => {
+                report.check(Warning, TEMPLATES, Err("directory does not exist".into()));
+                return;
+            }
+            (_, profile) => {
+                let severity = if profile == Profile::Helm3 { Warning } else { Error };
+                report.check(severity, TEMPLATES, Err("not a directory".into()));
+                return;
+            }
+        }
+        let chart = match &subject.chart {
+            Ok(chart) => chart,
+            Err(why) => {
+                report.check(Error, TEMPLATES, Err(why.clone()));
+                return;
+            }
+        };
+        let prepared = Prepared::new(chart.clone());
+        let rendered = match self.render_for_lint(&prepared, request, outside, warnings) {
+            Ok(Some(rendered)) => rendered,
+            // Helm says nothing of dependencies and values that do not fit together.
+            Ok(None) => return,
+            Err(why) => {
+                report.check(Error, TEMPLATES, Err(why));
+                return;
+            }
+        };
+        let kubernetes = self.kubernetes(request);
+        for template in &chart.templates {
+            let name = format!("{}/{}", chart.metadata.name, template.name);
+            let content = rendered.get(&*name).map_or(&b""[..], |content| content);
+            if !manifests::check(template, content, kubernetes, profile, report) {
+                return;
+            }
+        }
+    }
+
+    /// What the templates come to, by name. Nothing: values or dependencies are not in order.
+    fn render_for_lint(
+        &self,
+        prepared: &Prepared,
+        request: &LintRequest<'_>,
+        outside: Outside<'_>,
+        warnings: &mut Vec<Note>,
+    ) -> Result<Option<HashMap<String, bytes::Bytes>>, String> {
+        let profile = self.profile();
+        let Ok(chart) = subcharts::prepare(prepared.chart.clone(), request.values, profile, warnings) else {
+            return Ok(None);
+        };
+        let Some(user) = merged(&chart, request.values, profile, warnings) else { return Ok(None) };
+        let values =
+            helm_chart::values::render_values(&chart, &user, request.check_schema, profile, warnings)
+                .map_err(|why| why.to_string())?;
+        let mut capabilities = Capabilities::default_of(profile);
+        if let Some(version) = &request.kube_version {
+            capabilities.kube_version = version.clone();
+        }
+        let common = Common {
+            release: about("test-release", request.namespace, 0, None),
+            capabilities: objects::capabilities(&capabilities, profile),
+            profile,
+        };
+        let setting =
+            Setting { functions: self.functions(), outside, limits: request.limits, profile, lint: true };
+        let mut overlooked = Vec::new();
+        let files = render(prepared, &chart, &values, &common, &setting, &mut overlooked);
+        warnings.extend(overlooked.iter().map(|what| spelt(what, profile)));
+        let files = files?;
+        Ok(Some(files.into_iter().map(|file| (file.name.to_string(), file.content)).collect()))
+    }
+
+    /// The numbers of the version that deprecations are counted from.
+    fn kubernetes(&self, request: &LintRequest<'_>) -> manifests::Release {
+        let assumed = || Capabilities::default_of(self.profile()).kube_version;
+        let version = request.kube_version.clone().unwrap_or_else(assumed);
+        // Both were read as numbers.
+        (version.major.parse().unwrap_or_default(), version.minor.parse().unwrap_or_default())
+    }
+}
+
+/// What Helm says of something that it lets pass.
+fn spelt(what: &Overlooked, profile: Profile) -> Note {
+    match what {
+        Overlooked::Failed(message) => {
+            let text = format!("[INFO] Fail: {message}");
+            Note::informed(profile, ("engine.go:227", &text), "funcMap fail", &[("message", message)])
+        }
+        Overlooked::Missing(message) => {
+            let text = format!("[INFO] Missing required value: {message}");
+            let attributes = [("message", &**message)];
+            Note::structured(profile, ("engine.go:206", &text), "missing required value", &attributes)
+        }
+        Overlooked::Empty(message) => {
+            let text = format!("[INFO] Missing required value: {message}");
+            let attributes = [("message", &**message)];
+            Note::structured(profile, ("engine.go:214", &text), "missing required values", &attributes)
+        }
+    }
+}
+
+/// The user's values over the chart's. Lint merges what it has merged once more, so that defaults that the user has
+/// deleted come back.
+fn merged(chart: &Chart, user: &Members, profile: Profile, warnings: &mut Vec<Note>) -> Option<Members> {
+    let values = helm_chart::values::coalesce(chart, user, profile, warnings).ok()?;
+    match Data::try_from(&Value::from(values)) {
+        Ok(Data::Map(members)) => Some(members),
+        _ => None,
+    }
+}
