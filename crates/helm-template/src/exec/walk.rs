@@ -15,8 +15,9 @@ const MORE_STACK: usize = 8 << 20;
 /// What an action prints for nil.
 pub(super) const NO_VALUE: &str = "<no value>";
 
-/// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest.
-const MOST_STACKS: usize = 24;
+/// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest; and all of
+/// them take more where nothing is optimised.
+const MOST_STACKS: usize = if cfg!(debug_assertions) { 96 } else { 24 };
 
 /// What a variable or the dot holds.
 #[derive(Clone, Default)]
