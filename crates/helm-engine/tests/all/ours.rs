@@ -80,7 +80,9 @@ fn run(
     let host = Host::new();
     let rendered = Engine::new(profile).render(&Prepared::new(loaded.chart), &request, host.outside());
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
-    warnings.iter().for_each(|line| say(line));
+    for line in warnings {
+        say(line);
+    }
     rendered.map(|release| release.text(Shown { crds: false, hooks: true, tests: true })).map_err(|failure| {
         match failure.stage {
             Stage::Values => failure.why,
