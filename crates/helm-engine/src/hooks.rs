@@ -101,3 +101,74 @@ pub fn of(manifest: Manifest, profile: Profile) -> Found {
 fn annotation<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m str> {
     manifest.head.annotations.get(name).map(|value| &**value)
 }
+
+#[cfg(test)]
+mod tests {
+    use helm_template::yaml::head;
+
+    use super::*;
+
+    fn found(annotations: &str, profile: Profile) -> String {
+        let content = format!("kind: Job\nmetadata:\n  name: h\n  annotations: {{{annotations}}}\n");
+        let head = head(content.as_bytes(), profile).unwrap();
+        match of(Manifest { source: "c/a.yaml".into(), content: content.into(), head }, profile) {
+            Found::Manifest(_) => "manifest".into(),
+            Found::Unknown(warning) => warning,
+            Found::Hook(hook) => format!(
+                "{:?} {} {:?} {:?}",
+                hook.events, hook.weight, hook.delete_policies, hook.output_log_policies
+            ),
+        }
+    }
+
+    /// As Helm's own sorter tells them apart.
+    #[test]
+    fn annotations_make_hooks() {
+        const TABLE: &[(&str, &str)] = &[
+            ("a: b", "manifest"),
+            ("helm.sh/hook-weight: '3'", "manifest"),
+            ("helm.sh/hook: pre-install", "[PreInstall] 0 [] []"),
+            ("helm.sh/hook: 'post-install, PRE-UPGRADE '", "[PostInstall, PreUpgrade] 0 [] []"),
+            ("helm.sh/hook: test", "[Test] 0 [] []"),
+            ("helm.sh/hook: test-success", "[Test] 0 [] []"),
+            ("helm.sh/hook: test, helm.sh/hook-weight: '-5'", "[Test] -5 [] []"),
+            ("helm.sh/hook: test, helm.sh/hook-weight: '+7'", "[Test] 7 [] []"),
+            ("helm.sh/hook: test, helm.sh/hook-weight: ' 7'", "[Test] 0 [] []"),
+            ("helm.sh/hook: test, helm.sh/hook-weight: '1.5'", "[Test] 0 [] []"),
+            ("helm.sh/hook: test, helm.sh/hook-weight: '1_000'", "[Test] 0 [] []"),
+            ("helm.sh/hook: test, helm.sh/hook-weight: '99999999999999999999'", "[Test] 0 [] []"),
+            (
+                "helm.sh/hook: pre-rollback, helm.sh/hook-delete-policy: 'Before-Hook-Creation, odd'",
+                "[PreRollback] 0 [\"before-hook-creation\", \"odd\"] []",
+            ),
+        ];
+        for (annotations, want) in TABLE {
+            for profile in [Profile::Helm3, Profile::Helm4] {
+                assert_eq!(found(annotations, profile), *want, "{annotations} {profile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_helm_4_has_policies_for_logs() {
+        let logs = "helm.sh/hook: test, helm.sh/hook-output-log-policy: 'hook-succeeded,HOOK-FAILED'";
+        assert_eq!(found(logs, Profile::Helm3), "[Test] 0 [] []");
+        assert_eq!(found(logs, Profile::Helm4), "[Test] 0 [] [\"hook-succeeded\", \"hook-failed\"]");
+    }
+
+    #[test]
+    fn an_unknown_event_is_said_and_left_out() {
+        const THREE: &str = "manifest_sorter.go:190: info: skipping unknown hook: ";
+        const FOUR: &str = "level=INFO msg=\"skipping unknown hooks\" hookTypes=";
+        for (when, three, four) in [
+            ("''", "\"\"", "\"\""),
+            ("crd-install", "\"crd-install\"", "crd-install"),
+            ("'pre-install,'", "\"pre-install,\"", "pre-install,"),
+            ("'pre-install,nope'", "\"pre-install,nope\"", "pre-install,nope"),
+        ] {
+            let annotations = format!("helm.sh/hook: {when}");
+            assert_eq!(found(&annotations, Profile::Helm3), format!("{THREE}{three}"));
+            assert_eq!(found(&annotations, Profile::Helm4), format!("{FOUR}{four}"));
+        }
+    }
+}

@@ -98,3 +98,85 @@ fn source(document: &[u8]) -> Option<&str> {
         (!chart.is_empty() && !name.is_empty()).then_some(name)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hooks::Event;
+    use crate::manifests::Manifest;
+
+    fn hook(source: &str, event: Event) -> Hook {
+        Hook {
+            name: "h".into(),
+            kind: "Job".into(),
+            source: source.into(),
+            content: "kind: Job\n".into(),
+            events: vec![event],
+            weight: 0,
+            delete_policies: Vec::new(),
+            output_log_policies: Vec::new(),
+        }
+    }
+
+    fn release() -> Release {
+        let manifest = |source: &str, content: &'static str| Manifest {
+            source: source.into(),
+            content: content.into(),
+            head: helm_template::yaml::Head::default(),
+        };
+        Release {
+            manifests: vec![
+                manifest("c/templates/a.yaml", "a: 1"),
+                manifest("c/charts/s/templates/a.yaml", "b: 2\n\n"),
+            ],
+            hooks: vec![
+                hook("c/templates/h.yaml", Event::PreInstall),
+                hook("c/templates/t.yaml", Event::Test),
+            ],
+            notes: String::new(),
+            crds: vec![Crd { source: "c/crds/x.yaml".into(), content: "kind: X\n".into() }],
+            warnings: Vec::new(),
+        }
+    }
+
+    const CRD: &str = "---\n# Source: c/crds/x.yaml\nkind: X\n\n";
+    /// White space at the end of the last manifest goes.
+    const MANIFESTS: &str =
+        "---\n# Source: c/templates/a.yaml\na: 1\n---\n# Source: c/charts/s/templates/a.yaml\nb: 2\n";
+    const HOOK: &str = "---\n# Source: c/templates/h.yaml\nkind: Job\n\n";
+    const TEST: &str = "---\n# Source: c/templates/t.yaml\nkind: Job\n\n";
+
+    #[test]
+    fn what_is_shown() {
+        let table: &[(Shown, &[&str])] = &[
+            (Shown { crds: false, hooks: true, tests: true }, &[MANIFESTS, HOOK, TEST]),
+            (Shown { crds: true, hooks: true, tests: false }, &[CRD, MANIFESTS, HOOK]),
+            (Shown { crds: true, hooks: false, tests: true }, &[CRD, MANIFESTS]),
+        ];
+        for (shown, parts) in table {
+            assert_eq!(String::from_utf8(release().text(*shown)).unwrap(), parts.concat(), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn only_some_files() {
+        let text = || release().text(Shown { crds: false, hooks: true, tests: true });
+        let shown = |patterns: &[&str], profile| {
+            let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+            only(text(), &patterns, profile).map(|text| String::from_utf8(text).unwrap())
+        };
+        assert_eq!(
+            shown(&["templates/a.yaml"], Profile::Helm3).unwrap(),
+            "---\n# Source: c/templates/a.yaml\na: 1\n"
+        );
+        // As asked for, and not as they come.
+        assert_eq!(
+            shown(&["templates/t.yaml", "charts/*/templates/a.yaml"], Profile::Helm3).unwrap(),
+            "---\n# Source: c/templates/t.yaml\nkind: Job\n---\n# Source: c/charts/s/templates/a.yaml\nb: 2\n"
+        );
+        assert_eq!(
+            shown(&["templates/a.yaml", "nope"], Profile::Helm4).unwrap_err(),
+            "could not find template nope in chart"
+        );
+    }
+}

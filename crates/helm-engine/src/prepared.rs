@@ -73,3 +73,30 @@ impl Names for Counting<'_> {
         self.functions.find(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use helm_template::functions;
+
+    use super::*;
+
+    #[test]
+    fn places_that_make_keys_are_counted() {
+        let functions = functions::table(Profile::Helm4);
+        for (text, keys) in [
+            ("{{ .Values.genCA }} genCA {{/* genCA */}} {{ \"genCA\" }}", 0),
+            ("{{ genCAWithKey \"a\" 1 .Values.key }}", 0),
+            (
+                "{{ $ca := genCA \"a\" 1 }}{{ if .x }}{{ (genSignedCert \"b\" nil nil 1 $ca).Cert }}{{ end }}",
+                2,
+            ),
+            ("{{ define \"a\" }}{{ genSelfSignedCert \"a\" nil nil 1 | toJson }}{{ end }}", 1),
+        ] {
+            let file = File { name: "templates/a.yaml".into(), data: text.into() };
+            let parsed = Prepared::new(Chart::default())
+                .parse(&"c/templates/a.yaml".into(), &file, &functions)
+                .unwrap();
+            assert_eq!(parsed.keys, keys, "{text}");
+        }
+    }
+}

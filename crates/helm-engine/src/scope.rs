@@ -113,3 +113,43 @@ pub fn in_order<'n>(names: impl Iterator<Item = &'n Str>) -> Vec<Str> {
     names.sort_unstable_by(|a, b| b.cmp(a));
     names.into_iter().map(|(_, name)| name).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_first_and_from_the_end_of_the_alphabet() {
+        let names = [
+            "c/templates/a.yaml",
+            "c/templates/b.yaml",
+            "c/charts/s/templates/a.yaml",
+            "c/templates/d/a.yaml",
+        ];
+        let names: Vec<Str> = names.into_iter().map(Str::from).collect();
+        let order = in_order(names.iter());
+        let want = [
+            "c/charts/s/templates/a.yaml",
+            "c/templates/d/a.yaml",
+            "c/templates/b.yaml",
+            "c/templates/a.yaml",
+        ];
+        assert_eq!(order.iter().map(|name| &**name).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn partials_are_named_by_their_last_part() {
+        for (name, is) in
+            [("c/templates/_a.tpl", true), ("c/_d/a.yaml", false), ("_", true), ("c/a_b", false)]
+        {
+            assert_eq!(is_partial(name), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_without_detours() {
+        for (path, want) in [("c/a", "c/a"), ("c/./a//b", "c/a/b"), ("c/a/../b", "c/b"), ("../a", "../a")] {
+            assert_eq!(&*clean(path), want);
+        }
+    }
+}

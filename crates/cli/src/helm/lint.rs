@@ -159,7 +159,9 @@ impl Linter<'_> {
             limits: Limits::default(),
         };
         let Linted { messages, warnings } = self.engine.lint(&subject, &request, self.host.outside());
-        warnings.iter().for_each(|line| eprintln!("{line}"));
+        for line in warnings {
+            eprintln!("{line}");
+        }
         Ok(messages)
     }
 }

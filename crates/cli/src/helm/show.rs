@@ -36,28 +36,23 @@ pub struct ChartArgs {
     pub helm: HelmArg,
 }
 
-/// Which parts are printed.
-#[derive(Clone, Copy)]
-struct Parts {
-    all: bool,
-    chart: bool,
-    values: bool,
-    readme: bool,
-    crds: bool,
+/// What a chart can be asked for, in the order in which it is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Chart,
+    Values,
+    Readme,
+    Crds,
 }
 
-const NONE: Parts = Parts { all: false, chart: false, values: false, readme: false, crds: false };
-
 impl What {
-    fn parts(&self) -> (&ChartArgs, Parts) {
+    fn parts(&self) -> (&ChartArgs, &'static [Part]) {
         match self {
-            Self::All(args) => {
-                (args, Parts { all: true, chart: true, values: true, readme: true, crds: true })
-            }
-            Self::Chart(args) => (args, Parts { chart: true, ..NONE }),
-            Self::Values(args) => (args, Parts { values: true, ..NONE }),
-            Self::Readme(args) => (args, Parts { readme: true, ..NONE }),
-            Self::Crds(args) => (args, Parts { crds: true, ..NONE }),
+            Self::All(args) => (args, &[Part::Chart, Part::Values, Part::Readme, Part::Crds]),
+            Self::Chart(args) => (args, &[Part::Chart]),
+            Self::Values(args) => (args, &[Part::Values]),
+            Self::Readme(args) => (args, &[Part::Readme]),
+            Self::Crds(args) => (args, &[Part::Crds]),
         }
     }
 }
@@ -70,40 +65,43 @@ pub fn run(args: &ShowArgs) -> Outcome {
     text(&loaded.chart, parts, args.helm.profile)
 }
 
-fn text(chart: &Chart, parts: Parts, profile: Profile) -> Outcome {
+fn text(chart: &Chart, parts: &[Part], profile: Profile) -> Outcome {
+    let is_all = parts.len() > 1;
     let mut text = Vec::new();
     let mut say = |data: &[u8]| {
         text.extend_from_slice(data);
         text.push(b'\n');
     };
-    let separated = |say: &mut dyn FnMut(&[u8])| {
-        if parts.all {
-            say(b"---");
-        }
-    };
-    if parts.chart {
-        let data = yaml::write(&chart.metadata.to_data()).map_err(|error| error.to_string())?;
-        say(data.as_bytes());
-    }
-    let mut values = chart.raw.iter().filter(|file| &*file.name == "values.yaml").peekable();
-    if parts.values && values.peek().is_some() {
-        separated(&mut say);
-        values.for_each(|file| say(&file.data));
-    }
-    if parts.readme
-        && let Some(readme) = readme(chart)
-    {
-        separated(&mut say);
-        say(&readme.data);
-    }
-    if parts.crds {
-        for (number, crd) in crds(chart).into_iter().enumerate() {
-            // Helm 3 separates them from what comes before, and not from each other.
-            let wanted = profile == Profile::Helm4 || (parts.all && number == 0);
-            if wanted && !crd.data.starts_with(b"---") {
-                say(b"---");
+    for part in parts {
+        match part {
+            Part::Chart => {
+                let data = yaml::write(&chart.metadata.to_data()).map_err(|error| error.to_string())?;
+                say(data.as_bytes());
             }
-            say(&crd.data);
+            Part::Values => {
+                let mut files = chart.raw.iter().filter(|file| &*file.name == "values.yaml").peekable();
+                if is_all && files.peek().is_some() {
+                    say(b"---");
+                }
+                files.for_each(|file| say(&file.data));
+            }
+            Part::Readme => {
+                let Some(readme) = readme(chart) else { continue };
+                if is_all {
+                    say(b"---");
+                }
+                say(&readme.data);
+            }
+            Part::Crds => {
+                for (number, crd) in crds(chart).into_iter().enumerate() {
+                    // Helm 3 separates them from what comes before, and not from each other.
+                    let is_separated = profile == Profile::Helm4 || (is_all && number == 0);
+                    if is_separated && !crd.data.starts_with(b"---") {
+                        say(b"---");
+                    }
+                    say(&crd.data);
+                }
+            }
         }
     }
     Ok(text)

@@ -54,7 +54,9 @@ pub fn run(args: &ShowValuesArgs) -> Outcome {
         .map_err(|why| why.to_string())?;
     let merged = coalesce(&chart, &user, profile, &mut warnings).map_err(|error| error.to_string())?;
     loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
-    warnings.iter().for_each(|warning| eprintln!("{}", warning.line()));
+    for warning in &warnings {
+        eprintln!("{}", warning.line());
+    }
     let mut values = explain(&loaded.chart, &layers, &merged).map_err(|why| why.to_string())?;
     values.sort_by(|a, b| a.path.cmp(&b.path));
     match args.output {

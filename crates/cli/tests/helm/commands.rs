@@ -76,8 +76,10 @@ fn dependencies_are_built_from_folders_and_locked() {
     fs::rename(chart.join("charts/lib-1.2.0.tgz"), chart.join("charts/old-0.0.1.tgz"))
         .expect("a chart to rename");
     assert_eq!(of("build"), said("Saving 1 charts\nDeleting outdated charts\n"));
-    let names: Vec<_> =
-        fs::read_dir(chart.join("charts")).expect("charts").map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = fs::read_dir(chart.join("charts"))
+        .expect("charts")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
     assert_eq!(names, ["lib-1.2.0.tgz"]);
     write(&chart, &[("Chart.yaml", &APP[0].1.replace("^1", "1.x"))]);
     assert_eq!(

@@ -37,7 +37,9 @@ fn each(mut visit: impl FnMut(&Case, &str, &Path, &[&str])) {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join("a");
         let arguments = lay_out(case, &folder);
-        HELMS.iter().for_each(|helm| visit(case, helm, &folder, &arguments));
+        for helm in HELMS {
+            visit(case, helm, &folder, &arguments);
+        }
     }
 }
 

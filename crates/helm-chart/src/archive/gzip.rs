@@ -11,8 +11,14 @@ const STEP: usize = 256 << 10;
 /// Deflate cannot do better than 1032 to 1: a length that promises more is a lie.
 const BEST_RATIO: usize = 1032;
 
+/// No chart is packed so well; what is has been made to burst. Small ones may be: they do no harm.
+const BOMB_RATIO: usize = 100;
+const HARMLESS: usize = 8 << 20;
+
 pub(super) struct Unzip<'a> {
     packed: &'a [u8],
+    /// How many bytes were there to unpack.
+    size: usize,
     inflate: Decompress,
     state: State,
     checksum: Crc,
@@ -42,6 +48,8 @@ pub(super) enum Failure {
     Corrupt(u64),
     #[error("the limit is reached")]
     Limit,
+    #[error("it unpacks to more than {BOMB_RATIO} times its size")]
+    Bomb,
 }
 
 impl<'a> Unzip<'a> {
@@ -49,9 +57,11 @@ impl<'a> Unzip<'a> {
         let body = header(packed)?;
         // The last four bytes are the length before packing, if the archive has one member and is less than 4 GiB.
         let promised = packed.last_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
-        let plausible = promised <= limit && promised / BEST_RATIO <= packed.len();
+        let ratio = if promised > HARMLESS { BOMB_RATIO } else { BEST_RATIO };
+        let plausible = promised <= limit && promised / ratio <= packed.len();
         Ok(Self {
             packed: body,
+            size: packed.len(),
             inflate: Decompress::new(false),
             state: State::Within,
             checksum: Crc::new(),
@@ -95,6 +105,10 @@ impl<'a> Unzip<'a> {
         let consumed = usize::try_from(consumed).unwrap_or(usize::MAX).min(self.packed.len());
         self.packed = &self.packed[consumed..];
         self.checksum.update(&self.unpacked[start..]);
+        let taken = self.size - self.packed.len();
+        if self.unpacked.len() > HARMLESS && self.unpacked.len() / BOMB_RATIO > taken {
+            return Err(Failure::Bomb);
+        }
         match status {
             Ok(Status::StreamEnd) => self.end_of_member(),
             Ok(_) if consumed == 0 && self.unpacked.len() == start => Err(Failure::Truncated),

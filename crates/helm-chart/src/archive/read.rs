@@ -61,6 +61,8 @@ pub enum ArchiveError {
     NoBase,
     #[error("{0}")]
     TooLarge(String),
+    #[error("chart archive unpacks to more than 100 times its size")]
+    Bomb,
     #[error("no files in chart archive")]
     Empty,
     #[error("chart archive has more than {0} entries")]
@@ -202,6 +204,7 @@ impl Reader<'_, '_> {
     fn reach(&mut self, length: usize) -> Result<(), ArchiveError> {
         self.zip.reach(length).map_err(|failure| match failure {
             Failure::Limit => self.too_large(),
+            Failure::Bomb => ArchiveError::Bomb,
             other => ArchiveError::Damaged(other.to_string()),
         })
     }

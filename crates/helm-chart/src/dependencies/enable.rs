@@ -22,6 +22,7 @@ pub fn enable(
     }
     let children = wanted(graph, chart, &needs);
     graph.set_children(chart, children);
+    graph.check_size()?;
     for need in &needs {
         graph.needs[*need].dependency.enabled = true;
     }

@@ -6,7 +6,7 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::{MAX_DEPTH, PrepareError};
+use super::{MAX_CHARTS, MAX_DEPTH, PrepareError};
 use crate::chart::Chart;
 use crate::metadata::Dependency;
 use crate::values::Tree;
@@ -146,6 +146,21 @@ impl Graph {
         self.count(ROOT, &mut uses);
         let name = self.name(ROOT).clone();
         self.grow(ROOT, &name, &mut uses)
+    }
+
+    /// Charts can share what is below them, so that a small graph can be a large tree.
+    pub fn check_size(&self) -> Result<(), PrepareError> {
+        let mut left = MAX_CHARTS;
+        if self.charts.len() > MAX_CHARTS || !self.fits(ROOT, &mut left) {
+            return Err(PrepareError::TooMany { chart: self.name(ROOT).clone() });
+        }
+        Ok(())
+    }
+
+    fn fits(&self, chart: ChartId, left: &mut usize) -> bool {
+        let Some(fewer) = left.checked_sub(1) else { return false };
+        *left = fewer;
+        self.charts[chart].children.iter().all(|child| self.fits(*child, left))
     }
 
     fn count(&self, chart: ChartId, uses: &mut [usize]) {

@@ -22,6 +22,9 @@ use graph::{Graph, ROOT};
 /// How deep charts can stand in charts.
 pub const MAX_DEPTH: usize = 64;
 
+/// How many charts there can be in all, each counted under every name that it is given.
+pub const MAX_CHARTS: usize = 10_000;
+
 /// Why dependencies cannot be prepared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
@@ -29,6 +32,8 @@ pub enum PrepareError {
     Mismatch(#[from] TypeMismatch),
     #[error("chart {chart}: subcharts are nested deeper than {MAX_DEPTH}")]
     TooDeep { chart: Str },
+    #[error("chart {chart}: its dependencies come to more than {MAX_CHARTS} charts")]
+    TooMany { chart: Str },
     #[error(
         "chart {chart}: an import-values entry of dependency {dependency} needs texts as child and parent"
     )]

@@ -43,9 +43,10 @@ fn file(crd: &File, profile: Profile, report: &mut Report) -> bool {
             }
             Ok(None) => {}
             Ok(Some(Head { api_version, kind, .. })) => {
-                let group = match api_version.starts_with("apiextensions.k8s.io") {
-                    true => Ok(()),
-                    false => Err("apiVersion is not in 'apiextensions.k8s.io'".into()),
+                let group = if api_version.starts_with("apiextensions.k8s.io") {
+                    Ok(())
+                } else {
+                    Err("apiVersion is not in 'apiextensions.k8s.io'".into())
                 };
                 report.check(Error, &crd.name, group);
                 let kind = match &*kind {

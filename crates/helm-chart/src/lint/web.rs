@@ -4,8 +4,13 @@ use helm_template::go::regexp::{Expression, Subject};
 use helm_template::go::url::Url;
 use helm_template::profile::Profile;
 
-/// Any address with a scheme.
+/// Any address with a scheme. It stands in a request, where nothing is a fragment: a `#` is part of the host, which
+/// cannot be, or of what follows.
 pub fn is_request_url(text: &str, profile: Profile) -> bool {
+    let host = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?']).next());
+    if host.is_some_and(|host| host.contains('#')) {
+        return false;
+    }
     Url::parse(text.as_bytes(), profile).is_ok_and(|url| !url.scheme.is_empty())
 }
 
@@ -31,7 +36,10 @@ pub fn is_url(text: &str, profile: Profile) -> bool {
 fn url_pattern() -> String {
     const SCHEME: &str = r"((ftp|tcp|udp|wss?|https?)://)?";
     const USER: &str = r"(\S+(:\S*)?@)?";
-    const NUMBERS: &str = r"\d{1,3}(\.\d{1,3}){3}";
+    const NUMBERS: &str = concat!(
+        r"([1-9]\d?|1\d\d|2[01]\d|22[0-3]|24\d|25[0-5])",
+        r"(\.(\d{1,2}|1\d\d|2[0-4]\d|25[0-5])){3}",
+    );
     const NUMBERS6: &str = r"\[[0-9a-fA-F:.%]+\]";
     const LABELS: &str = r"[a-zA-Z0-9]([a-zA-Z0-9_-]+)?[a-zA-Z0-9]([-.][a-zA-Z0-9]+)*";
     const SUBDOMAIN: &str = r"(www\.)|([a-zA-Z0-9]+([-_.]?[a-zA-Z0-9])*[a-zA-Z0-9]\.[a-zA-Z0-9]+)";
@@ -42,31 +50,13 @@ fn url_pattern() -> String {
     format!(r"^{SCHEME}{USER}({NUMBERS}|{NUMBERS6}|{host})\.?{PORT_AND_PATH}$")
 }
 
-/// `local@domain`: words and dots before, a domain of at least two labels behind.
+/// `local@domain`: words and dots before, a domain of at least two labels behind. Local parts in quotes, which hardly
+/// anybody has, are not known here.
 pub fn is_email(text: &str) -> bool {
-    let Some((local, domain)) = split_local(text) else { return false };
-    is_local(local) && is_domain(domain)
-}
-
-/// A local part in quotes may have an `@` of its own.
-fn split_local(text: &str) -> Option<(&str, &str)> {
-    match text.strip_prefix('"') {
-        Some(quoted) => {
-            let end = quoted.find('"')? + 2;
-            Some((&text[..end], text[end..].strip_prefix('@')?))
-        }
-        None => text.split_once('@'),
-    }
-}
-
-fn is_local(local: &str) -> bool {
-    if let Some(quoted) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        return quoted.chars().all(|c| c != '\\' && !matches!(c, '\0' | '\n' | '\r'));
-    }
     let is_word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| is_letter_or_digit(c) || "!#$%&'*+-/=?^_`{|}~".contains(c))
     };
-    local.split('.').all(is_word)
+    text.split_once('@').is_some_and(|(local, domain)| local.split('.').all(is_word) && is_domain(domain))
 }
 
 fn is_domain(domain: &str) -> bool {
@@ -86,4 +76,36 @@ fn is_letter(c: char) -> bool {
 
 fn is_letter_or_digit(c: char) -> bool {
     c.is_ascii_digit() || is_letter(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Helm 4.3.1 finds them.
+    #[test]
+    fn addresses_of_mail() {
+        let good = ["a@b.c", "a.b@c.d", "a@b.c.", "a+b@c.d", "A@B.C", "ü@b.c", "a@b_c.d", "a@b~c.d"];
+        let bad = [
+            "a@b", "a..b@c.d", ".a@b.c", "a b@c.d", "a@-b.c", "a@b-.c", "a@b.1", "a@b.c1", "<a@b.c>", "@b.c",
+        ];
+        good.iter().for_each(|text| assert!(is_email(text), "{text}"));
+        bad.iter().for_each(|text| assert!(!is_email(text), "{text}"));
+    }
+
+    #[test]
+    fn addresses_of_the_web() {
+        let good = [
+            "http://x.y?z",
+            "https://github.com/foo-bar/",
+            "foo.com:80/x",
+            "http://localhost",
+            "http://1.2.3.4",
+        ];
+        let bad = ["a", "x y", "ssh://x.y", "http://256.1.1.1", "https://0.0.0.0", "/a/b", "https://"];
+        good.iter().for_each(|text| assert!(is_url(text, Profile::Helm4), "{text}"));
+        bad.iter().for_each(|text| assert!(!is_url(text, Profile::Helm4), "{text}"));
+        assert!(is_request_url("https://x.y/#z", Profile::Helm4) && is_request_url("a:b", Profile::Helm4));
+        assert!(!is_request_url("http://x.y#z", Profile::Helm4) && !is_request_url("/a", Profile::Helm4));
+    }
 }

@@ -55,7 +55,7 @@ impl<'d> Compiler<'d> {
                 *place = Schema { at: target.at, ..schema };
             }
         }
-        Ok(Schemas { all: self.schemas })
+        Ok(Schemas::new(self.schemas))
     }
 
     pub fn enqueue(&mut self, target: Target<'d>) -> Id {

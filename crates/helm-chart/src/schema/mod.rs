@@ -20,6 +20,7 @@ use helm_template::data::Data;
 use helm_template::json;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
+use helm_template::yaml;
 
 use crate::chart::Chart;
 use crate::values::Warning;
@@ -64,8 +65,13 @@ pub(crate) fn check_single(
     profile: Profile,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), String> {
+    let values = Value::from(values.clone());
+    if profile == Profile::Helm3 {
+        // Helm 3 writes the values as YAML to read them as JSON. What YAML does not take never meets the schema.
+        yaml::write_value(&values).map_err(|error| error.to_string())?;
+    }
     let schema = json::parse(schema).map_err(|error| unreadable(schema, &error))?;
-    let values = Data::try_from(&Value::from(values.clone())).map_err(|error| error.to_string())?;
+    let values = Data::try_from(&values).map_err(|error| error.to_string())?;
     match profile {
         Profile::Helm3 => helm3::check(&schema, &values),
         Profile::Helm4 => helm4::check(&schema, &values, warnings),

@@ -1,5 +1,6 @@
 //! A schema, compiled: what its keywords say, with subschemas by number.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -11,9 +12,37 @@ use helm_template::value::Str;
 pub type Id = usize;
 
 /// All schemas that a document is made of; the first is the document's own.
-#[derive(Default)]
 pub struct Schemas {
     pub all: Vec<Schema>,
+    /// How much work there may still be: a few schemas that refer to each other can ask for any amount.
+    work: Cell<u64>,
+}
+
+/// Why no more is looked at.
+pub const TOO_MUCH_WORK: &str = "the schema asks for too much work";
+
+/// Values that are held against a schema, and elements against each other.
+const MOST_WORK: u64 = 1_000_000;
+
+impl Schemas {
+    pub fn new(all: Vec<Schema>) -> Self {
+        Self { all, work: Cell::new(MOST_WORK) }
+    }
+
+    /// Counts some work; false if there has been too much.
+    pub fn work(&self, amount: usize) -> bool {
+        let left = self.work.get().saturating_sub(amount as u64);
+        self.work.set(left);
+        left > 0
+    }
+
+    /// Counts what it takes to look at this value once, and not at what is in it.
+    pub fn look(&self, data: &Data) -> bool {
+        self.work(match data {
+            Data::String(text) => 1 + text.len() / 64,
+            _ => 1,
+        })
+    }
 }
 
 /// A pattern, and how it was written.

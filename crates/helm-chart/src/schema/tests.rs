@@ -16,6 +16,7 @@ use crate::chart::Chart;
 #[rustfmt::skip]
 const COMPLAINTS: &[(&str, &str, &str, &str)] = &[
     (r#"{"properties":{"a":{"type":"integer"}}}"#, r#"{"a":"x"}"#, "c:\n- a: Invalid type. Expected: integer, given: string\n", "c:\n- at '/a': got string, want integer\n"),
+    (r#"{"properties":{"a":{"type":"integer"}}}"#, r#"{"a":"\u007f"}"#, "c:\nyaml: control characters are not allowed", "c:\n- at '/a': got string, want integer\n"),
     (r#"{"properties":{"a":{"type":["string","null"]}}}"#, r#"{"a":1.5}"#, "c:\n- a: Invalid type. Expected: [string,null], given: number\n", "c:\n- at '/a': got number, want null or string\n"),
     (r#"{"properties":{"a":{"type":"string"}}}"#, r#"{"a":null}"#, "c:\n- a: Invalid type. Expected: string, given: null\n", "c:\n- at '/a': got null, want string\n"),
     (r#"{"properties":{"a":{"type":"number"}}}"#, r#"{"a":1}"#, "", ""),

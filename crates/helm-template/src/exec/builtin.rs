@@ -6,7 +6,8 @@ use std::fmt::Write;
 use super::Machine;
 use super::compare::{Incomparable, equal, less, less_or_equal};
 use super::functions::{Row, Run};
-use crate::go::{is_printable, print, print_all, printf_within};
+use super::walk::NO_VALUE;
+use crate::go::{is_printable, print, print_all, print_line, printf_within};
 use crate::profile::Profile;
 use crate::value::{Kind, Str, Type, Value};
 
@@ -21,16 +22,16 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("and",      TWO,                         true,  Run::And),
     ("or",       TWO,                         true,  Run::Or),
     ("not",      ONE,                         false, Run::Plain(|args| Ok((!args[0].is_true()).into()))),
-    ("call",     TWO,                         true,  Run::Plain(call)),
+    ("call",     TWO,                         true,  Run::Call),
     ("html",     ANY,                         true,  Run::Plain(|args| Ok(html(&text_of(args)).into()))),
     ("js",       ANY,                         true,  Run::Plain(|args| Ok(js(&text_of(args)).into()))),
     ("urlquery", ANY,                         true,  Run::Plain(|args| Ok(url_query(&text_of(args)).into()))),
     ("index",    TWO,                         true,  Run::Plain(index)),
     ("slice",    TWO,                         true,  Run::Plain(slice)),
     ("len",      ONE,                         false, Run::Plain(len)),
-    ("print",    ANY,                         true,  Run::Plain(|args| Ok(print_all(args).into()))),
+    ("print",    ANY,                         true,  Run::Plain(|args| Ok(Value::string_of(print_all(args))))),
     ("printf",   &[Type::String, Type::Any],  true,  Run::Machine(format)),
-    ("println",  ANY,                         true,  Run::Plain(|args| Ok(lines(args).into()))),
+    ("println",  ANY,                         true,  Run::Plain(|args| Ok(Value::string_of(print_line(args))))),
     ("eq",       TWO,                         true,  Run::Machine(|machine, args| compared(machine, equal(args)))),
     ("ne",       TWO,                         false, Run::Machine(|machine, args| compared(machine, equal(args).map(|is| !is)))),
     ("lt",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less(args)))),
@@ -47,32 +48,23 @@ fn compared(machine: &mut Machine<'_>, result: Result<bool, Incomparable>) -> Do
     })
 }
 
-/// No value of a template is a function.
-fn call(args: &[Value]) -> Done {
-    match &args[0] {
-        value if value.is_nil() => Err("call of nil".into()),
-        value => Err(format!("non-function of type {}", value.type_name()).into()),
-    }
-}
-
 fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let room = machine.room();
-    match printf_within(room, &args[0].text().unwrap_or_default(), &args[1..]) {
-        Some(text) => Ok(text.into()),
+    match printf_within(room, args[0].string_bytes().unwrap_or_default(), &args[1..]) {
+        Some(text) => Ok(Value::string_of(text)),
         None => machine.room_for(room + 1).map(|()| Value::Nil),
     }
 }
 
-fn lines(args: &[Value]) -> String {
-    let words: Vec<_> = args.iter().map(print).collect();
-    words.join(" ") + "\n"
-}
-
-/// What the escaping functions escape: a string as it is, all else printed.
+/// What the escaping functions escape: a string as it is, all else printed, and nothing as an action prints it.
 fn text_of(args: &[Value]) -> String {
     match args {
-        [one] => one.text().map_or_else(|| print(one), Cow::into_owned),
-        args => print_all(args),
+        [one] if one.is_some() => one.text().map_or_else(|| print(one), Cow::into_owned),
+        args => {
+            let shown = |value: &Value| if value.is_some() { value.clone() } else { NO_VALUE.into() };
+            let args: Vec<_> = args.iter().map(shown).collect();
+            String::from_utf8_lossy(&print_all(&args)).into_owned()
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Calling functions and methods: how many arguments, of which types, and what an error in them is called.
 
+use std::borrow::Cow;
+
 use super::walk::{Frame, Slot, Spot};
 use super::{ENDLESS, Error, Function, Machine, Run};
-use crate::parse::Expr;
+use crate::parse::{Expr, ExprKind};
 use crate::value::{Str, Type, Value};
 
 /// What is looked at in the time of a step.
@@ -50,6 +52,7 @@ impl<'t> Frame<'_, '_, 't> {
             Run::Plain(run) => run(&values).map_err(Error::new),
             Run::Machine(run) => run(machine, &values).map_err(Error::new),
             Run::Template(run) => run(machine, &values),
+            Run::Call => Err(Error::new(not_callable(&values, arguments))),
             Run::And | Run::Or => Ok(Value::Nil),
         });
         let counted = done.and_then(|value| match self.machine.wrote(value.made()) {
@@ -148,6 +151,22 @@ impl<'t> Frame<'_, '_, 't> {
         match last {
             Some(last) => self.fit(last, Type::Reflect),
             None => Ok(value),
+        }
+    }
+}
+
+/// Why `call` does not call this. It is named as the template names it.
+fn not_callable(values: &[Value], arguments: &[Expr]) -> String {
+    match values.first().filter(|value| value.is_some()) {
+        None => "call of nil".to_owned(),
+        Some(value) => {
+            let of = value.type_name();
+            let piped = || value.text().map_or_else(|| format!("<{of} Value>"), Cow::into_owned);
+            let name = arguments.first().map_or_else(piped, |argument| match &argument.kind {
+                ExprKind::Pipe(pipe) => pipe.to_string(),
+                _ => argument.to_string(),
+            });
+            format!("non-function {name} of type {of}")
         }
     }
 }

@@ -51,7 +51,7 @@ impl<'t> Frame<'_, '_, 't> {
                     ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
                     ExprKind::Dot => Ok(dot.clone()),
                     ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
-                    ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+                    ExprKind::String { value, .. } => Ok(Value::from(value).into()),
                     _ => Err(self.error("nil is not a command")),
                 }
             }
@@ -185,7 +185,7 @@ impl<'t> Frame<'_, '_, 't> {
             ExprKind::Dot => Ok(dot.clone()),
             ExprKind::Nil => Ok(Slot::default()),
             ExprKind::Number { value, text } => self.constant(value, text).map(Slot::from),
-            ExprKind::String { value, .. } => Ok(Value::String(value.clone()).into()),
+            ExprKind::String { value, .. } => Ok(Value::from(value).into()),
             ExprKind::Variable { variable, fields } if fields.is_empty() => {
                 self.variable(variable.slot, &variable.name)
             }
@@ -215,7 +215,7 @@ impl<'t> Frame<'_, '_, 't> {
                 Type::Any | Type::Reflect,
             ) => self.plain(dot, expr).map(|slot| slot.value),
             (ExprKind::Bool(truth), Type::Bool) => Ok(Value::Bool(*truth)),
-            (ExprKind::String { value, .. }, Type::String) => Ok(Value::String(value.clone())),
+            (ExprKind::String { value, .. }, Type::String) => Ok(Value::from(value)),
             (ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. }, wanted) => {
                 let expected = match wanted {
                     Type::Bool => "bool",

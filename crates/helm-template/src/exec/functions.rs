@@ -65,6 +65,8 @@ pub enum Run {
     Machine(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Str>),
     /// One that runs templates, whose errors have causes.
     Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Error>),
+    /// `call`: of functions, and no value of a template is one.
+    Call,
     /// These evaluate their arguments themselves, and not all of them.
     And,
     Or,
@@ -105,6 +107,11 @@ impl Functions {
     /// Templates that call it are refused from now on.
     pub fn remove(&mut self, name: &str) {
         self.index.remove(name);
+    }
+
+    /// The names of all functions.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.index.keys().copied()
     }
 
     pub(super) fn get(&self, index: u32) -> &Function {

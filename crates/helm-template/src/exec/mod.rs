@@ -88,6 +88,8 @@ pub struct Machine<'m> {
     steps: u64,
     written: usize,
     depth: usize,
+    /// How often the stack has been made longer.
+    stacks: usize,
     /// Maps into which templates have put others, by place: they may hold themselves, and would never be freed.
     changed: HashMap<usize, Trace>,
 }
@@ -115,6 +117,7 @@ impl<'m> Machine<'m> {
             steps: 0,
             written: 0,
             depth: 0,
+            stacks: 0,
             changed: HashMap::new(),
         }
     }

@@ -124,6 +124,14 @@ fn errors_in_the_words_of_go() {
             "template: t:1:2: executing \"t\" at <index .list 9>: error calling index: index out of range: 9",
         ),
         (
+            "{{index .list 3}}",
+            "template: t:1:2: executing \"t\" at <index .list 3>: error calling index: reflect: slice index out of range",
+        ),
+        (
+            "{{index .name 1}}",
+            "template: t:1:2: executing \"t\" at <index .name 1>: error calling index: reflect: string index out of range",
+        ),
+        (
             "{{eq 1 \"a\"}}",
             "template: t:1:2: executing \"t\" at <eq 1 \"a\">: error calling eq: incompatible types for comparison: int and string",
         ),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ENDLESS, Error, Machine};
-use crate::go::{print, quote};
+use crate::go::{print, quote, write_printed};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::value::{Str, Value};
 
@@ -11,6 +11,12 @@ use crate::value::{Str, Value};
 const RED_ZONE: usize = 1 << 20;
 
 const MORE_STACK: usize = 8 << 20;
+
+/// What an action prints for nil.
+pub(super) const NO_VALUE: &str = "<no value>";
+
+/// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest.
+const MOST_STACKS: usize = 24;
 
 /// What a variable or the dot holds.
 #[derive(Clone, Default)]
@@ -66,16 +72,11 @@ pub(super) fn run(
     data: Value,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    if machine.depth >= machine.limits.depth {
-        let why = format!(
-            "template: {}: exceeded maximum template depth ({})",
-            template.name, machine.limits.depth
-        );
-        return Err(Error::new(why));
-    }
-    let variables = template.variables.saturating_mul(size_of::<Slot>());
-    machine.wrote(variables).map_err(|why| Error::new(format!("template: {}: {why}", template.name)))?;
+    let (variables, more_stack) = may_enter(machine, template)
+        .map_err(|why| Error::new(format!("template: {}: {why}", template.name)))?;
+    machine.wrote(variables).map_err(Error::new)?;
     machine.depth += 1;
+    machine.stacks += usize::from(more_stack);
     let done = stacker::maybe_grow(RED_ZONE, MORE_STACK, || {
         let mut variables = vec![Slot::default(); template.variables];
         variables[0] = data.clone().into();
@@ -87,7 +88,23 @@ pub(super) fn run(
         }
     });
     machine.depth -= 1;
+    machine.stacks -= usize::from(more_stack);
     done
+}
+
+/// Whether a template may be run inside of those that are running: how many bytes its variables take, and whether it
+/// needs more stack.
+fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool), Str> {
+    if machine.depth >= machine.limits.depth {
+        return Err(format!("exceeded maximum template depth ({})", machine.limits.depth).into());
+    }
+    let more_stack = stacker::remaining_stack().is_none_or(|left| left < RED_ZONE);
+    if more_stack && machine.stacks == MOST_STACKS {
+        return Err("templates are nested too deep".into());
+    }
+    let variables = template.variables.saturating_mul(size_of::<Slot>());
+    machine.room_for(variables)?;
+    Ok((variables, more_stack))
 }
 
 impl<'t> Frame<'_, '_, 't> {
@@ -153,12 +170,16 @@ impl<'t> Frame<'_, '_, 't> {
 
     fn print(&mut self, value: &Value) -> Result<(), Error> {
         match value {
-            Value::Nil | Value::Null => self.write("<no value>"),
+            Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
             Value::Object(object) => self.write(object.show()),
             value if value.is_endless() => Err(self.error(ENDLESS)),
-            value => self.write(print(value)),
+            value => {
+                let mut shown = Vec::new();
+                write_printed(&mut shown, value);
+                self.write(shown)
+            }
         }
     }
 
@@ -212,12 +233,22 @@ impl<'t> Frame<'_, '_, 't> {
                 let make = if matches!(value, Value::Int(_)) { Value::Int } else { Value::Int64 };
                 self.rounds(branch, (0..*n).map(|n| (Value::Nil, make(n).into())))?
             }
-            Value::Object(object) => match object.entries() {
-                Some(entries) => {
-                    self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
+            Value::Uint64(n) if self.machine.ranges_over_integers => {
+                if branch.pipe.variables.len() > 1 {
+                    let why = format!("can't use {n} to iterate over more than one variable");
+                    return Err(self.error(why).into());
                 }
-                None => return Err(self.error(format!("range can't iterate over {}", object.show())).into()),
-            },
+                self.rounds(branch, (0..*n).map(|n| (Value::Nil, Value::Uint64(n).into())))?
+            }
+            Value::Object(object) => {
+                let Some(entries) = object.entries() else {
+                    // What a pointer points to is meant.
+                    let shown = object.print();
+                    let shown = shown.strip_prefix('&').unwrap_or(&shown);
+                    return Err(self.error(format!("range can't iterate over {shown}")).into());
+                };
+                self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
+            }
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };
         if any { Ok(()) } else { self.list(dot, &branch.otherwise) }
@@ -255,10 +286,7 @@ impl<'t> Frame<'_, '_, 't> {
         let Some(template) = self.machine.templates.get(name) else {
             return Err(self.error(format!("template {} not defined", quote(name))));
         };
-        if self.machine.depth >= self.machine.limits.depth {
-            let why = format!("exceeded maximum template depth ({})", self.machine.limits.depth);
-            return Err(self.error(why));
-        }
+        may_enter(self.machine, &template).map_err(|why| self.error(why))?;
         let data = match argument {
             Some(pipe) => self.pipeline(dot, pipe)?,
             None => Value::Nil,

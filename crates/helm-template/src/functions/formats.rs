@@ -210,8 +210,8 @@ mod tests {
     fn helm_3_lacks_two() {
         use crate::parse::Names;
         for name in ["mustToYaml", "mustToToml"] {
-            assert!(table(Profile::Helm3).index(name).is_none());
-            assert!(table(Profile::Helm4).index(name).is_some());
+            assert!(table(Profile::Helm3).find(name).is_none());
+            assert!(table(Profile::Helm4).find(name).is_some());
         }
     }
 }

@@ -11,7 +11,14 @@ pub enum Form {
     Fixed,
     /// The exponent only where it is large: the form of `%v`.
     General,
+    /// `0x1.8p+01`
+    Hex,
+    /// `4503599627370496p-52`
+    Binary,
 }
+
+/// No float has more decimal digits behind the point than this; what is asked for beyond are zeros.
+const MOST_DIGITS: usize = 1_100;
 
 /// Without a precision, the fewest digits that read back as the same number.
 pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
@@ -23,17 +30,71 @@ pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
     }
     match form {
         Form::Fixed => match precision {
-            Some(digits) => format!("{value:.digits$}"),
+            Some(digits) => {
+                let exact = digits.min(MOST_DIGITS);
+                format!("{value:.exact$}") + &"0".repeat(digits - exact)
+            }
             None => fixed(value),
         },
         Form::Exponent => exponent(value, precision),
         Form::General => general(value, precision),
+        Form::Hex => hex(value, precision),
+        Form::Binary => {
+            let (sign, mantissa, power) = binary(value);
+            format!("{sign}{mantissa}p{power:+}")
+        }
     }
+}
+
+/// Sign, mantissa and the power of two that it is multiplied by.
+fn binary(value: f64) -> (&'static str, u64, i32) {
+    let bits = value.to_bits();
+    let sign = if bits >> 63 == 1 { "-" } else { "" };
+    let (fraction, exponent) = (bits & ((1 << 52) - 1), i32::try_from((bits >> 52) & 0x7ff).unwrap_or(0));
+    match exponent {
+        0 => (sign, fraction, -1074),
+        exponent => (sign, fraction | (1 << 52), exponent - 1075),
+    }
+}
+
+fn hex(value: f64, precision: Option<usize>) -> String {
+    /// Hexadecimal digits behind the point.
+    const DIGITS: u32 = 13;
+    let (sign, mut mantissa, mut power) = binary(value);
+    if mantissa == 0 {
+        power = 0;
+    } else {
+        // One bit before the point.
+        let shift = mantissa.leading_zeros().saturating_sub(11);
+        mantissa <<= shift;
+        power += 52 - i32::try_from(shift).unwrap_or(0);
+    }
+    if let Some(kept) = precision.and_then(|kept| u32::try_from(kept).ok()).filter(|kept| *kept < DIGITS) {
+        let dropped = (DIGITS - kept) * 4;
+        let (half, rest) = (1 << (dropped - 1), mantissa & ((1 << dropped) - 1));
+        mantissa >>= dropped;
+        if rest > half || (rest == half && mantissa & 1 == 1) {
+            mantissa += 1;
+        }
+        mantissa <<= dropped;
+        if mantissa >> 53 == 1 {
+            mantissa >>= 1;
+            power += 1;
+        }
+    }
+    let digits = format!("{:013x}", mantissa & ((1 << 52) - 1));
+    let digits = match precision {
+        None => digits.trim_end_matches('0').to_owned(),
+        Some(kept) => digits.chars().chain(std::iter::repeat('0')).take(kept).collect(),
+    };
+    let point = if digits.is_empty() { "" } else { "." };
+    let power_sign = if power < 0 { '-' } else { '+' };
+    format!("{sign}0x{}{point}{digits}p{power_sign}{:02}", mantissa >> 52, power.unsigned_abs())
 }
 
 fn exponent(value: f64, precision: Option<usize>) -> String {
     let text = match precision {
-        Some(digits) => format!("{value:.digits$e}"),
+        Some(digits) => format!("{value:.*e}", digits.min(MOST_DIGITS)),
         None => shortest(value),
     };
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -41,7 +102,8 @@ fn exponent(value: f64, precision: Option<usize>) -> String {
         Some(digits) => ('-', digits),
         None => ('+', exponent),
     };
-    format!("{mantissa}e{sign}{digits:0>2}")
+    let zeros = "0".repeat(precision.unwrap_or(0).saturating_sub(MOST_DIGITS));
+    format!("{mantissa}{zeros}e{sign}{digits:0>2}")
 }
 
 /// Mantissa and exponent with the fewest digits that read back as the same number. Of two that are equally near Go
@@ -80,7 +142,7 @@ fn fixed(value: f64) -> String {
 fn general(value: f64, precision: Option<usize>) -> String {
     let significant = precision.map(|p| p.max(1));
     let text = match significant {
-        Some(digits) => format!("{value:.*e}", digits - 1),
+        Some(digits) => format!("{value:.*e}", (digits - 1).min(MOST_DIGITS)),
         None => shortest(value),
     };
     let (sign, digits, power) = parts(&text);

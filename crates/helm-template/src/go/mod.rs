@@ -1,5 +1,5 @@
 //! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
-//! (`float`, `print`, `printf`); which characters are letters, and their cases (`letters`).
+//! (`float`, `print`, `printf`, `verbs`); which characters are letters, and their cases (`letters`).
 
 mod base32;
 mod base64;
@@ -14,12 +14,13 @@ pub mod regexp;
 mod text;
 pub mod time;
 pub mod url;
+mod verbs;
 
 pub use base32::{base32, base32_decode, base32_error};
 pub use base64::{base64, base64_decode, base64_error};
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
-pub use print::{print, print_all};
+pub use print::{print, print_all, print_line, write as write_printed};
 pub use printf::printf;
 pub(crate) use printf::printf_within;
 pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};

@@ -25,7 +25,8 @@ impl Number {
     pub fn read(text: &str) -> Result<Self, Unreadable> {
         if text.starts_with('\'') {
             let text = unquote(text).map_err(|_| Unreadable::Syntax)?;
-            let code = u32::from(text.chars().next().ok_or(Unreadable::Syntax)?);
+            let first = std::str::from_utf8(&text).ok().and_then(|text| text.chars().next());
+            let code = u32::from(first.ok_or(Unreadable::Syntax)?);
             return Ok(Self::of_int(i64::from(code)));
         }
         if let Some(number) = text.strip_suffix('i') {

@@ -1,92 +1,64 @@
 //! `fmt.Print` and its kin: values in their plain form.
 
-use std::fmt::Write;
-
-use super::float::{Form, format};
+use super::verbs::{Spec, argument};
 use crate::value::Value;
 
 /// In place of a value that cannot be gone through. Go would come to the end of its stack.
-pub(super) const ENDLESS: &str = "%!v(ENDLESS)";
+const ENDLESS: &str = "%!v(ENDLESS)";
 
-/// The plain form of a value: what `%v` gives.
+/// The plain form of a value: what `%v` gives, with U+FFFD for what is no character.
 pub fn print(value: &Value) -> String {
-    let mut out = String::new();
-    write_checked(&mut out, value);
-    out
+    if let Value::String(text) = value {
+        return text.as_ref().to_owned();
+    }
+    let mut out = Vec::new();
+    write(&mut out, value);
+    characters(out)
 }
 
 /// `fmt.Sprint`: a space between two operands neither of which is a string.
-pub fn print_all(values: &[Value]) -> String {
-    let mut out = String::new();
+pub fn print_all(values: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
     let is_string = |value: &Value| value.string_bytes().is_some();
     for (at, value) in values.iter().enumerate() {
         if at > 0 && !is_string(value) && !is_string(&values[at - 1]) {
-            out.push(' ');
+            out.push(b' ');
         }
-        write_checked(&mut out, value);
+        write(&mut out, value);
     }
     out
 }
 
-/// For a whole value, of which nobody has looked yet whether it has an end.
-pub(super) fn write_checked(out: &mut String, value: &Value) {
-    if value.is_endless() {
-        return out.push_str(ENDLESS);
-    }
-    write_plain(out, value);
-}
-
-pub(super) fn write_plain(out: &mut String, value: &Value) {
-    match value {
-        Value::Nil | Value::Null => out.push_str("<nil>"),
-        Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
-        Value::Int(n) | Value::Int64(n) => {
-            // A String takes whatever is written to it.
-            let _ = write!(out, "{n}");
-        }
-        Value::Uint64(n) => {
-            let _ = write!(out, "{n}");
-        }
-        Value::Float(n) => out.push_str(&format(*n, Form::General, None)),
-        Value::Complex(re, im) => out.push_str(&complex(*re, *im, |part| format(part, Form::General, None))),
-        Value::String(text) => out.push_str(text),
-        Value::Raw(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
-        Value::Bytes(bytes) => list(out, bytes.iter(), |out, byte| {
-            let _ = write!(out, "{byte}");
-        }),
-        Value::List(items) => list(out, items.iter(), write_plain),
-        Value::Map(map) => {
-            out.push_str("map");
-            list(out, map.entries().iter(), |out, (key, value)| {
-                out.push_str(key);
-                out.push(':');
-                write_plain(out, value);
-            });
-        }
-        Value::Object(object) => out.push_str(&object.print()),
-    }
-}
-
-pub(super) fn complex(re: f64, im: f64, part: impl Fn(f64) -> String) -> String {
-    let im = part(im);
-    let sign = if im.starts_with(['-', '+']) { "" } else { "+" };
-    format!("({}{sign}{im}i)", part(re))
-}
-
-/// `[a b c]`
-pub(super) fn list<T>(
-    out: &mut String,
-    items: impl Iterator<Item = T>,
-    mut write: impl FnMut(&mut String, T),
-) {
-    out.push('[');
-    for (at, item) in items.enumerate() {
+/// `fmt.Sprintln`: a space between two operands, whatever they are.
+pub fn print_line(values: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (at, value) in values.iter().enumerate() {
         if at > 0 {
-            out.push(' ');
+            out.push(b' ');
         }
-        write(out, item);
+        write(&mut out, value);
     }
-    out.push(']');
+    out.push(b'\n');
+    out
+}
+
+/// Writes the plain form of a value.
+pub fn write(out: &mut Vec<u8>, value: &Value) {
+    checked(out, Spec::default(), 'v', value);
+}
+
+/// Writes a whole value, of which nobody has looked yet whether it has an end.
+pub(super) fn checked(out: &mut Vec<u8>, spec: Spec, verb: char, value: &Value) {
+    if verb != 'T' && value.is_endless() {
+        out.extend_from_slice(ENDLESS.as_bytes());
+    } else {
+        argument(out, spec, verb, value);
+    }
+}
+
+/// Bytes as text.
+pub(super) fn characters(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|not| String::from_utf8_lossy(not.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
@@ -103,6 +75,7 @@ mod tests {
         assert_eq!(print(&Value::Complex(1.0, -2.0)), "(1-2i)");
         let all =
             ["a".into(), Value::Int(1), Value::Int(2), "b".into(), "c".into(), Value::Float(3.0), Value::Nil];
-        assert_eq!(print_all(&all), "a1 2bc3 <nil>");
+        assert_eq!(print_all(&all), b"a1 2bc3 <nil>");
+        assert_eq!(print_line(&["a".into(), Value::string_of(vec![0xff])]), b"a \xff\n");
     }
 }

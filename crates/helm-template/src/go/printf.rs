@@ -1,46 +1,56 @@
-//! `fmt.Sprintf`.
+//! `fmt.Sprintf`: the format. What verbs make of values is in [`super::verbs`].
 
-use std::fmt::Write;
-
-use super::float::{self, Form};
-use super::print::{ENDLESS, complex, list, write_checked, write_plain};
-use super::quote::{escape, quote};
+use super::print::{characters, checked};
+use super::verbs::Spec;
 use crate::value::Value;
 
 /// Beyond this a width or precision is not believed.
 const LARGEST: usize = 1_000_000;
 
-#[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
-struct Spec {
-    minus: bool,
-    plus: bool,
-    sharp: bool,
-    space: bool,
-    zero: bool,
-    width: Option<usize>,
-    precision: Option<usize>,
+/// `fmt.Sprintf`, with U+FFFD for what is no character.
+pub fn printf(format: &str, arguments: &[Value]) -> String {
+    characters(printf_within(usize::MAX, format.as_bytes(), arguments).unwrap_or_default())
 }
 
-impl Spec {
-    /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
-    fn length(self, value: &Value) -> usize {
-        let extent = value.extent();
-        let leaves =
-            if matches!(value, Value::List(_) | Value::Map(_) | Value::Bytes(_)) { extent } else { 1 };
-        let width = self.width.unwrap_or(0).max(self.precision.unwrap_or(0));
-        extent.saturating_add(width.saturating_mul(leaves))
+/// `fmt.Sprintf` of Go's strings, which may hold any bytes. None if it would be much longer than `most`: a few bytes of
+/// format can ask for any width, and for one argument any number of times.
+pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> Option<Vec<u8>> {
+    let mut printer = Printer {
+        out: Vec::with_capacity(format.len() + 16),
+        rest: format,
+        arguments,
+        next: 0,
+        reordered: false,
+        good_index: true,
+        unclosed: false,
+        most,
+        too_long: false,
+    };
+    while let Some(at) = memchr::memchr(b'%', printer.rest) {
+        printer.out.extend_from_slice(&printer.rest[..at]);
+        printer.rest = &printer.rest[at + 1..];
+        printer.directive();
+        if printer.too_long {
+            return None;
+        }
     }
+    printer.out.extend_from_slice(printer.rest);
+    printer.extra();
+    Some(printer.out)
 }
 
-/// The arguments, and which comes next.
-struct Arguments<'a> {
-    all: &'a [Value],
+#[expect(clippy::struct_excessive_bools, reason = "each is a thing to remember of its own")]
+struct Printer<'p> {
+    out: Vec<u8>,
+    /// What is left of the format.
+    rest: &'p [u8],
+    arguments: &'p [Value],
+    /// The argument that comes next.
     next: usize,
     /// One was chosen by number: then nobody asks whether all were used.
     reordered: bool,
-    /// The last number in brackets made no sense.
-    bad_index: bool,
+    /// The numbers in brackets made sense so far.
+    good_index: bool,
     /// There is no closing bracket in the rest of the format: nobody need look for one again.
     unclosed: bool,
     /// How long the text may become, and that it would be longer.
@@ -48,394 +58,186 @@ struct Arguments<'a> {
     too_long: bool,
 }
 
-impl<'a> Arguments<'a> {
-    fn take(&mut self) -> Option<&'a Value> {
-        let value = self.all.get(self.next)?;
+impl<'p> Printer<'p> {
+    /// What follows a `%`.
+    fn directive(&mut self) {
+        self.good_index = true;
+        let mut spec = self.flags();
+        let mut after_index = self.index();
+        if self.skip(b'*') {
+            let width = self.number();
+            if width.is_none() {
+                self.out.extend_from_slice(b"%!(BADWIDTH)");
+            }
+            if width.is_some_and(|width| width < 0) {
+                spec.minus = true;
+                spec.zero = false;
+            }
+            spec.width = width.and_then(|width| usize::try_from(width.unsigned_abs()).ok());
+            after_index = false;
+        } else {
+            spec.width = self.digits();
+            if after_index && spec.width.is_some() {
+                self.good_index = false;
+            }
+        }
+        // A dot at the very end is a verb, and none that there is.
+        if self.rest.len() > 1 && self.skip(b'.') {
+            if after_index {
+                self.good_index = false;
+            }
+            after_index = self.index();
+            if self.skip(b'*') {
+                let precision = self.number().filter(|precision| *precision >= 0);
+                spec.precision = precision.and_then(|precision| usize::try_from(precision).ok());
+                if precision.is_none() {
+                    self.out.extend_from_slice(b"%!(BADPREC)");
+                }
+                after_index = false;
+            } else {
+                spec.precision = Some(self.digits().unwrap_or(0));
+            }
+        }
+        if !after_index {
+            self.index();
+        }
+        match self.verb() {
+            None => self.out.extend_from_slice(b"%!(NOVERB)"),
+            Some('%') => self.out.push(b'%'),
+            Some(verb) if !self.good_index => self.complain(verb, "(BADINDEX)"),
+            Some(verb) => match self.take() {
+                None => self.complain(verb, "(MISSING)"),
+                Some(value) => {
+                    if verb == 'v' {
+                        // With this verb a plus asks for the names of fields, and a sharp for Go's own syntax.
+                        spec = Spec { plus: false, sharp: false, source: spec.sharp, ..spec };
+                    }
+                    if spec.length(value) > self.most.saturating_sub(self.out.len()) {
+                        self.too_long = true;
+                    } else {
+                        checked(&mut self.out, spec, verb, value);
+                    }
+                }
+            },
+        }
+    }
+
+    fn flags(&mut self) -> Spec {
+        let mut spec = Spec::default();
+        while let Some(flag) = self.rest.first() {
+            match flag {
+                b'#' => spec.sharp = true,
+                b'0' => spec.zero = true,
+                b'+' => spec.plus = true,
+                b'-' => spec.minus = true,
+                b' ' => spec.space = true,
+                _ => break,
+            }
+            self.rest = &self.rest[1..];
+        }
+        spec
+    }
+
+    fn verb(&mut self) -> Option<char> {
+        let first = *self.rest.first()?;
+        let (verb, length) = if first.is_ascii() {
+            (char::from(first), 1)
+        } else {
+            let start = &self.rest[..self.rest.len().min(4)];
+            let valid = start.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+            valid.chars().next().map_or((char::REPLACEMENT_CHARACTER, 1), |verb| (verb, verb.len_utf8()))
+        };
+        self.rest = &self.rest[length..];
+        Some(verb)
+    }
+
+    fn complain(&mut self, verb: char, why: &str) {
+        self.out.extend_from_slice(format!("%!{verb}{why}").as_bytes());
+    }
+
+    fn skip(&mut self, byte: u8) -> bool {
+        let here = self.rest.first() == Some(&byte);
+        if here {
+            self.rest = &self.rest[1..];
+        }
+        here
+    }
+
+    fn digits(&mut self) -> Option<usize> {
+        let mut number = None;
+        while let Some(digit) = self.rest.first().filter(|byte| byte.is_ascii_digit()) {
+            let so_far = number.unwrap_or(0);
+            if so_far > LARGEST {
+                // Nothing of the format is believed after this.
+                self.rest = &[];
+                return None;
+            }
+            number = Some(so_far * 10 + usize::from(digit - b'0'));
+            self.rest = &self.rest[1..];
+        }
+        number
+    }
+
+    fn take(&mut self) -> Option<&'p Value> {
+        let value = self.arguments.get(self.next)?;
         self.next += 1;
         Some(value)
     }
 
-    /// `[n]`, if it stands here; the rest of the format after it.
-    fn index<'f>(&mut self, format: &'f str) -> &'f str {
-        let Some(inner) = format.strip_prefix('[') else { return format };
-        self.reordered = true;
-        let closed = if self.unclosed { None } else { inner.split_once(']') };
-        let Some((digits, rest)) = closed else {
-            self.unclosed = true;
-            self.bad_index = true;
-            return inner;
-        };
-        match digits.parse::<usize>().ok().filter(|n| (1..=self.all.len()).contains(n)) {
-            Some(number) => self.next = number - 1,
-            None => self.bad_index = true,
-        }
-        rest
-    }
-
     /// A width or precision given as an argument.
     fn number(&mut self) -> Option<i64> {
-        match self.take()? {
-            Value::Int(n) | Value::Int64(n) if n.unsigned_abs() <= LARGEST as u64 => Some(*n),
+        let number = match self.take()? {
+            Value::Int(n) | Value::Int64(n) => Some(*n),
+            Value::Uint64(n) => i64::try_from(*n).ok(),
+            Value::Object(object) => object.int(),
             _ => None,
-        }
+        };
+        number.filter(|n| n.unsigned_abs() <= LARGEST as u64)
     }
-}
 
-pub fn printf(format: &str, arguments: &[Value]) -> String {
-    printf_within(usize::MAX, format, arguments).unwrap_or_default()
-}
-
-/// None if it would be much longer than `most`: a few bytes of format can ask for any width, and for one argument any
-/// number of times.
-pub(crate) fn printf_within(most: usize, format: &str, arguments: &[Value]) -> Option<String> {
-    let mut out = String::with_capacity(format.len() + 16);
-    let mut args = Arguments {
-        all: arguments,
-        next: 0,
-        reordered: false,
-        bad_index: false,
-        unclosed: false,
-        most,
-        too_long: false,
-    };
-    let mut rest = format;
-    while let Some(at) = memchr::memchr(b'%', rest.as_bytes()) {
-        out.push_str(&rest[..at]);
-        rest = directive(&mut out, &rest[at + 1..], &mut args);
-        if args.too_long {
-            return None;
+    /// `[n]`, if it stands here; whether a number was read.
+    fn index(&mut self) -> bool {
+        if self.rest.first() != Some(&b'[') {
+            return false;
         }
+        self.reordered = true;
+        let end = if self.unclosed { None } else { memchr::memchr(b']', self.rest) };
+        self.unclosed = end.is_none();
+        let Some(end) = end.filter(|_| self.rest.len() >= 3) else {
+            self.good_index = false;
+            self.rest = &self.rest[1..];
+            return false;
+        };
+        let number = std::str::from_utf8(&self.rest[1..end]).ok().filter(|digits| {
+            !digits.is_empty() && digits.len() < 8 && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let number = number.and_then(|digits| digits.parse::<usize>().ok());
+        self.rest = &self.rest[end + 1..];
+        match number {
+            Some(number) if (1..=self.arguments.len()).contains(&number) => self.next = number - 1,
+            _ => self.good_index = false,
+        }
+        number.is_some()
     }
-    out.push_str(rest);
-    if !args.reordered && args.next < arguments.len() {
-        out.push_str("%!(EXTRA ");
-        for (at, value) in arguments[args.next..].iter().enumerate() {
+
+    /// Arguments that nobody asked for.
+    fn extra(&mut self) {
+        let Some(left) = self.arguments.get(self.next..).filter(|left| !left.is_empty() && !self.reordered)
+        else {
+            return;
+        };
+        self.out.extend_from_slice(b"%!(EXTRA ");
+        for (at, value) in left.iter().enumerate() {
             if at > 0 {
-                out.push_str(", ");
+                self.out.extend_from_slice(b", ");
             }
-            match value {
-                Value::Nil | Value::Null => out.push_str("<nil>"),
-                value => {
-                    out.push_str(value.type_name());
-                    out.push('=');
-                    write_checked(&mut out, value);
-                }
+            if value.is_some() {
+                self.out.extend_from_slice(value.type_name().as_bytes());
+                self.out.push(b'=');
             }
+            checked(&mut self.out, Spec::default(), 'v', value);
         }
-        out.push(')');
-    }
-    Some(out)
-}
-
-/// What follows a `%`; answers what is left of the format.
-fn directive<'f>(out: &mut String, format: &'f str, args: &mut Arguments<'_>) -> &'f str {
-    let mut spec = Spec::default();
-    let flags = format.bytes().take_while(|flag| b"#0+- ".contains(flag)).count();
-    for flag in format[..flags].bytes() {
-        match flag {
-            b'#' => spec.sharp = true,
-            b'0' => spec.zero = true,
-            b'+' => spec.plus = true,
-            b'-' => spec.minus = true,
-            _ => spec.space = true,
-        }
-    }
-    let mut rest = args.index(&format[flags..]);
-    if let Some(after) = rest.strip_prefix('*') {
-        rest = after;
-        match args.number() {
-            Some(width) => {
-                spec.minus |= width < 0;
-                spec.width = usize::try_from(width.unsigned_abs()).ok();
-            }
-            None => out.push_str("%!(BADWIDTH)"),
-        }
-    } else {
-        (spec.width, rest) = digits(rest);
-    }
-    if let Some(after) = rest.strip_prefix('.') {
-        rest = args.index(after);
-        if let Some(after) = rest.strip_prefix('*') {
-            rest = after;
-            match args.number() {
-                Some(precision) => spec.precision = usize::try_from(precision).ok(),
-                None => out.push_str("%!(BADPREC)"),
-            }
-        } else {
-            let (precision, after) = digits(rest);
-            spec.precision = Some(precision.unwrap_or(0));
-            rest = after;
-        }
-    }
-    rest = args.index(rest);
-    if spec.minus {
-        spec.zero = false;
-    }
-    let Some(verb) = rest.chars().next() else {
-        out.push_str("%!(NOVERB)");
-        return rest;
-    };
-    rest = &rest[verb.len_utf8()..];
-    if verb == 'v' {
-        // With this verb a plus asks for the fields of structs, not for signs.
-        spec.plus = false;
-    }
-    if verb == '%' {
-        out.push('%');
-    } else if std::mem::take(&mut args.bad_index) {
-        // A String takes whatever is written to it.
-        let _ = write!(out, "%!{verb}(BADINDEX)");
-    } else if let Some(value) = args.take() {
-        if verb != 'T' && value.is_endless() {
-            out.push_str(ENDLESS);
-        } else if spec.length(value) > args.most.saturating_sub(out.len()) {
-            args.too_long = true;
-        } else {
-            argument(out, spec, verb, value);
-        }
-    } else {
-        let _ = write!(out, "%!{verb}(MISSING)");
-    }
-    rest
-}
-
-fn digits(format: &str) -> (Option<usize>, &str) {
-    let count = format.bytes().take_while(u8::is_ascii_digit).count();
-    let number = format[..count].parse().ok().filter(|n| *n <= LARGEST);
-    (number, &format[count..])
-}
-
-fn argument(out: &mut String, spec: Spec, verb: char, value: &Value) {
-    match (verb, value) {
-        ('T', value) => pad(out, spec, value.type_name()),
-        ('v', Value::Nil | Value::Null) => pad(out, spec, "<nil>"),
-        ('p', _) | (_, Value::Nil | Value::Null) => bad(out, spec, verb, value),
-        _ => one(out, spec, verb, value),
-    }
-}
-
-fn one(out: &mut String, spec: Spec, verb: char, value: &Value) {
-    if verb == 'v' && spec.sharp {
-        return source(out, value);
-    }
-    match value {
-        Value::Nil | Value::Null => match verb {
-            'v' => pad(out, spec, "<nil>"),
-            _ => bad(out, spec, verb, value),
-        },
-        Value::Bool(truth) if matches!(verb, 't' | 'v') => {
-            pad(out, spec, if *truth { "true" } else { "false" });
-        }
-        Value::Int(n) | Value::Int64(n) => integer(out, spec, verb, value, *n < 0, n.unsigned_abs()),
-        Value::Uint64(n) => integer(out, spec, verb, value, false, *n),
-        Value::Float(n) => match real(spec, verb, *n) {
-            Some(text) => pad_number(out, Spec { zero: spec.zero && n.is_finite(), ..spec }, &text),
-            None => bad(out, spec, verb, value),
-        },
-        Value::Complex(re, im) => match real(spec, verb, *re) {
-            Some(_) => pad(out, spec, &complex(*re, *im, |part| real(spec, verb, part).unwrap_or_default())),
-            None => bad(out, spec, verb, value),
-        },
-        Value::String(text) => match string(spec, verb, text) {
-            Some(text) => pad(out, spec, &text),
-            None => bad(out, spec, verb, value),
-        },
-        Value::Raw(bytes) => one(out, spec, verb, &Value::string(String::from_utf8_lossy(bytes))),
-        Value::Bytes(bytes) => match verb {
-            's' | 'q' | 'x' | 'X' => {
-                one(out, spec, verb, &Value::String(String::from_utf8_lossy(bytes).into()));
-            }
-            _ => {
-                list(out, bytes.iter(), |out, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte))));
-            }
-        },
-        Value::List(items) => list(out, items.iter(), |out, item| argument(out, spec, verb, item)),
-        Value::Map(map) => {
-            out.push_str("map");
-            list(out, map.entries().iter(), |out, (key, value)| {
-                one(out, spec, verb, &Value::String(key.clone()));
-                out.push(':');
-                argument(out, spec, verb, value);
-            });
-        }
-        Value::Object(object) => match verb {
-            'v' | 's' => pad(out, spec, &object.print()),
-            'q' => pad(out, spec, &quote(&object.print())),
-            'x' | 'X' if object.int().is_some() => {
-                pad(out, spec, &string(spec, verb, &object.print()).unwrap_or_default());
-            }
-            _ => match object.int() {
-                Some(n) => integer(out, spec, verb, value, n < 0, n.unsigned_abs()),
-                None => bad(out, spec, verb, value),
-            },
-        },
-        Value::Bool(_) => bad(out, spec, verb, value),
-    }
-}
-
-/// `%!d(string=x)`: the verb does not fit the value.
-fn bad(out: &mut String, spec: Spec, verb: char, value: &Value) {
-    let _ = write!(out, "%!{verb}(");
-    match value {
-        Value::Nil | Value::Null => out.push_str("<nil>"),
-        value => {
-            out.push_str(value.type_name());
-            out.push('=');
-            one(out, Spec { sharp: false, ..spec }, 'v', value);
-        }
-    }
-    out.push(')');
-}
-
-fn integer(out: &mut String, spec: Spec, verb: char, value: &Value, negative: bool, size: u64) {
-    let digits = match verb {
-        'v' | 'd' => size.to_string(),
-        'b' => format!("{}{size:b}", if spec.sharp { "0b" } else { "" }),
-        'o' => format!("{}{size:o}", if spec.sharp { "0" } else { "" }),
-        'O' => format!("0o{size:o}"),
-        'x' => format!("{}{size:x}", if spec.sharp { "0x" } else { "" }),
-        'X' => format!("{}{size:X}", if spec.sharp { "0X" } else { "" }),
-        'c' | 'q' | 'U' => {
-            let code = u32::try_from(size).ok().filter(|_| !negative);
-            let c = code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
-            let text = match verb {
-                'c' => c.to_string(),
-                'U' if spec.sharp => format!("U+{:04X} '{c}'", u32::from(c)),
-                'U' => format!("U+{:04X}", u32::from(c)),
-                _ => {
-                    let mut quoted = String::from("'");
-                    escape(&mut quoted, c, '\'');
-                    quoted.push('\'');
-                    quoted
-                }
-            };
-            return pad(out, spec, &text);
-        }
-        _ => return bad(out, spec, verb, value),
-    };
-    let mut text = String::from(if negative {
-        "-"
-    } else if spec.plus {
-        "+"
-    } else if spec.space {
-        " "
-    } else {
-        ""
-    });
-    let zeros = spec.precision.unwrap_or(0).saturating_sub(digits.len());
-    (0..zeros).for_each(|_| text.push('0'));
-    if spec.precision != Some(0) || size != 0 {
-        text.push_str(&digits);
-    }
-    // With a precision, zeros in front are its affair alone.
-    let spec = Spec { zero: spec.zero && spec.precision.is_none(), ..spec };
-    pad_number(out, spec, &text);
-}
-
-fn real(spec: Spec, verb: char, value: f64) -> Option<String> {
-    let text = match verb {
-        'v' => float::format(value, Form::General, None),
-        'g' | 'G' => float::format(value, Form::General, spec.precision),
-        'e' | 'E' => float::format(value, Form::Exponent, Some(spec.precision.unwrap_or(6))),
-        'f' | 'F' => float::format(value, Form::Fixed, Some(spec.precision.unwrap_or(6))),
-        _ => return None,
-    };
-    let text = if verb.is_ascii_uppercase() { text.to_uppercase() } else { text };
-    // The infinite has a sign by itself, and keeps it unless a space is asked for in its place.
-    let text =
-        if spec.space && !spec.plus { text.strip_prefix('+').unwrap_or(&text).to_owned() } else { text };
-    let signed = text.starts_with(['-', '+']);
-    Some(match (signed, spec.plus, spec.space) {
-        (false, true, _) => format!("+{text}"),
-        (false, false, true) => format!(" {text}"),
-        _ => text,
-    })
-}
-
-fn string(spec: Spec, verb: char, text: &str) -> Option<String> {
-    let cut = || match spec.precision {
-        Some(count) => text.chars().take(count).collect(),
-        None => text.to_owned(),
-    };
-    Some(match verb {
-        'v' | 's' => cut(),
-        'q' if spec.sharp && !text.contains('`') && text.chars().all(|c| c == '\t' || !c.is_control()) => {
-            format!("`{}`", cut())
-        }
-        'q' => quote(&cut()),
-        'x' | 'X' => {
-            let mut hex = String::new();
-            for (at, byte) in text.bytes().take(spec.precision.unwrap_or(usize::MAX)).enumerate() {
-                if spec.space && at > 0 {
-                    hex.push(' ');
-                }
-                if spec.sharp && (at == 0 || spec.space) {
-                    hex.push_str(if verb == 'x' { "0x" } else { "0X" });
-                }
-                let _ = if verb == 'x' { write!(hex, "{byte:02x}") } else { write!(hex, "{byte:02X}") };
-            }
-            hex
-        }
-        _ => return None,
-    })
-}
-
-/// As Go's source would write it.
-fn source(out: &mut String, value: &Value) {
-    match value {
-        Value::Nil | Value::Null => out.push_str("interface {}(nil)"),
-        Value::String(text) => out.push_str(&quote(text)),
-        Value::Raw(bytes) => out.push_str(&quote(&String::from_utf8_lossy(bytes))),
-        Value::List(items) => {
-            out.push_str(value.type_name());
-            out.push('{');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push_str(", ");
-                }
-                source(out, item);
-            }
-            out.push('}');
-        }
-        Value::Map(map) => {
-            out.push_str(value.type_name());
-            out.push('{');
-            for (at, (key, item)) in map.entries().iter().enumerate() {
-                if at > 0 {
-                    out.push_str(", ");
-                }
-                out.push_str(&quote(key));
-                out.push(':');
-                source(out, item);
-            }
-            out.push('}');
-        }
-        Value::Uint64(n) => {
-            let _ = write!(out, "{n:#x}");
-        }
-        other => write_plain(out, other),
-    }
-}
-
-fn pad(out: &mut String, spec: Spec, text: &str) {
-    let missing = spec.width.unwrap_or(0).saturating_sub(text.chars().count());
-    if spec.minus {
-        out.push_str(text);
-    }
-    (0..missing).for_each(|_| out.push(if spec.zero { '0' } else { ' ' }));
-    if !spec.minus {
-        out.push_str(text);
-    }
-}
-
-/// Zeros come after the sign.
-fn pad_number(out: &mut String, spec: Spec, text: &str) {
-    match text.strip_prefix(['-', '+', ' ']) {
-        Some(digits) if spec.zero => {
-            out.push_str(&text[..1]);
-            pad(out, Spec { width: spec.width.map(|width| width.saturating_sub(1)), ..spec }, digits);
-        }
-        _ => pad(out, spec, text),
+        self.out.push(b')');
     }
 }
 
@@ -488,6 +290,42 @@ mod tests {
             ("%s", &[Value::Nil], "%!s(<nil>)"),
             ("%!", &[int(1)], "%!!(int=1)"),
             ("50%", &[], "50%!(NOVERB)"),
+            (
+                "%x|%X|%b|%.2x",
+                &[float(1.5), float(-0.1), float(1.0), float(1.999)],
+                "0x1.8p+00|-0X1.999999999999AP-04|4503599627370496p-52|0x1.00p+01",
+            ),
+            (
+                "%#g|%#.3g|%#v|%#x",
+                &[float(1.0), float(100.0), float(1e6), float(1.0)],
+                "1.00000|100.|1e+06|0x1.0000p+00",
+            ),
+            (
+                "%.2T|%#.2x|%#o|%#o|%O",
+                &[int(1), "abc".into(), int(0), int(8), int(8)],
+                "in|0x6162|0|010|0o10",
+            ),
+            (
+                "%U|%#U|%.6U",
+                &[int(-1), int(0x65e5), int(65)],
+                "U+FFFFFFFFFFFFFFFF|U+65E5 '\u{65e5}'|U+000041",
+            ),
+            ("%+q|%+q|%#q", &["h\u{e9}".into(), int(0xe9), "a\tb".into()], "\"h\\u00e9\"|'\\u00e9'|`a\tb`"),
+            (
+                "%8v|%-8d|%5v|",
+                &[listed(), listed(), Value::Nil],
+                "[       a        1]|[%!d(string=a       ) 1       ]|<nil>|",
+            ),
+            (
+                "%d|%d|%#v|%w",
+                &[List::any([Value::Nil]).into(), Value::Nil, Value::Nil, listed()],
+                "[<nil>]|%!d(<nil>)|<nil>|%!w([]interface {}=[a 1])",
+            ),
+            (
+                "%[1].2v|%[1]2v|%[|%.*f|%-05d|",
+                &[int(1), float(2.5), int(3)],
+                "%!v(BADINDEX)|%!v(BADINDEX)|%!|(BADINDEX)2.5|3    |",
+            ),
         ];
         for (format, arguments, expected) in table {
             assert_eq!(printf(format, arguments), *expected, "{format}");

@@ -7,8 +7,8 @@ use std::fmt::Write;
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadSyntax;
 
-/// What a literal held.
-pub type Quoted<'l> = Result<Cow<'l, str>, BadSyntax>;
+/// What a literal held: bytes, because escapes can name single ones.
+pub type Quoted<'l> = Result<Cow<'l, [u8]>, BadSyntax>;
 
 impl std::fmt::Display for BadSyntax {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,22 +27,22 @@ pub fn unquote(literal: &str) -> Quoted<'_> {
     let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(BadSyntax)?;
     match quote {
         '`' if inner.contains('`') => Err(BadSyntax),
-        '`' if inner.contains('\r') => Ok(inner.replace('\r', "").into()),
-        '`' => Ok(inner.into()),
-        '"' if memchr::memchr3(b'\\', b'"', b'\n', inner.as_bytes()).is_none() => Ok(inner.into()),
-        '"' | '\'' => {
+        '`' if inner.contains('\r') => Ok(inner.replace('\r', "").into_bytes().into()),
+        '`' => Ok(inner.as_bytes().into()),
+        '"' if memchr::memchr3(b'\\', b'"', b'\n', inner.as_bytes()).is_none() => Ok(inner.as_bytes().into()),
+        '"' => unescape(inner, quote),
+        '\'' => {
             let text = unescape(inner, quote)?;
-            if quote == '\'' && text.chars().count() != 1 {
-                return Err(BadSyntax);
+            match std::str::from_utf8(&text).map(|text| text.chars().count()) {
+                Ok(1) => Ok(text),
+                _ => Err(BadSyntax),
             }
-            Ok(text)
         }
         _ => Err(BadSyntax),
     }
 }
 
 fn unescape(inner: &str, quote: char) -> Quoted<'_> {
-    // Escapes can name single bytes, so that what they make is a text only at the end.
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner;
     while let Some(c) = rest.chars().next() {
@@ -86,28 +86,37 @@ fn unescape(inner: &str, quote: char) -> Quoted<'_> {
             }
             _ => return Err(BadSyntax),
         };
-        bytes.push(byte);
+        if quote == '\'' {
+            // A character constant is a number, and this is it.
+            bytes.extend_from_slice(char::from(byte).encode_utf8(&mut [0; 4]).as_bytes());
+        } else {
+            bytes.push(byte);
+        }
         rest = &rest[taken..];
     }
-    let text = String::from_utf8(bytes);
-    Ok(text.unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()).into())
+    Ok(bytes.into())
 }
 
 /// Writes a text in double quotes.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
-    text.chars().for_each(|c| escape(&mut out, c, '"'));
+    text.chars().for_each(|c| escape(&mut out, c, '"', false));
     out.push('"');
     out
 }
 
 /// The same of bytes: what is no character among them is escaped byte by byte.
 pub fn quote_bytes(text: &[u8]) -> String {
+    quote_as(text, false)
+}
+
+/// The same; where only ASCII may be used all else is escaped.
+pub(super) fn quote_as(text: &[u8], ascii: bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for chunk in text.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| escape(&mut out, c, '"'));
+        chunk.valid().chars().for_each(|c| escape(&mut out, c, '"', ascii));
         for byte in chunk.invalid() {
             // A String takes whatever is written to it.
             let _ = write!(out, "\\x{byte:02x}");
@@ -117,8 +126,16 @@ pub fn quote_bytes(text: &[u8]) -> String {
     out
 }
 
+/// A character in single quotes.
+pub(super) fn quote_char(c: char, ascii: bool) -> String {
+    let mut out = String::from("'");
+    escape(&mut out, c, '\'', ascii);
+    out.push('\'');
+    out
+}
+
 /// One character as it stands between quotes of this kind.
-pub(super) fn escape(out: &mut String, c: char, quote: char) {
+fn escape(out: &mut String, c: char, quote: char, ascii: bool) {
     let short = match c {
         '\u{7}' => 'a',
         '\u{8}' => 'b',
@@ -129,7 +146,7 @@ pub(super) fn escape(out: &mut String, c: char, quote: char) {
         '\u{b}' => 'v',
         '\\' => '\\',
         c if c == quote => quote,
-        c if is_printable(c) => return out.push(c),
+        c if is_printable(c) && (c.is_ascii() || !ascii) => return out.push(c),
         c => {
             let code = u32::from(c);
             // A String takes whatever is written to it.
@@ -164,19 +181,22 @@ mod tests {
     #[test]
     fn literals_are_read_as_go_reads_them() {
         let table = [
-            (r#""a\tb\n""#, Ok("a\tb\n".to_owned())),
-            (r#""\x41\101\u00e9\U0001F600""#, Ok("AA\u{e9}\u{1F600}".to_owned())),
-            (r#""\xc3\xa9""#, Ok("\u{e9}".to_owned())),
-            ("`a\\n\r\n`", Ok("a\\n\n".to_owned())),
+            (r#""a\tb\n""#, Ok("a\tb\n".as_bytes())),
+            (r#""\x41\101\u00e9\U0001F600""#, Ok("AA\u{e9}\u{1F600}".as_bytes())),
+            (r#""\xc3\xa9""#, Ok("\u{e9}".as_bytes())),
+            (r#""\xff""#, Ok(b"\xff")),
+            (r"'\xff'", Ok("\u{ff}".as_bytes())),
+            (r"'\xc3\xa9'", Err(BadSyntax)),
+            ("`a\\n\r\n`", Ok("a\\n\n".as_bytes())),
             (r#""\'""#, Err(BadSyntax)),
-            (r"'\''", Ok("'".to_owned())),
+            (r"'\''", Ok("'".as_bytes())),
             ("'ab'", Err(BadSyntax)),
             (r#""\q""#, Err(BadSyntax)),
             (r#""\400""#, Err(BadSyntax)),
             ("\"", Err(BadSyntax)),
         ];
         for (literal, expected) in table {
-            assert_eq!(unquote(literal), expected, "{literal}");
+            assert_eq!(unquote(literal), expected.map(Cow::from), "{literal}");
         }
     }
 

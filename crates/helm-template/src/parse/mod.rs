@@ -13,13 +13,18 @@ use lex::{Item, Lexer, Token};
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
-pub use tree::{At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Variable, invocation};
+pub use tree::{
+    At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
+};
 
 /// How deep parentheses and blocks may nest.
 const DEEPEST: usize = 200;
 
 /// How many links a chain of `else if` may have: they nest in the tree, which is walked and dropped.
 const LONGEST: usize = 1_000;
+
+/// How many variables may be seen at once. Each time one is named they are gone through.
+const MOST_VARIABLES: usize = 2_000;
 
 /// Where functions are found by name.
 pub trait Names {
@@ -271,10 +276,8 @@ impl<'s> Parser<'s> {
         if !matches!(item.token, Token::String | Token::RawString) {
             return self.unexpected(item, context);
         }
-        match unquote(&item.text) {
-            Ok(name) => Ok(name.into()),
-            Err(why) => self.error(why),
-        }
+        let name = unquote(&item.text).or_else(|why| self.error(why))?;
+        Ok(String::from_utf8_lossy(&name).into())
     }
 
     fn list(&mut self) -> Parsed<(Box<[Node]>, Close)> {
@@ -458,8 +461,13 @@ impl<'s> Parser<'s> {
             .into_iter()
             .map(|name| Variable { slot: self.scope.find(&name).and_then(|seen| seen.slot), name })
             .collect();
-        for Variable { name, slot } in &variables {
-            self.scope.names.push(Seen { name: name.clone(), slot: *slot });
+        for Variable { name, .. } in &variables {
+            if self.scope.find(name).is_none() {
+                self.scope.names.push(Seen { name: name.clone(), slot: None });
+            }
+        }
+        if self.scope.names.len() > MOST_VARIABLES {
+            return self.error(format!("more than {MOST_VARIABLES} variables"));
         }
         let begun = self.commands.len();
         loop {
@@ -610,9 +618,9 @@ impl<'s> Parser<'s> {
                 Ok(value) => {
                     let is_plain = item.token == Token::String
                         && matches!(value, Cow::Borrowed(_))
-                        && value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+                        && value.iter().all(|byte| matches!(byte, b' '..=b'~'));
                     let literal = (!is_plain).then(|| (*item.text).into());
-                    ExprKind::String { value: value.into(), literal }
+                    ExprKind::String { value: Text::new(value.into_owned()), literal }
                 }
                 Err(why) => return self.error(why),
             },

@@ -5,8 +5,8 @@
 use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
 
-use crate::go::{Number, quote};
-use crate::value::Str;
+use crate::go::{Number, quote, quote_bytes};
+use crate::value::{Str, Value};
 
 /// Where a part begins, in bytes of its source.
 pub type At = u32;
@@ -106,6 +106,31 @@ pub struct Expr {
     pub kind: ExprKind,
 }
 
+/// What a string literal holds. With escapes one can write bytes that are no text.
+#[derive(Debug)]
+pub enum Text {
+    Characters(Str),
+    Bytes(Arc<[u8]>),
+}
+
+impl Text {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Characters(text.into()),
+            Err(not) => Self::Bytes(not.into_bytes().into()),
+        }
+    }
+}
+
+impl From<&Text> for Value {
+    fn from(text: &Text) -> Self {
+        match text {
+            Text::Characters(text) => Self::String(text.clone()),
+            Text::Bytes(bytes) => Self::Raw(bytes.clone()),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum ExprKind {
     Bool(bool),
@@ -116,7 +141,7 @@ pub enum ExprKind {
         text: Str,
     },
     String {
-        value: Str,
+        value: Text,
         /// How it was written, where Go would write it otherwise.
         literal: Option<Str>,
     },
@@ -180,7 +205,8 @@ impl Display for Expr {
             ExprKind::Nil => f.write_str("nil"),
             ExprKind::Number { text, .. } => f.write_str(text),
             ExprKind::String { literal: Some(literal), .. } => f.write_str(literal),
-            ExprKind::String { value, .. } => f.write_str(&quote(value)),
+            ExprKind::String { value: Text::Characters(text), .. } => f.write_str(&quote(text)),
+            ExprKind::String { value: Text::Bytes(bytes), .. } => f.write_str(&quote_bytes(bytes)),
             ExprKind::Field(fields) => path(f, fields),
             ExprKind::Variable { variable, fields } => {
                 f.write_str(&variable.name)?;

@@ -151,6 +151,9 @@ impl Reader<'_> {
 
     /// One part of a key.
     fn name(&mut self, keys: &mut Vec<Str>) -> Result<(), Fault> {
+        if self.path.len() + keys.len() > DEPTH {
+            return Err(self.text.fault(format!("nested more than {DEPTH} deep")));
+        }
         let name = match self.text.next()? {
             Some('"') => self.text.string()?,
             Some('\'') => self.text.raw_string()?,

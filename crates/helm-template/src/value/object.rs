@@ -77,6 +77,11 @@ pub trait Object: Any {
         }
     }
 
+    /// What JSON makes of a struct, where it is to be written in the order of its fields.
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
+        None
+    }
+
     fn equals(&self, other: &dyn Object) -> bool;
 
     /// For the host, to find its own type again.

@@ -84,7 +84,8 @@ impl Type {
     pub fn takes_nil(self) -> bool {
         match self {
             Self::Any | Self::Reflect | Self::List | Self::Map | Self::NamedMap(_) => true,
-            Self::Object(name) => name.starts_with('*'),
+            // Pointers, and the one type of interfaces.
+            Self::Object(name) => name.starts_with('*') || name == "io.Writer",
             _ => false,
         }
     }

@@ -8,7 +8,7 @@ use helm_template::data::{Data, Members};
 use helm_template::json::{self, Style};
 
 use super::super::format;
-use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, TOO_MUCH_WORK, Type};
 use super::super::number;
 
 /// How deep values and references can lead into each other. There Helm 3 would run until its stack is full.
@@ -76,6 +76,9 @@ impl Checker<'_> {
     fn check(&self, id: Id, data: &Data, result: &mut Outcome, place: &Place, depth: usize) -> Checked {
         if depth > MAX_DEPTH {
             return Err("unable to validate schema: its references lead deeper than any values".to_owned());
+        }
+        if !self.schemas.look(data) {
+            return Err(format!("unable to validate schema: {TOO_MUCH_WORK}"));
         }
         let Some(schema) = self.schemas.all.get(id) else { return Ok(()) };
         let depth = depth + 1;

@@ -4,7 +4,7 @@ use helm_template::data::{Data, Members};
 use helm_template::value::Str;
 
 use super::super::document::escaped;
-use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, TOO_MUCH_WORK, Type};
 use super::super::{format, number};
 use super::compile::ADDRESS;
 use super::failure::{Failure, Line, all_quoted, shown, single_quoted};
@@ -38,7 +38,12 @@ pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
         failures: vec![],
         quiet: false,
     };
-    checker.check().err()
+    let checked = checker.check();
+    if schemas.work(0) {
+        return checked.err();
+    }
+    // What has not been looked at may have been taken for right or for wrong.
+    Some(Failure { line: Line::Plain, at: String::new(), text: TOO_MUCH_WORK.to_owned(), causes: vec![] })
 }
 
 /// Where in the values we are.
@@ -126,6 +131,9 @@ impl<'c> Checker<'c> {
             return Err(
                 self.failure(|| "the references of the schema lead deeper than any values".to_owned())
             );
+        }
+        if !self.schemas.look(self.data) {
+            return Err(Failure::unsaid());
         }
         self.simple()?;
         if let Some(reference) = schema.reference {
@@ -302,7 +310,7 @@ impl<'c> Checker<'c> {
         self.limit("minItems", schema.min_items, items.len(), |count, min| count < min);
         self.limit("maxItems", schema.max_items, items.len(), |count, max| count > max);
         if schema.unique
-            && let Some((first, second)) = twins(items)
+            && let Some((first, second)) = self.twins(items)
         {
             self.fail(|| format!("items at {first} and {second} are equal"));
         }
@@ -324,6 +332,19 @@ impl<'c> Checker<'c> {
             _ => {}
         }
         self.contains(items);
+    }
+
+    /// The first element that was there before, and where.
+    fn twins(&self, items: &[Data]) -> Option<(usize, usize)> {
+        for (second, item) in items.iter().enumerate() {
+            if !self.schemas.work(second) {
+                return None;
+            }
+            if let Some(first) = items.iter().take(second).position(|other| equal(other, item)) {
+                return Some((first, second));
+            }
+        }
+        None
     }
 
     fn contains(&mut self, items: &'c [Data]) {
@@ -583,12 +604,4 @@ fn equal(a: &Data, b: &Data) -> bool {
         (Data::Int(_) | Data::Float(_), Data::Int(_) | Data::Float(_)) => number::of(a) == number::of(b),
         (a, b) => a == b,
     }
-}
-
-/// The first element that was there before, and where.
-fn twins(items: &[Data]) -> Option<(usize, usize)> {
-    let before = |(second, item): (usize, &Data)| {
-        items.iter().take(second).position(|other| equal(other, item)).map(|first| (first, second))
-    };
-    items.iter().enumerate().find_map(before)
 }

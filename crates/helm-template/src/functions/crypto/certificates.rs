@@ -298,7 +298,7 @@ fn subject_names(request: &Request) -> Result<Vec<u8>, Str> {
     for name in &request.names {
         let bytes = name.string_bytes().unwrap_or_default();
         if !bytes.is_ascii() {
-            let name = go::quote(&name.text().unwrap_or_default());
+            let name = go::quote_bytes(bytes);
             return Err(format!("x509: {name} cannot be encoded as an IA5String").into());
         }
         all.push(der::element(der::implicit(2), &[bytes]));

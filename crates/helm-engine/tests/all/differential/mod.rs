@@ -1,0 +1,203 @@
+//! Generated templates, by our engine and by the real Helms.
+//!
+//! Each of [`COUNT`] templates is rendered with values of its own, and what comes of it, text or error, is held against
+//! what Helm made of it: against a hash of that in `recorded.txt` every day, against Helm itself where it is at hand. A
+//! template that comes out otherwise is made as small as it can be and shown. With `LONGSHORE_RECORD` set the file is
+//! written anew; that has to be done whenever the generator has changed.
+
+mod catalogue;
+mod generate;
+mod term;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use generate::Case;
+use helm_template::functions;
+use helm_template::parse::Names;
+use helm_template::profile::Profile;
+
+use crate::ours;
+use crate::real::{self, PROFILES, Printed};
+
+const SEED: u64 = 1;
+const COUNT: usize = 1_000;
+
+/// Answers of Helm that we do not give, by what they contain, and why.
+const EXPLAINED: &[(&str, &str)] = &[
+    ("goroutine stack exceeds", "Helm itself dies of a value that contains itself; we refuse it"),
+    ("0xc000", "an address in memory, which is another one in each run"),
+];
+
+/// In the place of an answer that is explained.
+const NONE: &str = "-";
+
+#[test]
+fn generated_templates_come_out_as_recorded() {
+    if std::env::var_os("LONGSHORE_RECORD").is_some() {
+        return;
+    }
+    let recorded = fs::read_to_string(recordings()).unwrap();
+    let mut different = String::new();
+    let mut count = 0;
+    for (number, line) in recorded.lines().enumerate() {
+        let case = Case::new(SEED, number);
+        let words: Vec<_> = line.split(' ').collect();
+        let [of, wanted @ ..] = words.as_slice() else { panic!("an empty line") };
+        assert_eq!(
+            *of,
+            hash(&(case.file() + &case.values)),
+            "the recordings are of other templates: record anew"
+        );
+        let folder = unpack(&case);
+        for (profile, wanted) in PROFILES.into_iter().zip(wanted) {
+            let answer = ours::template(folder.path(), &arguments(), profile);
+            if *wanted != NONE && hash(&shown(&answer)) != *wanted {
+                writeln!(different, "{}", described(&case, profile, &shown(&answer))).unwrap();
+            }
+        }
+        count += 1;
+    }
+    assert!(
+        different.is_empty(),
+        "not as recorded; `cargo xtask test --real` shows what Helm says\n{different}"
+    );
+    assert!(count >= COUNT, "only {count} templates");
+}
+
+#[test]
+fn generated_templates_come_out_as_by_helm() {
+    let helms = PROFILES.map(real::helm);
+    let [Some(helm3), Some(helm4)] = &helms else { return };
+    let next = AtomicUsize::new(0);
+    let lines = Mutex::new(vec![String::new(); COUNT]);
+    let different = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= COUNT {
+                        return;
+                    }
+                    let case = Case::new(SEED, number);
+                    let mut line = hash(&(case.file() + &case.values));
+                    for (profile, helm) in PROFILES.into_iter().zip([helm3, helm4]) {
+                        let (wanted, found) = both(&case, profile, helm);
+                        write!(line, " {}", wanted.as_deref().map_or(NONE.into(), hash)).unwrap();
+                        if wanted.is_some_and(|wanted| wanted != found) {
+                            different.lock().unwrap().push((number, profile));
+                        }
+                    }
+                    lines.lock().unwrap()[number] = line;
+                }
+            });
+        }
+    });
+    if std::env::var_os("LONGSHORE_RECORD").is_some() {
+        fs::write(recordings(), lines.into_inner().unwrap().join("\n") + "\n").unwrap();
+    }
+    let different = different.into_inner().unwrap();
+    let shown: Vec<_> = different
+        .iter()
+        .take(10)
+        .map(|(number, profile)| {
+            let helm = if *profile == Profile::Helm3 { helm3 } else { helm4 };
+            let case = smallest(Case::new(SEED, *number), *profile, helm);
+            let (wanted, found) = both(&case, *profile, helm);
+            described(&case, *profile, &found) + "\n-- helm:\n" + &wanted.unwrap_or_default()
+        })
+        .collect();
+    assert!(different.is_empty(), "{} of {COUNT} come out otherwise\n{}", different.len(), shown.join("\n"));
+}
+
+#[test]
+fn every_function_is_called_or_left_out_for_a_reason() {
+    let known = functions::table(Profile::Helm4);
+    let called = catalogue::FUNCTIONS.iter().map(|row| row.0);
+    let left_out = catalogue::LEFT_OUT.iter().flat_map(|(_, names)| names.iter().copied());
+    let mut names: Vec<_> = called.chain(left_out).collect();
+    for name in &names {
+        assert!(known.find(name).is_some(), "there is no {name}");
+    }
+    names.sort_unstable();
+    names.dedup();
+    let missing: Vec<_> = known.names().filter(|name| names.binary_search(name).is_err()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// What Helm says, unless it is explained, and what we say.
+fn both(case: &Case, profile: Profile, helm: &Path) -> (Option<String>, String) {
+    let folder = unpack(case);
+    let wanted = shown(&real::template(helm, folder.path(), &arguments()));
+    let ours = shown(&ours::template(folder.path(), &arguments(), profile));
+    (Some(wanted).filter(|wanted| !EXPLAINED.iter().any(|(part, _)| wanted.contains(part))), ours)
+}
+
+fn smallest(mut case: Case, profile: Profile, helm: &Path) -> Case {
+    // Each round drops one thing, so that there is an end.
+    while let Some(smaller) = case.smaller().into_iter().find(|case| {
+        let (wanted, found) = both(case, profile, helm);
+        wanted.is_some_and(|wanted| wanted != found)
+    }) {
+        case = smaller;
+    }
+    case
+}
+
+fn described(case: &Case, profile: Profile, ours: &str) -> String {
+    format!(
+        "== template {}, {profile:?}\n{}-- values:\n{}\n-- ours:\n{ours}",
+        case.number,
+        case.file(),
+        case.values
+    )
+}
+
+/// An answer as one text; what the template came to is decoded.
+fn shown(printed: &Printed) -> String {
+    let text = String::from_utf8_lossy(&printed.stdout);
+    let encoded = text.lines().find_map(|line| line.strip_prefix("out: \"")?.strip_suffix('"'));
+    match encoded.and_then(|text| helm_template::go::base64_decode(text.as_bytes()).ok()) {
+        Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        None => format!("{text}{}", printed.stderr),
+    }
+}
+
+fn arguments() -> Vec<String> {
+    ["x", "c", "-f", "v.yaml"].map(str::to_owned).to_vec()
+}
+
+fn unpack(case: &Case) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("c/templates")).unwrap();
+    let template = case.file();
+    let files: [(&str, &[u8]); 5] = [
+        ("c/Chart.yaml", b"apiVersion: v2\nname: c\nversion: 1.2.3\nappVersion: 4.5.6\n"),
+        ("c/templates/a.yaml", template.as_bytes()),
+        ("c/f.txt", "one\ntwo: 2\n\nthrée\n".as_bytes()),
+        ("c/bin", b"\xff\x00x"),
+        ("v.yaml", case.values.as_bytes()),
+    ];
+    for (name, content) in files {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
+    folder
+}
+
+fn recordings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/differential/recorded.txt")
+}
+
+/// FNV-1a.
+fn hash(text: &(impl AsRef<str> + ?Sized)) -> String {
+    let start = 0xcbf2_9ce4_8422_2325_u64;
+    let hash = text
+        .as_ref()
+        .bytes()
+        .fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
+}

@@ -1,0 +1,183 @@
+//! Templates as trees, so that they can be made smaller.
+
+use std::fmt::Write;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    // Expressions.
+    /// As it stands: a literal, a variable, a path.
+    Leaf(String),
+    /// A function; `piped`: its last argument comes through a pipe.
+    Call {
+        name: String,
+        args: Vec<Term>,
+        piped: bool,
+    },
+    /// `(of).path`
+    Field {
+        of: Box<Term>,
+        path: String,
+    },
+    /// A template in a string literal, for `tpl`.
+    Literal(Vec<Term>),
+
+    // Statements.
+    Text(String),
+    /// `{{ value }}`, with what stands before it in the action: `$x :=`, `template "x"`. `trim`: on the left, on the
+    /// right.
+    Action {
+        before: String,
+        value: Box<Term>,
+        trim: (bool, bool),
+    },
+    /// `if`, `with`, `range`, with what stands between the word and the value: `$i, $v :=`.
+    Block {
+        word: &'static str,
+        before: String,
+        value: Box<Term>,
+        body: Vec<Term>,
+        otherwise: Option<Vec<Term>>,
+    },
+}
+
+/// A list of statements as text.
+pub fn text(terms: &[Term]) -> String {
+    let mut out = String::new();
+    terms.iter().for_each(|term| term.write(&mut out));
+    out
+}
+
+impl Term {
+    pub fn leaf(text: impl Into<String>) -> Self {
+        Self::Leaf(text.into())
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) => out.push_str(text),
+            Self::Action { before, value, trim } => {
+                let (left, right) = (if trim.0 { "- " } else { " " }, if trim.1 { " -" } else { " " });
+                write!(out, "{{{{{left}{before}{}{right}}}}}", value.inner()).unwrap();
+            }
+            Self::Block { word, before, value, body, otherwise } => {
+                write!(out, "{{{{ {word} {before}{} }}}}{}", value.inner(), text(body)).unwrap();
+                if let Some(otherwise) = otherwise {
+                    write!(out, "{{{{ else }}}}{}", text(otherwise)).unwrap();
+                }
+                out.push_str("{{ end }}");
+            }
+            expression => out.push_str(&expression.word()),
+        }
+    }
+
+    /// As the whole of a pipeline.
+    fn inner(&self) -> String {
+        match self {
+            Self::Call { name, args, piped: true } if !args.is_empty() => {
+                let (last, others) = args.split_last().expect("it is not empty");
+                let others: String = others.iter().map(|arg| format!(" {}", arg.word())).collect();
+                format!("{} | {name}{others}", last.inner())
+            }
+            Self::Call { name, args, .. } => {
+                let args: String = args.iter().map(|arg| format!(" {}", arg.word())).collect();
+                format!("{name}{args}")
+            }
+            other => other.word(),
+        }
+    }
+
+    /// As one argument among others.
+    fn word(&self) -> String {
+        match self {
+            Self::Leaf(text) => text.clone(),
+            Self::Call { name, args, .. } if args.is_empty() => name.clone(),
+            Self::Call { .. } => format!("({})", self.inner()),
+            Self::Field { of, path } => format!("({}).{path}", of.inner()),
+            Self::Literal(terms) => {
+                let text = text(terms);
+                if text.contains('`') { helm_template::go::quote(&text) } else { format!("`{text}`") }
+            }
+            statement => text(std::slice::from_ref(statement)),
+        }
+    }
+
+    /// The same with one thing less.
+    fn smaller(&self) -> Vec<Term> {
+        let mut all = Vec::new();
+        match self {
+            Self::Leaf(_) => {}
+            Self::Text(text) => {
+                if text.len() > 1 {
+                    all.push(Self::Text("a".into()));
+                }
+            }
+            Self::Call { name, args, piped } => {
+                all.extend(args.iter().cloned());
+                all.push(Self::leaf("1"));
+                all.push(Self::leaf("\"\""));
+                if *piped {
+                    all.push(Self::Call { name: name.clone(), args: args.clone(), piped: false });
+                }
+                all.extend(smaller(args).into_iter().map(|args| Self::Call {
+                    name: name.clone(),
+                    args,
+                    piped: *piped,
+                }));
+            }
+            Self::Field { of, path } => {
+                all.push((**of).clone());
+                all.extend(
+                    of.smaller().into_iter().map(|of| Self::Field { of: Box::new(of), path: path.clone() }),
+                );
+            }
+            Self::Literal(terms) => all.extend(smaller(terms).into_iter().map(Self::Literal)),
+            Self::Action { before, value, trim } => {
+                let with =
+                    |value: Term, trim| Self::Action { before: before.clone(), value: value.into(), trim };
+                if *trim != (false, false) {
+                    all.push(with((**value).clone(), (false, false)));
+                }
+                all.extend(value.smaller().into_iter().map(|value| with(value, *trim)));
+            }
+            Self::Block { word, before, value, body, otherwise } => {
+                let with = |value: Term, body: Vec<Term>, otherwise: Option<Vec<Term>>| Self::Block {
+                    word,
+                    before: before.clone(),
+                    value: value.into(),
+                    body,
+                    otherwise,
+                };
+                if otherwise.is_some() {
+                    all.push(with((**value).clone(), body.clone(), None));
+                }
+                let values = value.smaller().into_iter();
+                all.extend(values.map(|value| with(value, body.clone(), otherwise.clone())));
+                let bodies = smaller(body).into_iter();
+                all.extend(bodies.map(|body| with((**value).clone(), body, otherwise.clone())));
+                if let Some(terms) = otherwise {
+                    let others = smaller(terms).into_iter();
+                    all.extend(others.map(|terms| with((**value).clone(), body.clone(), Some(terms))));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Every list that has one thing less than this one.
+pub fn smaller(terms: &[Term]) -> Vec<Vec<Term>> {
+    let mut all = Vec::new();
+    for at in 0..terms.len() {
+        let with = |replacement: &[Term]| {
+            let mut list = terms.to_vec();
+            list.splice(at..=at, replacement.iter().cloned());
+            list
+        };
+        all.push(with(&[]));
+        if let Term::Block { body, .. } = &terms[at] {
+            all.push(with(body));
+        }
+        all.extend(terms[at].smaller().into_iter().map(|term| with(&[term])));
+    }
+    all
+}

@@ -1,0 +1,104 @@
+//! What `Chart.yaml` and schemas can be up to.
+
+use std::fmt::Write;
+
+use super::{Attack, Case, files};
+
+fn chart_yaml(text: &'static str) -> Attack {
+    files(&[("Chart.yaml", text)])
+}
+
+fn schema(text: &str) -> Attack {
+    files(&[
+        ("values.schema.json", text),
+        ("values.yaml", "a: 1\nlist: [1, 2]\ntext: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n"),
+    ])
+}
+
+/// Charts in each other, each of which names the next under so many names.
+fn aliases(depth: usize, names: usize) -> Attack {
+    let mut all = Vec::new();
+    let mut folder = String::new();
+    for level in 0..=depth {
+        let mut text = format!("apiVersion: v2\nname: c{level}\nversion: 1.0.0\n");
+        if level < depth {
+            text += "dependencies:\n";
+            for n in 0..names {
+                let _ = write!(text, "- {{name: c{}, version: 1.0.0, alias: a{n}}}\n", level + 1);
+            }
+        }
+        all.push((format!("{folder}Chart.yaml"), text));
+        let _ = write!(folder, "charts/c{}/", level + 1);
+    }
+    let all: Vec<_> = all.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    files(&all)
+}
+
+#[rustfmt::skip]
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("chart: without a name", &["chart.metadata.name is required"], || chart_yaml("apiVersion: v2\nversion: 1.0.0\n")),
+        Case::new("chart: a name that leads up", &["../evil"], || chart_yaml("apiVersion: v2\nname: ../evil\nversion: 1.0.0\n")),
+        Case::new("chart: a version that is none", &["is invalid"], || chart_yaml("apiVersion: v2\nname: evil\nversion: one\n")),
+        Case::new("chart: a dependency that leads up", &["../evil"], || chart_yaml("apiVersion: v2\nname: evil\nversion: 1.0.0\ndependencies: [{name: ../evil, version: 1.0.0}]\n")),
+        Case::new("chart: an alias that leads up", &["disallowed characters in the alias"], || chart_yaml("apiVersion: v2\nname: evil\nversion: 1.0.0\ndependencies: [{name: sub, version: 1.0.0, alias: ../evil}]\n")),
+        Case::new("chart: no YAML", &["cannot load Chart.yaml"], || chart_yaml("{{{{[[[[")),
+        Case::new("chart: a thousand names, three deep", &["more than", "charts"], || aliases(3, 1_000)),
+        Case::new("chart: two names, sixty deep", &["charts"], || aliases(60, 2)),
+        Case::new("chart: forty charts in each other", &["deep"], || aliases(40, 1)),
+        Case::new("chart: imported to a long path", &["import-values", "more than 100 dots"], || {
+            let path = "a.".repeat(100_000) + "a";
+            files(&[
+                ("Chart.yaml", &format!("apiVersion: v2\nname: evil\nversion: 1.0.0\ndependencies:\n- name: sub\n  version: 1.0.0\n  import-values: [{{child: x, parent: {path}}}]\n")),
+                ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n"),
+                ("charts/sub/values.yaml", "x: {y: 1}\n"),
+            ])
+        }),
+        Case::new("chart: a long constraint", &[], || {
+            let constraint = ">=1.0.0 || ".repeat(100_000) + "1.0.0";
+            files(&[
+                ("Chart.yaml", &format!("apiVersion: v2\nname: evil\nversion: 1.0.0\ndependencies:\n- {{name: sub, version: '{constraint}'}}\n")),
+                ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n"),
+            ])
+        }),
+        Case::new("schema: remote", &["evil", "http"], || schema(r#"{"$ref": "http://127.0.0.1:1/schema.json"}"#)),
+        Case::new("schema: a device", &["evil", "dev/zero"], || schema(r#"{"$ref": "file:///dev/zero"}"#)),
+        Case::new("schema: that is itself", &["evil"], || schema(r##"{"$ref": "#"}"##)),
+        Case::new("schema: two in a circle", &["evil"], || {
+            schema(r##"{"$ref": "#/definitions/a", "definitions": {"a": {"$ref": "#/definitions/b"}, "b": {"$ref": "#/definitions/a"}}}"##)
+        }),
+        Case::new("schema: ten thousand references", &["evil", "deep"], || {
+            let links: Vec<_> = (0..10_000).map(|n| format!(r##""d{n}": {{"$ref": "#/definitions/d{}"}}"##, n + 1)).collect();
+            schema(&format!(r##"{{"$ref": "#/definitions/d0", "definitions": {{{}, "d10000": {{"type": "string"}}}}}}"##, links.join(",")))
+        }),
+        Case::new("schema: ten thousand deep", &["evil"], || {
+            schema(&(r#"{"properties": {"a": "#.repeat(10_000) + "{}" + &"}}".repeat(10_000)))
+        }),
+        Case::new("schema: doubling", &["evil", "too much work"], || {
+            let links: Vec<_> = (0..60).map(|n| format!(r##""d{n}": {{"allOf": [{{"$ref": "#/definitions/d{}"}}, {{"$ref": "#/definitions/d{}"}}]}}"##, n + 1, n + 1)).collect();
+            schema(&format!(r##"{{"$ref": "#/definitions/d0", "definitions": {{{}, "d60": {{}}}}}}"##, links.join(",")))
+        }),
+        Case::new("schema: an expression", &["evil", "text"], || schema(r#"{"properties": {"text": {"pattern": "^(a+)+$"}}}"#)),
+        Case::new("schema: no repetitions among many", &["evil", "too much work"], || {
+            let list: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
+            files(&[("values.yaml", &format!("list: [{}]\n", list.join(","))), ("values.schema.json", r#"{"properties": {"list": {"uniqueItems": true}}}"#)])
+        }),
+    ]
+}
+
+/// A link that leads back up is followed, as by Helm, but not for ever.
+#[cfg(unix)]
+#[test]
+fn a_folder_in_itself() {
+    use helm_template::profile::Profile;
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("Chart.yaml"), super::CHART_YAML).unwrap();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink(".", folder.path().join(name)).unwrap();
+    }
+    for profile in [Profile::Helm3, Profile::Helm4] {
+        let refused = helm_host::load(folder.path(), profile).err().map(|error| error.to_string());
+        assert!(refused.as_ref().is_some_and(|why| why.contains("a/a/a/a")), "{refused:?}");
+    }
+}

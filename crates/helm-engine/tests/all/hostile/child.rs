@@ -1,0 +1,82 @@
+//! One case in a process of its own.
+
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::{Case, cases, render};
+
+/// Which case the process is for.
+const WHICH: &str = "LONGSHORE_HOSTILE_CASE";
+
+/// What never ends is not waited for. Nothing takes a tenth of this, whatever the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What stands before the answer on its line.
+const MARK: &str = "@@hostile@@";
+
+/// How answers begin that are none.
+pub const FAILED: [&str; 2] = ["CRASHED", "DID NOT END"];
+
+pub struct Cost {
+    pub millis: u128,
+    /// Bytes beyond what the process had before.
+    pub memory: usize,
+    pub answer: String,
+}
+
+/// Runs the case in a child; that it crashed is an answer, too.
+pub fn run(case: &Case) -> Cost {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["hostile::child::one_case", "--exact", "--ignored", "--nocapture"])
+        .env(WHICH, &case.name)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    let (done, waiting) = mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let Ok(child) = waiting.recv_timeout(PATIENCE) else {
+        let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+        let answer = format!("DID NOT END within {} s", PATIENCE.as_secs());
+        return Cost { millis: PATIENCE.as_millis(), memory: 0, answer };
+    };
+    let child = child.unwrap();
+    let printed = String::from_utf8_lossy(&child.stdout);
+    let Some((_, line)) = printed.split_once(MARK) else {
+        let said = String::from_utf8_lossy(&child.stderr);
+        return Cost { millis: 0, memory: 0, answer: format!("CRASHED with {}: {said}", child.status) };
+    };
+    let mut parts = line.trim_end().splitn(4, '\t').skip(1);
+    let mut next = || parts.next().unwrap_or_default();
+    let (millis, memory) = (next().parse().unwrap_or_default(), next().parse().unwrap_or_default());
+    let answer = next().rsplit_once("\t@@").map_or("", |(answer, _)| answer).to_owned();
+    Cost { millis, memory, answer }
+}
+
+#[test]
+#[ignore = "started by the tests that mean it"]
+fn one_case() {
+    let Ok(which) = std::env::var(WHICH) else { return };
+    let case = cases().into_iter().find(|case| case.name == which).unwrap();
+    let attack = (case.make)();
+    // From here on the peak is counted anew.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = kilobytes("VmRSS:");
+    let start = Instant::now();
+    let answer = match render(attack) {
+        Ok(text) => format!("ok, {} bytes", text.len()),
+        Err(why) => why,
+    };
+    let millis = start.elapsed().as_millis();
+    let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
+    println!("{MARK}\t{millis}\t{memory}\t{answer}\t@@");
+}
+
+/// What Linux says of this process; nothing elsewhere.
+fn kilobytes(of: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
+}

@@ -1,0 +1,178 @@
+//! Charts that mean harm: what each is answered, and what it costs us.
+//!
+//! Every case makes its chart in memory. It is run in a process of its own, on the small stack that tests have, so
+//! that one that crashes is a row that failed, and its memory is not that of another. [`cases`] has them all;
+//! `hostile::costs` prints what each takes and is asked for by name, in a release build:
+//!
+//! ```text
+//! cargo test --release -p helm-engine --test all hostile::costs -- --ignored --nocapture
+//! ```
+
+mod archives;
+mod charts;
+mod child;
+mod laws;
+mod templates;
+mod values;
+
+use helm_chart::values::{Source, user_values};
+use helm_chart::{File, Loader, dependencies};
+use helm_engine::{Capabilities, Engine, Prepared, Request, Shown};
+use helm_template::exec::Limits;
+use helm_template::outside::{Nowhere, Outside};
+use helm_template::profile::Profile;
+
+/// A chart, and how it is rendered.
+struct Attack {
+    chart: Packed,
+    /// What the user says.
+    sources: Vec<Source>,
+    profile: Profile,
+}
+
+enum Packed {
+    Archive(Vec<u8>),
+    Files(Vec<(String, Vec<u8>)>),
+}
+
+/// What is done, and what must stand in the answer.
+struct Case {
+    name: String,
+    make: Box<dyn Fn() -> Attack>,
+    /// What the answer has in it. Where nothing is asked for, any answer will do but none at all.
+    said: Vec<String>,
+}
+
+impl Case {
+    fn new(name: &str, said: &[&str], make: impl Fn() -> Attack + 'static) -> Self {
+        Self {
+            name: name.to_owned(),
+            make: Box::new(make),
+            said: said.iter().copied().map(str::to_owned).collect(),
+        }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = archives::cases();
+    cases.extend(charts::cases());
+    cases.extend(values::cases());
+    cases.extend(templates::cases());
+    cases
+}
+
+const CHART_YAML: &str = "apiVersion: v2\nname: evil\nversion: 1.0.0\n";
+
+/// A chart of these files and a `Chart.yaml`, if they bring none.
+fn files(files: &[(&str, &str)]) -> Attack {
+    let mut all: Vec<_> =
+        files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
+    if !files.iter().any(|(name, _)| *name == "Chart.yaml") {
+        all.insert(0, ("Chart.yaml".to_owned(), CHART_YAML.into()));
+    }
+    Attack { chart: Packed::Files(all), sources: Vec::new(), profile: Profile::Helm4 }
+}
+
+/// In a debug build all is slower, and runaway work is stopped sooner.
+fn limits() -> Limits {
+    if cfg!(debug_assertions) {
+        Limits { steps: 1_000_000, output: 16 << 20, ..Limits::default() }
+    } else {
+        Limits::default()
+    }
+}
+
+const NOWHERE: Outside<'static> =
+    Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere };
+
+fn render(attack: Attack) -> Result<Vec<u8>, String> {
+    render_within(attack, limits())
+}
+
+/// Loads and renders as `template` does.
+fn render_within(attack: Attack, limits: Limits) -> Result<Vec<u8>, String> {
+    let profile = attack.profile;
+    let mut loader = Loader::new(profile);
+    let chart = match attack.chart {
+        Packed::Archive(archive) => loader.archive(&archive),
+        Packed::Files(files) => {
+            let files = files.into_iter().map(|(name, data)| File { name: name.into(), data: data.into() });
+            loader.files(files.collect())
+        }
+    };
+    let chart = chart.map_err(|error| error.to_string())?;
+    dependencies::check(&chart, profile).map_err(|error| error.to_string())?;
+    let mut open = |name: &str| Err(format!("no file {name}").into());
+    let values = user_values(&attack.sources, profile, &mut open).map_err(|error| error.to_string())?;
+    let request = Request {
+        name: "x",
+        namespace: "default",
+        revision: 1,
+        is_upgrade: false,
+        values: &values,
+        capabilities: &Capabilities::default_of(profile),
+        check_schema: true,
+        subchart_notes: false,
+        limits,
+    };
+    let release = Engine::new(profile).render(&Prepared::new(chart), &request, NOWHERE);
+    let release = release.map_err(|failure| failure.why)?;
+    Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
+}
+
+/// What no case may take. What a limit of time would be depends on the machine; `costs` shows the times.
+const MOST_MEMORY: usize = 400 << 20;
+
+fn check(cases: &[Case]) {
+    let mut wrong = String::new();
+    for case in cases {
+        let cost = child::run(case);
+        let missing: Vec<_> = case.said.iter().filter(|said| !cost.answer.contains(said.as_str())).collect();
+        let failed = child::FAILED.iter().any(|word| cost.answer.starts_with(word));
+        if failed || !missing.is_empty() || cost.memory > MOST_MEMORY {
+            let (answer, memory) = (shortened(&cost.answer), cost.memory >> 20);
+            wrong += &format!("{}: {memory} MiB, without {missing:?}: {answer}\n", case.name);
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+fn shortened(answer: &str) -> String {
+    match (answer.char_indices().nth(250), answer.char_indices().nth_back(150)) {
+        (Some((end, _)), Some((start, _))) if start > end => {
+            format!("{} … {}", &answer[..end], &answer[start..])
+        }
+        _ => answer.to_owned(),
+    }
+}
+
+#[test]
+fn archives_that_mean_harm() {
+    check(&archives::cases());
+}
+
+#[test]
+fn charts_that_mean_harm() {
+    check(&charts::cases());
+}
+
+#[test]
+fn values_that_mean_harm() {
+    check(&values::cases());
+}
+
+#[test]
+fn templates_that_mean_harm() {
+    check(&templates::cases());
+}
+
+#[test]
+#[ignore = "prints a table for people; asked for by name"]
+fn costs() {
+    println!("| case | ms | MiB | answer |\n|---|---|---|---|");
+    for case in cases() {
+        let cost = child::run(&case);
+        let answer = shortened(cost.answer.lines().last().unwrap_or_default()).replace('|', "\\|");
+        println!("| {} | {} | {} | {answer} |", case.name, cost.millis, cost.memory >> 20);
+    }
+}

@@ -1,0 +1,365 @@
+//! What the verbs of `fmt.Sprintf` make of values.
+
+use super::float::{self, Form};
+use super::quote::{can_backquote, is_printable, quote_as, quote_char};
+use crate::value::Value;
+
+/// What stands between the percent sign and the verb.
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
+pub(super) struct Spec {
+    pub minus: bool,
+    pub plus: bool,
+    pub sharp: bool,
+    pub space: bool,
+    pub zero: bool,
+    /// `%#v`: as Go's source would write it.
+    pub source: bool,
+    pub width: Option<usize>,
+    pub precision: Option<usize>,
+}
+
+impl Spec {
+    /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
+    pub fn length(self, value: &Value) -> usize {
+        let extent = value.extent();
+        let leaves =
+            if matches!(value, Value::List(_) | Value::Map(_) | Value::Bytes(_)) { extent } else { 1 };
+        let width = self.width.unwrap_or(0).max(self.precision.unwrap_or(0));
+        extent.saturating_add(width.saturating_mul(leaves))
+    }
+
+    /// Where zeros make no sense.
+    fn without_zero(self) -> Self {
+        Self { zero: false, ..self }
+    }
+}
+
+type Out = Vec<u8>;
+
+/// An argument of the format.
+pub(super) fn argument(out: &mut Out, spec: Spec, verb: char, value: &Value) {
+    match (verb, value) {
+        ('T' | 'v', Value::Nil | Value::Null) => pad(out, spec, b"<nil>"),
+        ('T', value) => pad(out, spec, cut(spec, value.type_name().as_bytes())),
+        ('p', _)
+        | (_, Value::Nil | Value::Null)
+        | ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => bad(out, spec, verb, value),
+        ('v' | 'd', Value::Bytes(bytes)) if spec.source => {
+            listed(out, spec, "[]byte", bytes.iter(), byte(verb));
+        }
+        _ => one(out, spec, verb, value),
+    }
+}
+
+/// An argument, or a part of one.
+fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
+    match value {
+        Value::Nil | Value::Null if spec.source => out.extend_from_slice(b"interface {}(nil)"),
+        Value::Nil | Value::Null => out.extend_from_slice(b"<nil>"),
+        Value::Bool(truth) if matches!(verb, 't' | 'v') => {
+            pad(out, spec, if *truth { b"true" } else { b"false" });
+        }
+        Value::Bool(_) => bad(out, spec, verb, value),
+        Value::Int(n) | Value::Int64(n) => integer(out, spec, verb, value, Integer::signed(*n)),
+        Value::Uint64(n) => integer(out, spec, verb, value, Integer::unsigned(*n)),
+        Value::Float(n) => {
+            if !real(out, spec, verb, *n) {
+                bad(out, spec, verb, value);
+            }
+        }
+        Value::Complex(re, im) => {
+            if !matches!(verb, 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E') {
+                return bad(out, spec, verb, value);
+            }
+            out.push(b'(');
+            real(out, spec, verb, *re);
+            real(out, Spec { plus: true, ..spec }, verb, *im);
+            out.extend_from_slice(b"i)");
+        }
+        Value::String(text) => string(out, spec, verb, value, text.as_bytes()),
+        Value::Raw(bytes) => string(out, spec, verb, value, bytes),
+        Value::Bytes(bytes) => match verb {
+            's' | 'q' | 'x' | 'X' => string(out, spec, verb, value, bytes),
+            _ => listed(out, spec, value.type_name(), bytes.iter(), byte(verb)),
+        },
+        Value::List(items) if items.is_nil() && spec.source => {
+            out.extend_from_slice(value.type_name().as_bytes());
+            out.extend_from_slice(b"(nil)");
+        }
+        Value::List(items) => {
+            listed(out, spec, value.type_name(), items.iter(), |out, spec, item| one(out, spec, verb, item));
+        }
+        Value::Map(map) => {
+            if !spec.source {
+                out.extend_from_slice(b"map");
+            }
+            listed(out, spec, value.type_name(), map.entries().iter(), |out, spec, (key, value)| {
+                one(out, spec, verb, &Value::String(key.clone()));
+                out.push(b':');
+                one(out, spec, verb, value);
+            });
+        }
+        Value::Object(object) => match (verb, object.int()) {
+            ('v' | 's' | 'q', _) | ('x' | 'X', Some(_)) => {
+                let spec = Spec { source: false, ..spec };
+                string(out, spec, verb, value, object.print().as_bytes());
+            }
+            (_, Some(n)) => integer(out, spec, verb, value, Integer::signed(n)),
+            (_, None) => bad(out, spec, verb, value),
+        },
+    }
+}
+
+/// How one of several bytes is written.
+fn byte(verb: char) -> impl FnMut(&mut Out, Spec, &u8) {
+    move |out, spec, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte)))
+}
+
+/// `[a b c]`, or `T{a, b, c}`.
+fn listed<T>(
+    out: &mut Out,
+    spec: Spec,
+    type_name: &str,
+    items: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut Out, Spec, T),
+) {
+    let (open, between, close): (&str, &[u8], u8) =
+        if spec.source { (type_name, b", ", b'}') } else { ("", b" ", b']') };
+    out.extend_from_slice(open.as_bytes());
+    out.push(if spec.source { b'{' } else { b'[' });
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.extend_from_slice(between);
+        }
+        write(out, spec, item);
+    }
+    out.push(close);
+}
+
+/// `%!d(string=x)`: the verb does not fit the value.
+fn bad(out: &mut Out, spec: Spec, verb: char, value: &Value) {
+    out.extend_from_slice(format!("%!{verb}(").as_bytes());
+    if value.is_some() {
+        out.extend_from_slice(value.type_name().as_bytes());
+        out.push(b'=');
+        one(out, spec, 'v', value);
+    } else {
+        out.extend_from_slice(b"<nil>");
+    }
+    out.push(b')');
+}
+
+/// A whole number as its sign and size, and as the bits that it is.
+#[derive(Clone, Copy)]
+struct Integer {
+    negative: bool,
+    size: u64,
+    bits: u64,
+    signed: bool,
+}
+
+impl Integer {
+    fn signed(n: i64) -> Self {
+        Self { negative: n < 0, size: n.unsigned_abs(), bits: n.cast_unsigned(), signed: true }
+    }
+
+    fn unsigned(n: u64) -> Self {
+        Self { negative: false, size: n, bits: n, signed: false }
+    }
+
+    /// The character of this number.
+    fn char(self) -> char {
+        u32::try_from(self.bits).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+}
+
+fn integer(out: &mut Out, spec: Spec, verb: char, value: &Value, n: Integer) {
+    let size = n.size;
+    let (digits, prefix) = match verb {
+        'v' if spec.source && !n.signed => (format!("{size:x}"), "0x"),
+        'v' | 'd' => (size.to_string(), ""),
+        'b' => (format!("{size:b}"), if spec.sharp { "0b" } else { "" }),
+        'o' | 'O' => (format!("{size:o}"), ""),
+        'x' => (format!("{size:x}"), if spec.sharp { "0x" } else { "" }),
+        'X' => (format!("{size:X}"), if spec.sharp { "0X" } else { "" }),
+        'c' => return pad(out, spec, n.char().encode_utf8(&mut [0; 4]).as_bytes()),
+        'q' => return pad(out, spec, quote_char(n.char(), spec.plus).as_bytes()),
+        'U' => return unicode(out, spec, n),
+        _ => return bad(out, spec, verb, value),
+    };
+    let room_for_sign = usize::from(n.negative || spec.plus || spec.space);
+    let least = match (spec.precision, spec.width) {
+        (Some(0), _) if size == 0 => return padding(out, spec.without_zero(), spec.width.unwrap_or(0)),
+        (Some(precision), _) => precision,
+        (None, Some(width)) if spec.zero && !spec.minus => width.saturating_sub(room_for_sign),
+        _ => 0,
+    };
+    let mut text = String::new();
+    text.push_str(match (n.negative, spec.plus, spec.space) {
+        (true, ..) => "-",
+        (_, true, _) => "+",
+        (_, _, true) => " ",
+        _ => "",
+    });
+    let zeros = least.saturating_sub(digits.len());
+    text.push_str(match verb {
+        'O' if spec.sharp && zeros == 0 && !digits.starts_with('0') => "0o0",
+        'O' => "0o",
+        'o' if spec.sharp && zeros == 0 && !digits.starts_with('0') => "0",
+        _ => prefix,
+    });
+    (0..zeros).for_each(|_| text.push('0'));
+    text.push_str(&digits);
+    pad(out, spec.without_zero(), text.as_bytes());
+}
+
+/// `U+0041`
+fn unicode(out: &mut Out, spec: Spec, n: Integer) {
+    let digits = spec.precision.unwrap_or(4).max(4);
+    let code = format!("{:X}", n.bits);
+    let zeros = "0".repeat(digits.saturating_sub(code.len()));
+    let shown =
+        u32::try_from(n.bits).ok().and_then(char::from_u32).filter(|c| spec.sharp && is_printable(*c));
+    let shown = shown.map(|c| format!(" '{c}'")).unwrap_or_default();
+    pad(out, spec.without_zero(), format!("U+{zeros}{code}{shown}").as_bytes());
+}
+
+/// Writes a float, unless the verb is not for floats.
+fn real(out: &mut Out, spec: Spec, verb: char, value: f64) -> bool {
+    let (form, precision) = match verb {
+        'v' | 'g' | 'G' => (Form::General, spec.precision),
+        'e' | 'E' => (Form::Exponent, Some(spec.precision.unwrap_or(6))),
+        'f' | 'F' => (Form::Fixed, Some(spec.precision.unwrap_or(6))),
+        'x' | 'X' => (Form::Hex, spec.precision),
+        'b' => (Form::Binary, None),
+        _ => return false,
+    };
+    let mut text = float::format(value, form, precision);
+    let sign = match text.chars().next() {
+        Some(sign @ ('-' | '+')) => {
+            text.remove(0);
+            sign
+        }
+        _ => '+',
+    };
+    let sign = if spec.space && sign == '+' && !spec.plus { ' ' } else { sign };
+    if !value.is_finite() {
+        // The infinite has a sign by itself.
+        if value.is_infinite() || spec.space || spec.plus {
+            text.insert(0, sign);
+        }
+        pad(out, spec.without_zero(), text.as_bytes());
+        return true;
+    }
+    if verb.is_ascii_uppercase() && verb != 'F' {
+        text.make_ascii_uppercase();
+    }
+    if spec.sharp && verb != 'b' {
+        text = with_point(&text, verb, spec.precision);
+    }
+    if spec.plus || sign != '+' {
+        let width = spec.width.unwrap_or(0);
+        if spec.zero && !spec.minus && width > text.len() + 1 {
+            out.push(u8::try_from(sign).unwrap_or(b'+'));
+            padding(out, spec, width - text.len() - 1);
+            out.extend_from_slice(text.as_bytes());
+            return true;
+        }
+        text.insert(0, sign);
+    }
+    pad(out, spec, text.as_bytes());
+    true
+}
+
+/// `%#g`: always with a decimal point, and with the zeros at the end.
+fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
+    let mut missing = match verb {
+        'v' | 'g' | 'G' | 'x' => precision.unwrap_or(6),
+        _ => 0,
+    };
+    let hex = matches!(verb, 'x' | 'X');
+    let ends = |c: char| matches!(c, 'p' | 'P') || (!hex && matches!(c, 'e' | 'E'));
+    let (number, tail) = text.split_at(text.find(ends).unwrap_or(text.len()));
+    let mut seen = false;
+    for c in number.chars().filter(|c| *c != '.') {
+        seen |= c != '0';
+        if seen {
+            missing = missing.saturating_sub(1);
+        }
+    }
+    let mut out = number.to_owned();
+    if !number.contains('.') {
+        if number == "0" {
+            missing = missing.saturating_sub(1);
+        }
+        out.push('.');
+    }
+    (0..missing).for_each(|_| out.push('0'));
+    out + tail
+}
+
+fn string(out: &mut Out, spec: Spec, verb: char, value: &Value, text: &[u8]) {
+    match verb {
+        'v' if spec.source => quoted(out, spec, text),
+        'v' | 's' => pad(out, spec, cut(spec, text)),
+        'q' => quoted(out, spec, text),
+        'x' | 'X' => hex(out, spec, verb, text),
+        _ => bad(out, spec, verb, value),
+    }
+}
+
+fn quoted(out: &mut Out, spec: Spec, text: &[u8]) {
+    let text = cut(spec, text);
+    match std::str::from_utf8(text) {
+        Ok(text) if spec.sharp && can_backquote(text) => pad(out, spec, format!("`{text}`").as_bytes()),
+        _ => pad(out, spec, quote_as(text, spec.plus).as_bytes()),
+    }
+}
+
+fn hex(out: &mut Out, spec: Spec, verb: char, text: &[u8]) {
+    let text = &text[..text.len().min(spec.precision.unwrap_or(usize::MAX))];
+    let mut shown = Vec::with_capacity(text.len() * 2);
+    for (at, byte) in text.iter().enumerate() {
+        if spec.space && at > 0 {
+            shown.push(b' ');
+        }
+        if spec.sharp && (at == 0 || spec.space) {
+            shown.extend_from_slice(if verb == 'x' { b"0x" } else { b"0X" });
+        }
+        let digits = if verb == 'x' { format!("{byte:02x}") } else { format!("{byte:02X}") };
+        shown.extend_from_slice(digits.as_bytes());
+    }
+    pad(out, spec, &shown);
+}
+
+/// The text up to the precision, in characters.
+fn cut(spec: Spec, text: &[u8]) -> &[u8] {
+    let Some(count) = spec.precision else { return text };
+    let lengths = text.utf8_chunks().flat_map(|chunk| {
+        let each = chunk.valid().chars().map(char::len_utf8);
+        each.chain(chunk.invalid().iter().map(|_| 1))
+    });
+    &text[..lengths.take(count).sum()]
+}
+
+/// How many characters the text has; a byte that is none counts as one.
+fn length(text: &[u8]) -> usize {
+    text.utf8_chunks().map(|chunk| chunk.valid().chars().count() + chunk.invalid().len()).sum()
+}
+
+fn pad(out: &mut Out, spec: Spec, text: &[u8]) {
+    let missing = spec.width.map_or(0, |width| width.saturating_sub(length(text)));
+    if spec.minus {
+        out.extend_from_slice(text);
+        padding(out, spec, missing);
+    } else {
+        padding(out, spec, missing);
+        out.extend_from_slice(text);
+    }
+}
+
+fn padding(out: &mut Out, spec: Spec, count: usize) {
+    let with = if spec.zero && !spec.minus { b'0' } else { b' ' };
+    out.resize(out.len() + count, with);
+}
