@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::corpus::{self, Sample};
 use super::index::{Home, Indexes, Way, helms};
@@ -105,9 +105,9 @@ pub struct Bench {
     sides: [Option<PathBuf>; 3],
     samples: Vec<Sample>,
     home: PathBuf,
-    umbrella: PathBuf,
+    umbrella: Result<PathBuf>,
     empty: PathBuf,
-    indexes: Indexes,
+    indexes: Result<Indexes>,
 }
 
 impl Bench {
@@ -129,9 +129,9 @@ impl Bench {
         fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
         Ok(Self {
             sides: [Some(longshore), helm4, helm3],
-            umbrella: umbrella::make(folder, &samples)?,
+            umbrella: umbrella::make(folder, &samples),
             empty: umbrella::empty(folder)?,
-            indexes: Indexes::make(&folder.join("index"))?,
+            indexes: Indexes::make(&folder.join("index")),
             samples,
             home,
         })
@@ -156,7 +156,7 @@ impl Bench {
         };
         let Row { name, says, unit, mut goal, work } = *row;
         if work == IndexMemory {
-            goal = AtMost(2.0 * self.indexes.mebibytes);
+            goal = AtMost(2.0 * made(&self.indexes)?.mebibytes);
         }
         let ours = figures(&turns[0]).context("ours was not measured")?;
         Ok(Line { name, work: says, unit, goal, ours, peer: figures(&turns[1]), other: figures(&turns[2]) })
@@ -186,7 +186,7 @@ impl Bench {
     fn round(&self, work: Work) -> Result<[Option<f64>; 3]> {
         match work {
             Empty => self.each(|side| Ok(self.template(side, &self.empty, None).cost()?.millis)),
-            Umbrella => self.each(|side| Ok(self.template(side, &self.umbrella, None).cost()?.millis)),
+            Umbrella => self.each(|side| Ok(self.template(side, made(&self.umbrella)?, None).cost()?.millis)),
             One(id) => self.each(|side| Ok(self.sample(side, self.of_id(id)?).cost()?.millis)),
             Memory(id) => self.each(|side| Ok(self.sample(side, self.of_id(id)?).cost()?.peak_mebibytes)),
             Small => self.over(&self.small(), median),
@@ -194,12 +194,14 @@ impl Bench {
             Keys => self.over(&self.with_keys(true), sum),
             Cached => Ok([Some(cached::render(self.with_keys(false).into_iter())?), None, None]),
             Index(way) => self.each(|side| {
-                let (full, empty) =
-                    (self.index(side, way, &self.indexes.full)?, self.index(side, way, &self.indexes.empty)?);
+                let (full, empty) = (
+                    self.index(side, way, &made(&self.indexes)?.full)?,
+                    self.index(side, way, &made(&self.indexes)?.empty)?,
+                );
                 Ok(full.millis - empty.millis)
             }),
             IndexMemory => {
-                self.each(|side| Ok(self.index(side, Way::Scan, &self.indexes.full)?.peak_mebibytes))
+                self.each(|side| Ok(self.index(side, Way::Scan, &made(&self.indexes)?.full)?.peak_mebibytes))
             }
         }
     }
@@ -277,6 +279,11 @@ impl Bench {
         };
         Run { command, home: &home.folder }.cost()
     }
+}
+
+/// What a row needs and could not be made fails that row, and no other.
+fn made<T>(what: &Result<T>) -> Result<&T> {
+    what.as_ref().map_err(|why| anyhow!("{why:#}"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as `median` is")]
