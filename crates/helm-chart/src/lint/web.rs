@@ -89,8 +89,12 @@ mod tests {
         let bad = [
             "a@b", "a..b@c.d", ".a@b.c", "a b@c.d", "a@-b.c", "a@b-.c", "a@b.1", "a@b.c1", "<a@b.c>", "@b.c",
         ];
-        good.iter().for_each(|text| assert!(is_email(text), "{text}"));
-        bad.iter().for_each(|text| assert!(!is_email(text), "{text}"));
+        for text in good {
+            assert!(is_email(text), "{text}");
+        }
+        for text in bad {
+            assert!(!is_email(text), "{text}");
+        }
     }
 
     #[test]
@@ -103,8 +107,12 @@ mod tests {
             "http://1.2.3.4",
         ];
         let bad = ["a", "x y", "ssh://x.y", "http://256.1.1.1", "https://0.0.0.0", "/a/b", "https://"];
-        good.iter().for_each(|text| assert!(is_url(text, Profile::Helm4), "{text}"));
-        bad.iter().for_each(|text| assert!(!is_url(text, Profile::Helm4), "{text}"));
+        for text in good {
+            assert!(is_url(text, Profile::Helm4), "{text}");
+        }
+        for text in bad {
+            assert!(!is_url(text, Profile::Helm4), "{text}");
+        }
         assert!(is_request_url("https://x.y/#z", Profile::Helm4) && is_request_url("a:b", Profile::Helm4));
         assert!(!is_request_url("http://x.y#z", Profile::Helm4) && !is_request_url("/a", Profile::Helm4));
     }

@@ -38,9 +38,9 @@ pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
         failures: vec![],
         quiet: false,
     };
-    let checked = checker.check();
+    let verdict = checker.check();
     if schemas.work(0) {
-        return checked.err();
+        return verdict.err();
     }
     // What has not been looked at may have been taken for right or for wrong.
     Some(Failure { line: Line::Plain, at: String::new(), text: TOO_MUCH_WORK.to_owned(), causes: vec![] })
