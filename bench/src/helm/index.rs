@@ -132,7 +132,7 @@ fn text(charts: usize, versions: usize) -> String {
     let mut text = String::from("apiVersion: v1\n");
     text.push_str(if charts == 0 { "entries: {}\n" } else { "entries:\n" });
     for chart in 0..charts {
-        write!(text, "  chart-{chart:03}:\n").expect("writing to a String cannot fail");
+        writeln!(text, "  chart-{chart:03}:").expect("writing to a String cannot fail");
         for version in (0..versions).rev() {
             entry(&mut text, chart, version);
         }

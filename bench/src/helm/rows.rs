@@ -231,7 +231,7 @@ impl Bench {
         if self.sides[1].is_none() {
             return Ok(());
         }
-        let lines = |run: Run| Ok(run.output()?.iter().filter(|byte| **byte == b'\n').count());
+        let lines = |run: Run| Ok(run.output()?.split(|byte| *byte == b'\n').count());
         let count = |side: usize, sample: &Sample| -> Result<usize> { lines(self.sample(side, sample)) };
         let samples = self.with_keys(false);
         let mut others = Vec::new();

@@ -1,5 +1,7 @@
 //! Charts of the corpus are loaded, packed and loaded again: every eighth, because a program built for tests is slow to pack.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 
 use helm_chart::{Chart, File, Loader, archive};

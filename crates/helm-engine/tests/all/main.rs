@@ -6,6 +6,7 @@
 //! to that), they are asked as well.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::format_collect, clippy::format_push_string, reason = "made once, and read more easily")]
 
 mod differential;
 mod errors;

@@ -102,6 +102,8 @@ fn is_prime(n: &BigUint) -> Result<bool, getrandom::Error> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::many_single_char_names, reason = "the names that the standard gives them")]
+
     use super::*;
 
     #[test]

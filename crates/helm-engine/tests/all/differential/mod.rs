@@ -71,7 +71,7 @@ fn generated_templates_come_out_as_recorded() {
 #[test]
 fn generated_templates_come_out_as_by_helm() {
     let helms = PROFILES.map(real::helm);
-    let [Some(helm3), Some(helm4)] = &helms else { return };
+    let [Some(third), Some(fourth)] = &helms else { return };
     let next = AtomicUsize::new(0);
     let lines = Mutex::new(vec![String::new(); COUNT]);
     let different = Mutex::new(Vec::new());
@@ -85,7 +85,7 @@ fn generated_templates_come_out_as_by_helm() {
                     }
                     let case = Case::new(SEED, number);
                     let mut line = hash(&(case.file() + &case.values));
-                    for (profile, helm) in PROFILES.into_iter().zip([helm3, helm4]) {
+                    for (profile, helm) in PROFILES.into_iter().zip([third, fourth]) {
                         let (wanted, found) = both(&case, profile, helm);
                         write!(line, " {}", wanted.as_deref().map_or(NONE.into(), hash)).unwrap();
                         if wanted.is_some_and(|wanted| wanted != found) {
@@ -105,7 +105,7 @@ fn generated_templates_come_out_as_by_helm() {
         .iter()
         .take(10)
         .map(|(number, profile)| {
-            let helm = if *profile == Profile::Helm3 { helm3 } else { helm4 };
+            let helm = if *profile == Profile::Helm3 { third } else { fourth };
             let case = smallest(Case::new(SEED, *number), *profile, helm);
             let (wanted, found) = both(&case, *profile, helm);
             described(&case, *profile, &found) + "\n-- helm:\n" + &wanted.unwrap_or_default()

@@ -114,7 +114,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("archive: a million entries", &["chart archive has more than 100000 entries"], || {
             let mut headers = Vec::new();
             (0..1_000).for_each(|n| {
-                headers.extend(header(&Entry { kind: b'5', ..file(&format!("evil/{n}/"), b"") }))
+                headers.extend(header(&Entry { kind: b'5', ..file(&format!("evil/{n}/"), b"") }));
             });
             attack(member(&headers).repeat(1_000))
         }),

@@ -24,7 +24,7 @@ fn aliases(depth: usize, names: usize) -> Attack {
         if level < depth {
             text += "dependencies:\n";
             for n in 0..names {
-                let _ = write!(text, "- {{name: c{}, version: 1.0.0, alias: a{n}}}\n", level + 1);
+                let _ = writeln!(text, "- {{name: c{}, version: 1.0.0, alias: a{n}}}", level + 1);
             }
         }
         all.push((format!("{folder}Chart.yaml"), text));

@@ -10,7 +10,7 @@ use super::{Case, cases, render};
 const WHICH: &str = "LONGSHORE_HOSTILE_CASE";
 
 /// What never ends is not waited for. Nothing takes a tenth of this, whatever the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What stands before the answer on its line.
 const MARK: &str = "@@hostile@@";

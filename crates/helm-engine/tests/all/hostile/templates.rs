@@ -59,7 +59,7 @@ fn endless() -> Vec<Case> {
         case("counts to 10^18", WORK, "{{ range 1000000000000000000 }}{{ end }}"),
         case("ranges in ranges", WORK, &for_ever("1", "$x = 1")),
         case("ranges and calls", WORK, &for_ever("1", "$x = add 1 2 3")),
-        case("ranges and prints", "", &format!("{}", "{{ range until 100 }}---\na: b\n{{ end }}")),
+        case("ranges and prints", "", "{{ range until 100 }}---\na: b\n{{ end }}"),
     ]
 }
 
@@ -97,7 +97,7 @@ fn growing() -> Vec<Case> {
         case("a map of itself as YAML", "longer than 67108864 bytes", &sixty("dict", "$x = dict \"a\" $x \"b\" $x", "toYamlPretty $x")),
         case("a map of itself, copied", OUTPUT, &sixty("dict", "$x = dict \"a\" $x \"b\" $x", "deepCopy $x")),
         case("a map of itself, merged", "longer than 67108864 bytes", &sixty("dict", "$x = dict \"a\" $x \"b\" $x", "merge (deepCopy (dict \"a\" dict)) (dict \"a\" $x) | toYaml")),
-        case("ten million values as YAML", "longer than 67108864 bytes", r#"{{ $x := until 1000 }}{{ range until 4 }}{{ $x = list $x $x $x $x $x $x $x $x $x $x }}{{ end }}{{ toYaml $x }}"#),
+        case("ten million values as YAML", "longer than 67108864 bytes", "{{ $x := until 1000 }}{{ range until 4 }}{{ $x = list $x $x $x $x $x $x $x $x $x $x }}{{ end }}{{ toYaml $x }}"),
         case("a long text in many places", "longer than 67108864 bytes", &format!("{big}{{{{ $l := list $s $s $s $s $s $s $s $s $s $s }}}}{{{{ toYaml (list $l $l $l $l $l $l $l $l $l $l) }}}}")),
         case("append for ever", "too much", &for_ever("list", "$x = append $x 1")),
         case("prepend for ever", "too much", &for_ever("list", "$x = prepend $x 1")),
@@ -113,7 +113,7 @@ fn growing() -> Vec<Case> {
         case("replace nothing", OUTPUT, &format!(r#"{big}{{{{ replace "" $s $s }}}}"#)),
         case("regexReplaceAll", "too much", &format!(r#"{big}{{{{ regexReplaceAll "a" $s $s }}}}"#)),
         case("regexReplaceAll with groups", "too much", &format!(r#"{big}{{{{ regexReplaceAll "(.+)" $s (repeat 10000 "$1") }}}}"#)),
-        case("wrapWith", OUTPUT, &format!(r#"{big}{{{{ wrapWith 1 $s $s }}}}"#)),
+        case("wrapWith", OUTPUT, &format!("{big}{{{{ wrapWith 1 $s $s }}}}")),
         case("split between letters", OUTPUT, &format!(r#"{big}{{{{ splitList "" $s | len }}}}"#)),
         case("split into a map", OUTPUT, &format!(r#"{big}{{{{ split "" $s | len }}}}"#)),
         case("fromYaml of many", OUTPUT, r#"{{ range until 100 }}{{ $x := fromYamlArray (repeat 100000 "- a\n") }}{{ end }}"#),
@@ -126,7 +126,7 @@ fn growing() -> Vec<Case> {
 
 #[rustfmt::skip]
 fn deep() -> Vec<Case> {
-    let deep_text = |open: &str, close: &str| format!(r#"(print (repeat 100000 {open:?}) (repeat 100000 {close:?}))"#);
+    let deep_text = |open: &str, close: &str| format!("(print (repeat 100000 {open:?}) (repeat 100000 {close:?}))");
     vec![
         case("a list in a list, freed", "", &nested(100_000, "len $x")),
         case("a list in a list, printed", ENDLESS, &nested(100_000, "print $x")),
@@ -143,9 +143,9 @@ fn deep() -> Vec<Case> {
         case("a list in a list, compared", "", &format!("{}{{{{ deepEqual $x (list $x) }}}}", nested(100_000, "len $x"))),
         case("maps in maps, freed", "", r#"{{ $x := dict }}{{ range until 100000 }}{{ $x = dict "a" $x }}{{ end }}{{ len $x }}"#),
         case("maps in maps, merged", "nested more than 1000 deep", r#"{{ $x := dict }}{{ $y := dict }}{{ range until 10000 }}{{ $x = dict "a" $x }}{{ $y = dict "a" $y }}{{ end }}{{ merge $x $y | len }}"#),
-        case("fromJson of a deep text", "depth", &format!(r#"{{{{ fail (first (fromJsonArray {})) }}}}"#, deep_text("[", "]"))),
-        case("mustFromJson of a deep text", "depth", &format!(r#"{{{{ mustFromJson {} }}}}"#, deep_text("[", "]"))),
-        case("fromYaml of a deep text", "depth", &format!(r#"{{{{ fail (first (fromYamlArray {})) }}}}"#, deep_text("[", "]"))),
+        case("fromJson of a deep text", "depth", &format!("{{{{ fail (first (fromJsonArray {})) }}}}", deep_text("[", "]"))),
+        case("mustFromJson of a deep text", "depth", &format!("{{{{ mustFromJson {} }}}}", deep_text("[", "]"))),
+        case("fromYaml of a deep text", "depth", &format!("{{{{ fail (first (fromYamlArray {})) }}}}", deep_text("[", "]"))),
         case("fromToml of a deep text", "deep", &format!(r#"{{{{ fail (get (fromToml (print "a = " {})) "Error") }}}}"#, deep_text("[", "]"))),
         case("fromToml of a deep key", "deep", r#"{{ fail (get (fromToml (print (repeat 100000 "a.") "a = 1")) "Error") }}"#),
         case("itself, printed", ENDLESS, &looped("print $x")),
@@ -179,7 +179,7 @@ fn slow() -> Vec<Case> {
         case("a long list in which nothing is", WORK, "{{ $x := until 100000 }}{{ range until 10000 }}{{ $_ := has -1 $x }}{{ end }}"),
         case("a long list, compacted", "too much", "{{ $x := until 100000 }}{{ range until 100000 }}{{ $_ := compact $x }}{{ end }}"),
         case("a long list, sorted", "too much", "{{ $x := until 50000 }}{{ range until 100000 }}{{ $_ := sortAlpha $x }}{{ end }}"),
-        case("a long map, gone into", "too much", r#"{{ $x := dict }}{{ range $i, $_ := until 3000 }}{{ $_ := set $x (toString $i) 1 }}{{ end }}{{ range until 1000000 }}{{ range $x }}{{ break }}{{ end }}{{ end }}"#),
+        case("a long map, gone into", "too much", "{{ $x := dict }}{{ range $i, $_ := until 3000 }}{{ $_ := set $x (toString $i) 1 }}{{ end }}{{ range until 1000000 }}{{ range $x }}{{ break }}{{ end }}{{ end }}"),
         case("a long text, searched", WORK, &(big.to_owned() + &for_ever("1", r#"$_ := contains "b" $s"#))),
         case("a long text, hashed", WORK, &(big.to_owned() + &for_ever("1", "$_ := sha256sum $s"))),
         case("passwords", WORK, &for_ever("1", r#"$x = bcrypt "x""#)),
