@@ -13,11 +13,14 @@ const PURE: &[&str] = &["helm-template", "helm-chart", "helm-engine"];
 /// What a source must not name.
 const WAYS_OUT: &[&str] = &[
     "std::fs",
-    "std::net",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "ToSocketAddrs",
+    "std::os",
     "std::env",
     "std::process",
     "std::thread",
-    "std::os",
     "std::io::stdin",
     "SystemTime",
     "Instant",
@@ -29,8 +32,6 @@ const WAYS_OUT: &[&str] = &[
     "thread::spawn",
     "File::open",
     "File::create",
-    "include_str!",
-    "include_bytes!",
 ];
 
 /// What none of them may depend on.
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_way_out_is_named_with_its_place() {
-        let text = "//! X. Not std::fs.\nuse std::fs;\nlet a = \"std::net\";\nlet now = Timestamp::now();\n\
+        let text = "//! X. Not std::fs.\nuse std::fs;\nlet a = \"TcpStream\";\nlet now = Timestamp::now();\n\
                     fn instantly(f: MyInstant) {}\n#[cfg(test)]\nmod tests {\n    use std::env;\n}\n";
         assert_eq!(
             complaints("crates/helm-chart/src/load.rs", text),
