@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::data::Data;
 use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable, check_length};
+use crate::nesting::{Nesting, Unwritable, check_length, deeper};
 use crate::value::{Value, field};
 
 /// How JSON is written.
@@ -59,7 +59,7 @@ impl Writer {
                 self.open('[');
                 for (at, item) in list.iter().enumerate() {
                     self.next(at);
-                    self.value(item, &inside)?;
+                    deeper(|| self.value(item, &inside))?;
                 }
                 self.close(']');
             }
@@ -97,7 +97,7 @@ impl Writer {
             self.next(at);
             self.string(key);
             self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
-            self.value(value, inside)?;
+            deeper(|| self.value(value, inside))?;
         }
         self.close('}');
         Ok(())
