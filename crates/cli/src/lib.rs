@@ -12,7 +12,7 @@ use clap_complete::Shell;
 
 /// One platform for the whole life of an application.
 #[derive(Debug, Parser)]
-#[command(name = "longshore", version, about, propagate_version = true)]
+#[command(name = "longshore", version, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
