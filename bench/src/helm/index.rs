@@ -31,7 +31,9 @@ pub struct IndexArgs {
 pub enum Way {
     /// The scan of the layout in which Helm writes.
     Scan,
-    /// The full parser.
+    /// The full parser, entry by entry: an index in another block layout.
+    Entries,
+    /// The full parser, over the whole text at once: an index in flow style, or with anchors.
     Whole,
 }
 
@@ -39,6 +41,7 @@ impl Way {
     fn name(self) -> &'static str {
         match self {
             Self::Scan => "scan",
+            Self::Entries => "entries",
             Self::Whole => "whole",
         }
     }
@@ -48,6 +51,10 @@ impl Way {
             Self::Scan => match Index::scan(text, PROFILE) {
                 Some(index) => Ok(index?),
                 None => bail!("the index is not in Helm's layout"),
+            },
+            Self::Entries => match Index::parse_pieces(text, PROFILE) {
+                Some(index) => Ok(index?),
+                None => bail!("the index cannot be cut into entries"),
             },
             Self::Whole => Ok(Index::parse_fully(text, PROFILE)?),
         }
@@ -115,12 +122,15 @@ pub fn helms(program: &Path) -> Vec<OsString> {
     vec![program.into(), "search".into(), "repo".into(), "a-word-that-is-nowhere".into()]
 }
 
-/// Both ways find the same, and all of it.
+/// All ways find the same, and all of it.
 fn check(text: &Bytes, all: usize) -> Result<()> {
-    let (scanned, parsed) = (Way::Scan.load(text)?, Way::Whole.load(text)?);
-    ensure!(scanned.names().eq(parsed.names()), "the scan and the full parser find other charts");
-    for name in parsed.names() {
-        ensure!(scanned.versions(name).eq(parsed.versions(name)), "other versions of {name} are found");
+    let parsed = Way::Whole.load(text)?;
+    for way in [Way::Scan, Way::Entries] {
+        let found = way.load(text)?;
+        ensure!(found.names().eq(parsed.names()), "{way:?} and the full parser find other charts");
+        for name in parsed.names() {
+            ensure!(found.versions(name).eq(parsed.versions(name)), "other versions of {name} are found");
+        }
     }
     let entries: usize = parsed.names().map(|name| parsed.versions(name).count()).sum();
     ensure!(entries == all, "{entries} of {all} entries are found");

@@ -12,6 +12,9 @@ use crate::program::{HELMS, Printed, corpus, ours_as, real, said, text, theirs};
 const MANY: usize = 10;
 const FEW: usize = 27;
 
+/// How often Helm is asked where its answer is partly chance.
+const TRIES: usize = 12;
+
 /// Unpacks every so-and-so-manieth chart into a folder of its own.
 fn unpacked(home: &Path, step: usize, from: usize) -> Option<Vec<PathBuf>> {
     let charts = corpus()?;
@@ -45,13 +48,12 @@ fn compare(what: &str, step: usize, arguments: impl Fn(&Path) -> Vec<String>) {
         for folder in &folders {
             let arguments = arguments(folder);
             let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-            let expected = sorted(theirs(&program, home.path(), &arguments));
-            assert_eq!(
-                sorted(ours_as(helm, &arguments)),
-                expected,
-                "{what} {} as Helm {helm}",
-                folder.display()
-            );
+            let ours = sorted(ours_as(helm, &arguments));
+            let ask = || sorted(theirs(&program, home.path(), &arguments));
+            // A file that ends without a line break runs into the next, whichever that is: Helm is asked until it
+            // has taken them in our order.
+            let expected = (1..TRIES).map(|_| ask()).find(|theirs| *theirs == ours).unwrap_or_else(ask);
+            assert_eq!(ours, expected, "{what} {} as Helm {helm}", folder.display());
         }
         said(&format!("{what}: {} charts as Helm {helm}", folders.len()));
     }
