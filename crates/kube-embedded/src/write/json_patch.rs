@@ -473,10 +473,14 @@ mod tests {
         })
     }
 
+    fn any_object() -> impl Strategy<Value = Value> {
+        prop::collection::btree_map("[a-c]", any_json(), 0..4)
+            .prop_map(|members| Value::Object(members.into_iter().collect()))
+    }
+
     proptest! {
         #[test]
-        fn merging_twice_is_merging_once(doc in any_json(), patch in any_json()) {
-            prop_assume!(doc.is_object() && patch.is_object());
+        fn merging_twice_is_merging_once(doc in any_object(), patch in any_object()) {
             // Nulls inside a list that replaces an object survive the first time only.
             let once = merge(&doc, &patch).unwrap();
             let twice = merge(&once, &patch).unwrap();
