@@ -226,35 +226,30 @@ fn every_value_has_an_origin() {
 }
 
 fn any_members() -> impl Strategy<Value = Members> {
+    members_of(vec![Data::Null, Data::Bool(true), Data::Float(1.0), Data::string("s")])
+}
+
+fn members_of(leaves: Vec<Data>) -> impl Strategy<Value = Members> {
     let key = || prop::sample::select(vec!["a", "b", "sub", "global", "tags"]).prop_map(Str::from);
-    let leaf = prop_oneof![
-        Just(Data::Null),
-        Just(Data::Bool(true)),
-        Just(Data::Float(1.0)),
-        Just(Data::string("s"))
-    ];
-    let tree = leaf.prop_recursive(4, 24, 4, move |inner| {
+    let tree = prop::sample::select(leaves).prop_recursive(4, 24, 4, move |inner| {
         prop::collection::btree_map(key(), inner, 0..4).prop_map(Data::Map)
     });
     prop::collection::btree_map(key(), tree, 0..4)
 }
 
 proptest! {
-    /// What was merged once has nothing more to take from the chart.
+    /// What was merged once has nothing more to take from the chart. A null would be gone after the first time.
     #[test]
-    fn merging_twice_changes_nothing(own in any_members(), user in any_members()) {
+    fn merging_twice_changes_nothing(
+        own in members_of(vec![Data::Bool(true), Data::string("s")]),
+        user in members_of(vec![Data::Bool(false), Data::Float(1.0)]),
+    ) {
         let chart = Chart { values: own, ..Chart::default() };
         let merge = |user: &Members| {
             let values = render_values(&chart, user, true, Profile::Helm4, &mut vec![]).unwrap();
             members(Some(&Data::try_from(&Value::from(values)).unwrap()))
         };
-        let without_nulls = |members: Members| {
-            let mut written = json::write(&Data::Map(members), Style::Raw).unwrap();
-            written.retain(|c| !c.is_whitespace());
-            written
-        };
         let once = merge(&user);
-        prop_assume!(!without_nulls(once.clone()).contains("null") && !without_nulls(user).contains("null"));
         prop_assert_eq!(merge(&once), once);
     }
 
