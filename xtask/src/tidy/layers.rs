@@ -8,6 +8,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("helm-chart", &["helm-template"]),
     ("helm-host", &["helm-template", "helm-chart"]),
     ("helm-engine", &["helm-template", "helm-chart"]),
+    ("domain", &[]),
+    ("kube-types", &["domain"]),
     ("kube-embedded", &[]),
     ("kube-access", &[]),
     ("api", &[]),
