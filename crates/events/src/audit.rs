@@ -1,0 +1,1 @@
+//! Who did what, on which object, from where, with what result: one line each, before the answer is sent.
