@@ -66,7 +66,7 @@ pub async fn run(
             leadership.alone();
             Some(embedded)
         }
-        Kube::Real { kubeconfig, context } => {
+        Kube::Real { kubeconfig, context, .. } => {
             let real = cluster::reach(kubeconfig, context.as_deref()).await?;
             real.watch_health();
             let answers = real.answers.clone();
