@@ -96,7 +96,7 @@ pub async fn run(
     let api = Api { readiness, metrics };
     let routes = api::router(&api);
     let stop_platform = stopped(stopping.subscribe());
-    let platform = tokio::spawn(accept(listener, tls, move |_| routes.clone(), stop_platform));
+    let platform = tokio::spawn(accept(listener, tls, move |_, _| routes.clone(), stop_platform));
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))
