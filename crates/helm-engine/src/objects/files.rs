@@ -1,13 +1,14 @@
 //! `.Files`: what a chart carries besides templates and values.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use helm_chart::File;
 use helm_template::data::{Data, Members};
-use helm_template::go::{base64, print};
+use helm_template::go::{base64, print_bytes};
 use helm_template::profile::Profile;
 use helm_template::value::{Kind, List, Method, Object, Str, Type, Value};
 use helm_template::yaml;
@@ -18,6 +19,8 @@ use crate::glob::Glob;
 pub struct Files {
     files: Vec<Rc<Entry>>,
     profile: Profile,
+    /// As `fmt` prints them all: long, and asked for again where a chart makes its whole dot a key by a slip.
+    printed: OnceCell<String>,
 }
 
 /// A file; what templates have asked for is made once.
@@ -55,7 +58,7 @@ impl Files {
             .collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries.dedup_by(|later, earlier| later.name == earlier.name);
-        Self { files: entries, profile }
+        Self { files: entries, profile, printed: OnceCell::new() }
     }
 
     fn get(&self, name: &str) -> Option<&Entry> {
@@ -67,7 +70,8 @@ impl Files {
     fn glob(&self, pattern: &str) -> Self {
         let glob = Glob::new(pattern);
         let found = |entry: &&Rc<Entry>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
-        Self { files: self.files.iter().filter(found).cloned().collect(), profile: self.profile }
+        let files = self.files.iter().filter(found).cloned().collect();
+        Self { files, profile: self.profile, printed: OnceCell::new() }
     }
 
     /// By the last part of their names. Of two with one the last holds; in Go it is either of them.
@@ -106,10 +110,8 @@ impl Object for Files {
         Kind::Map
     }
 
-    fn print(&self) -> String {
-        let files: Vec<_> =
-            self.files.iter().map(|entry| format!("{}:{}", entry.name, print(&entry.bytes()))).collect();
-        format!("map[{}]", files.join(" "))
+    fn print(&self) -> Cow<'_, str> {
+        self.printed.get_or_init(|| printed(&self.files)).into()
     }
 
     fn is_true(&self) -> bool {
@@ -153,6 +155,18 @@ impl Object for Files {
     }
 }
 
+fn printed(files: &[Rc<Entry>]) -> String {
+    let mut out = String::from("map[");
+    for (at, entry) in files.iter().enumerate() {
+        out.push_str(if at > 0 { " " } else { "" });
+        out.push_str(&entry.name);
+        out.push(':');
+        out.push_str(&print_bytes(&entry.data));
+    }
+    out.push(']');
+    out
+}
+
 type Run = fn(&dyn Object, &[Value]) -> Result<Value, Str>;
 
 #[rustfmt::skip]
@@ -175,6 +189,6 @@ fn of(object: &dyn Object) -> Result<&Files, Str> {
     object.as_any().downcast_ref().ok_or_else(|| "internal error: no files".into())
 }
 
-fn name(args: &[Value]) -> std::borrow::Cow<'_, str> {
+fn name(args: &[Value]) -> Cow<'_, str> {
     args.first().and_then(Value::text).unwrap_or_default()
 }

@@ -170,7 +170,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
-            Value::Object(object) => self.write(object.show()),
+            Value::Object(object) => self.write(object.show().as_bytes()),
             value if value.is_endless() => Err(self.error(ENDLESS)),
             value => {
                 let mut shown = Vec::new();
