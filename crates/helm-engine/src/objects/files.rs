@@ -17,7 +17,7 @@ use crate::glob::Glob;
 
 /// Files by name, in order.
 pub struct Files {
-    files: Vec<Rc<Entry>>,
+    entries: Vec<Rc<Entry>>,
     profile: Profile,
     /// As `fmt` prints them all: long, and asked for again where a chart makes its whole dot a key by a slip.
     printed: OnceCell<String>,
@@ -58,25 +58,25 @@ impl Files {
             .collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries.dedup_by(|later, earlier| later.name == earlier.name);
-        Self { files: entries, profile, printed: OnceCell::new() }
+        Self { entries, profile, printed: OnceCell::new() }
     }
 
     fn get(&self, name: &str) -> Option<&Entry> {
-        let at = self.files.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
-        self.files.get(at).map(Rc::as_ref)
+        let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
+        self.entries.get(at).map(Rc::as_ref)
     }
 
     /// A pattern that makes no sense finds everything.
     fn glob(&self, pattern: &str) -> Self {
         let glob = Glob::new(pattern);
         let found = |entry: &&Rc<Entry>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
-        let files = self.files.iter().filter(found).cloned().collect();
-        Self { files, profile: self.profile, printed: OnceCell::new() }
+        let entries = self.entries.iter().filter(found).cloned().collect();
+        Self { entries, profile: self.profile, printed: OnceCell::new() }
     }
 
     /// By the last part of their names. Of two with one the last holds; in Go it is either of them.
     fn as_yaml(&self, content: impl Fn(&Entry) -> Data) -> Value {
-        let members: Members = self.files.iter().map(|entry| (entry.base(), content(entry))).collect();
+        let members: Members = self.entries.iter().map(|entry| (entry.base(), content(entry))).collect();
         // What cannot be written is nothing, as with `toYaml`.
         let text = yaml::write(&Data::Map(members)).unwrap_or_default();
         text.strip_suffix('\n').unwrap_or(&text).into()
@@ -111,11 +111,11 @@ impl Object for Files {
     }
 
     fn print(&self) -> Cow<'_, str> {
-        self.printed.get_or_init(|| printed(&self.files)).into()
+        self.printed.get_or_init(|| printed(&self.entries)).into()
     }
 
     fn is_true(&self) -> bool {
-        !self.files.is_empty()
+        !self.entries.is_empty()
     }
 
     /// A missing file is an empty one.
@@ -132,22 +132,22 @@ impl Object for Files {
     }
 
     fn entries(&self) -> Option<Vec<(Value, Value)>> {
-        Some(self.files.iter().map(|entry| (Value::String(entry.name.clone()), entry.bytes())).collect())
+        Some(self.entries.iter().map(|entry| (Value::String(entry.name.clone()), entry.bytes())).collect())
     }
 
     fn length(&self) -> Option<usize> {
-        Some(self.files.len())
+        Some(self.entries.len())
     }
 
     fn data(&self) -> Result<Data, Str> {
-        let files = self.files.iter().map(|entry| (entry.name.clone(), Data::string(base64(&entry.data))));
+        let files = self.entries.iter().map(|entry| (entry.name.clone(), Data::string(base64(&entry.data))));
         Ok(Data::Map(files.collect()))
     }
 
     fn equals(&self, other: &dyn Object) -> bool {
         let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
         let same = |(a, b): (&Rc<Entry>, &Rc<Entry>)| a.name == b.name && a.data == b.data;
-        self.files.len() == other.files.len() && self.files.iter().zip(&other.files).all(same)
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(same)
     }
 
     fn as_any(&self) -> &dyn Any {
