@@ -8,9 +8,11 @@ mod kube;
 
 mod report;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 
 /// The one of the program that is measured: what is measured inside this one must not have another.
 #[global_allocator]
@@ -28,6 +30,26 @@ enum Args {
     /// Load a repository's index and end
     #[command(hide = true)]
     Index(helm::index::IndexArgs),
+}
+
+/// What every benchmark is told.
+#[derive(clap::Args)]
+struct RunArgs {
+    /// The program of ours, built with optimisations
+    #[arg(long)]
+    longshore: PathBuf,
+    /// Where files are kept while something is measured
+    #[arg(long)]
+    folder: PathBuf,
+    /// Where the figures go
+    #[arg(long)]
+    output: PathBuf,
+    /// Measure these rows only
+    #[arg(long)]
+    only: Vec<String>,
+    /// How many turns each side has in each row
+    #[arg(long, default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    rounds: usize,
 }
 
 fn main() -> ExitCode {

@@ -9,7 +9,6 @@ use helm_chart::values::{Source, user_values};
 use helm_engine::{Capabilities, Engine, Prepared, Release, Request};
 use helm_host::Host;
 use helm_template::data::Members;
-use helm_template::exec::Limits;
 use helm_template::outside::{Crypto, KeyKind, Outside, PrivateKey};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -85,17 +84,8 @@ impl Loaded {
     }
 
     pub fn render(&self, engine: &Engine, outside: Outside) -> Result<Release> {
-        let request = Request {
-            name: "x",
-            namespace: "default",
-            revision: 1,
-            is_upgrade: false,
-            values: &self.values,
-            capabilities: &Capabilities::default_of(PROFILE),
-            check_schema: true,
-            subchart_notes: false,
-            limits: Limits::default(),
-        };
+        let capabilities = Capabilities::default_of(PROFILE);
+        let request = Request::new("x", &self.values, &capabilities);
         Ok(engine.render(&self.chart, &request, outside)?)
     }
 

@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::RunArgs;
 use crate::report;
 
 #[derive(Args)]
 pub struct HelmArgs {
-    /// The program of ours, built with optimisations
-    #[arg(long)]
-    longshore: PathBuf,
+    #[command(flatten)]
+    run: RunArgs,
     /// Helm 4, which the goals are about
     #[arg(long)]
     helm4: Option<PathBuf>,
@@ -29,24 +29,12 @@ pub struct HelmArgs {
     /// The folder with `charts/dev`
     #[arg(long)]
     corpus: PathBuf,
-    /// Where charts and indexes are made
-    #[arg(long)]
-    folder: PathBuf,
-    /// Where the figures go
-    #[arg(long)]
-    output: PathBuf,
-    /// Measure these rows only
-    #[arg(long)]
-    only: Vec<String>,
-    /// How many turns each side has in each row
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
 }
 
 pub fn bench(args: HelmArgs) -> Result<()> {
-    let rows = rows::asked(&args.only)?;
-    let rounds = args.rounds.max(1);
-    let bench = rows::Bench::new(args.longshore, args.helm4, args.helm3, &args.corpus, &args.folder)?;
-    let measured = bench.measure(&rows, rounds);
-    report::publish("helm", &measured, rows::COLUMNS, rounds, &args.output)
+    let run = args.run;
+    let rows = rows::asked(&run.only)?;
+    let bench = rows::Bench::new(run.longshore, args.helm4, args.helm3, &args.corpus, &run.folder)?;
+    let measured = bench.measure(&rows, run.rounds);
+    report::publish("helm", &measured, rows::COLUMNS, run.rounds, &run.output)
 }

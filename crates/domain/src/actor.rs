@@ -36,8 +36,13 @@ pub enum Who {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
     /// A session of the console or the command line.
-    Session { id: String },
-    Token { id: TokenId, scopes: Scopes },
+    Session {
+        id: String,
+    },
+    Token {
+        id: TokenId,
+        scopes: Scopes,
+    },
     /// A token of Kubernetes.
     Kubernetes,
 }
@@ -226,7 +231,10 @@ mod tests {
         );
         assert_eq!(admin.themselves(), Err(Refusal::NotThemselves));
         let nobody = person(&[], &[], via(&["all"]));
-        assert_eq!(nobody.may(Capability::ReadUsers, Place::Platform), Err(Refusal::Role(Capability::ReadUsers)));
+        assert_eq!(
+            nobody.may(Capability::ReadUsers, Place::Platform),
+            Err(Refusal::Role(Capability::ReadUsers))
+        );
         assert!(nobody.themselves().is_ok());
     }
 

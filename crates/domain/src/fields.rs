@@ -57,7 +57,8 @@ impl Phone {
         let wrong = || FieldError::Phone(shortened(text));
         let rest = text.trim();
         let rest = rest.strip_prefix('+').unwrap_or(rest);
-        let digits: String = rest.chars().filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')' | '/')).collect();
+        let digits: String =
+            rest.chars().filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')' | '/')).collect();
         let well = (5..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
         if well && rest.len() <= 32 { Ok(Self(digits)) } else { Err(wrong()) }
     }
@@ -120,7 +121,8 @@ mod tests {
     #[test]
     fn addresses_that_differ_in_case_are_one() {
         assert_eq!(Email::parse(" Ana.B+x@Example.COM ").unwrap().as_str(), "ana.b+x@example.com");
-        for wrong in ["", "@", "ana", "ana@", "@example.com", "ana@example", "a b@example.com", "a@-x.com", "a@b..com"]
+        for wrong in
+            ["", "@", "ana", "ana@", "@example.com", "ana@example", "a b@example.com", "a@-x.com", "a@b..com"]
         {
             assert!(Email::parse(wrong).is_err(), "{wrong}");
         }

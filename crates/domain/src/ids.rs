@@ -189,9 +189,19 @@ mod tests {
 
     #[test]
     fn a_workspace_takes_no_name_of_the_system() {
-        for wrong in
-            ["kube-system", "default", "longshore-system", "kube-x", "uabcdez27a7", "9a", "a-", "A", "", "a.b", "a/b"]
-        {
+        for wrong in [
+            "kube-system",
+            "default",
+            "longshore-system",
+            "kube-x",
+            "uabcdez27a7",
+            "9a",
+            "a-",
+            "A",
+            "",
+            "a.b",
+            "a/b",
+        ] {
             assert!(WorkspaceName::chosen(wrong).is_err(), "{wrong}");
         }
         assert!(WorkspaceName::chosen(&"a".repeat(41)).is_err());

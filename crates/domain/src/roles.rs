@@ -248,8 +248,10 @@ mod tests {
         let mut picture = String::new();
         for what in Capability::ALL {
             let platform = PlatformRole::ALL.iter().filter(|role| role.may(*what)).map(|role| role.as_str());
-            let workspace = WorkspaceRole::ALL.iter().filter(|role| role.may(*what)).map(|role| role.as_str());
-            let list = |roles: Vec<&str>| if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") };
+            let workspace =
+                WorkspaceRole::ALL.iter().filter(|role| role.may(*what)).map(|role| role.as_str());
+            let list =
+                |roles: Vec<&str>| if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") };
             let (platform, workspace) = (list(platform.collect()), list(workspace.collect()));
             writeln!(picture, "{what}: platform {platform}; workspace {workspace}").unwrap();
         }
@@ -275,11 +277,17 @@ mod tests {
             assert_eq!(TABLE.iter().position(|row| row.0 == *what), Some(place), "{what}");
             for (letters, all) in [(platform, "abt"), (workspace, "aidov")] {
                 assert_eq!(letters.len(), all.len(), "{what}");
-                assert!(letters.chars().zip(all.chars()).all(|(is, own)| is == '-' || is == own), "{what} {letters}");
+                assert!(
+                    letters.chars().zip(all.chars()).all(|(is, own)| is == '-' || is == own),
+                    "{what} {letters}"
+                );
             }
         }
         for (letters, ..) in KUBERNETES {
-            assert!(letters.chars().zip("aidov".chars()).all(|(is, own)| is == '-' || is == own), "{letters}");
+            assert!(
+                letters.chars().zip("aidov".chars()).all(|(is, own)| is == '-' || is == own),
+                "{letters}"
+            );
         }
     }
 

@@ -10,7 +10,9 @@ use crate::ids::{WorkspaceName, shortened};
 use crate::roles::{Area, Capability};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scope `{0}`: all, read, tenancy, releases, store, hosts, nodes, platform, workspace:<name>")]
+#[error(
+    "there is no scope `{0}`: all, read, tenancy, releases, store, hosts, nodes, platform, workspace:<name>"
+)]
 pub struct UnknownScope(String);
 
 /// What a token is good for.
@@ -60,7 +62,8 @@ impl Scopes {
     /// Whether the token is good for this; `workspace` is `None` for what concerns the whole platform.
     pub fn cover(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
         let area = self.areas.is_empty() || self.areas.contains(&what.area());
-        let place = self.workspaces.is_empty() || workspace.is_some_and(|name| self.workspaces.contains(name));
+        let place =
+            self.workspaces.is_empty() || workspace.is_some_and(|name| self.workspaces.contains(name));
         area && place && (!self.reads_only || what.looks())
     }
 

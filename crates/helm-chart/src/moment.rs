@@ -1,6 +1,7 @@
 //! Times as Go reads them from JSON and writes them: RFC 3339.
 
 use helm_template::go::quote;
+use helm_template::go::time::days_in;
 use helm_template::value::Str;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
@@ -27,7 +28,7 @@ pub(crate) fn normal(text: &str) -> Result<String, Str> {
     if !rest.rest.is_empty() {
         return Err(rest.range(&format!("extra text: {}", quote(rest.rest))));
     }
-    if day < 1 || day > days(year, month) {
+    if day < 1 || i64::from(day) > days_in(month.into(), year.into()) {
         return Err(rest.range("day out of range"));
     }
     let fraction = fraction.get(..fraction.len().min(9)).unwrap_or("").trim_end_matches('0');
@@ -37,15 +38,6 @@ pub(crate) fn normal(text: &str) -> Result<String, Str> {
 
 /// The time of Go's zero value.
 pub(crate) const ZERO: &str = "0001-01-01T00:00:00Z";
-
-fn days(year: u32, month: u32) -> u32 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
 
 struct Rest<'a> {
     whole: &'a str,

@@ -212,14 +212,7 @@ impl Decoder {
         if self.first.is_some() {
             return;
         }
-        let given = match data {
-            Data::Null => "null",
-            Data::Bool(_) => "bool",
-            Data::Int(_) | Data::Float(_) => "number",
-            Data::String(_) => "string",
-            Data::List(_) => "array",
-            Data::Map(_) => "object",
-        };
+        let given = yaml::json_kind(data);
         let wanted = shape.go_name(self.profile);
         self.first = Some(
             match self.within {

@@ -10,7 +10,6 @@ use std::io::Read;
 use base64::Engine as _;
 use helm_chart::{Chart, File, Metadata};
 use helm_engine::{Capabilities, Engine, Prepared, Request};
-use helm_template::exec::Limits;
 use helm_template::profile::Profile;
 use helm_template::yaml;
 use serde::Deserialize;
@@ -70,17 +69,8 @@ fn render(case: &Case, engine: &Engine) -> Result<BTreeMap<String, String>, Stri
     };
     let values =
         yaml::parse_map(case.values.as_bytes(), "map[string]interface {}").map_err(|why| why.to_string())?;
-    let request = Request {
-        name: "x",
-        namespace: "default",
-        revision: 1,
-        is_upgrade: false,
-        values: &values,
-        capabilities: &Capabilities::default_of(engine.profile()),
-        check_schema: true,
-        subchart_notes: false,
-        limits: Limits::default(),
-    };
+    let capabilities = Capabilities::default_of(engine.profile());
+    let request = Request::new("x", &values, &capabilities);
     let host = helm_host::Host::new();
     let files =
         engine.files(&Prepared::new(chart), &request, host.outside()).map_err(|failure| failure.why)?;

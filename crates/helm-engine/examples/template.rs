@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 use helm_chart::values::{Source, user_values};
 use helm_engine::{Capabilities, Engine, Prepared, Request, Shown, Stage};
-use helm_template::exec::Limits;
 use helm_template::profile::Profile;
 
 /// As in the program.
@@ -51,17 +50,8 @@ fn run() -> Result<Vec<u8>, String> {
     let mut open = |name: &str| Err(format!("no file {name}").into());
     let values = user_values(&sources, profile, &mut open).map_err(|error| error.to_string())?;
     let engine = Engine::new(profile);
-    let request = Request {
-        name,
-        namespace: "default",
-        revision: 1,
-        is_upgrade: false,
-        values: &values,
-        capabilities: &Capabilities::default_of(profile),
-        check_schema: true,
-        subchart_notes: false,
-        limits: Limits::default(),
-    };
+    let capabilities = Capabilities::default_of(profile);
+    let request = Request::new(name, &values, &capabilities);
     let host = helm_host::Host::new();
     // The process ends soon: taking all that was parsed apart would be work for nothing.
     let prepared = ManuallyDrop::new(Prepared::new(loaded.chart));

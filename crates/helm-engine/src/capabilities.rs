@@ -24,9 +24,9 @@ pub struct KubeVersion {
 impl Capabilities {
     /// What a Helm assumes that speaks to no cluster.
     pub fn default_of(profile: Profile) -> Self {
-        let (minor, api_versions) = match profile {
-            Profile::Helm3 => (32, HELM3),
-            Profile::Helm4 => (37, HELM4),
+        let minor = match profile {
+            Profile::Helm3 => 32,
+            Profile::Helm4 => 37,
         };
         let version: Str = format!("v1.{minor}.0").into();
         Self {
@@ -36,16 +36,17 @@ impl Capabilities {
                 major: "1".into(),
                 minor: minor.to_string().into(),
             },
-            api_versions: api_versions
-                .iter()
-                .flat_map(|(group, versions)| of_group(group, versions))
-                .collect(),
+            api_versions: GROUPS.iter().flat_map(|row| of_group(row, profile)).collect(),
         }
     }
 }
 
-fn of_group<'g>(group: &'g str, versions: &'g str) -> impl Iterator<Item = Str> + 'g {
-    versions.split(' ').map(move |version| match group {
+fn of_group((group, three, four): &'static Group, profile: Profile) -> impl Iterator<Item = Str> {
+    let versions = match profile {
+        Profile::Helm3 => three,
+        Profile::Helm4 => four,
+    };
+    versions.split_whitespace().map(move |version| match *group {
         "" => version.into(),
         group => format!("{group}/{version}").into(),
     })
@@ -114,62 +115,37 @@ fn generic(text: &str) -> Result<KubeVersion, Str> {
     })
 }
 
-/// A group of Kubernetes' API and its versions.
-type Group = (&'static str, &'static str);
+/// A group, and its versions in Helm 3 and in Helm 4.
+type Group = (&'static str, &'static str, &'static str);
 
-/// What the client library of Helm 3.17 knows, in its order.
-const HELM3: &[Group] = &[
-    ("", "v1"),
-    ("admissionregistration.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("internal.apiserver.k8s.io", "v1alpha1"),
-    ("apps", "v1 v1beta1 v1beta2"),
-    ("authentication.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("authorization.k8s.io", "v1 v1beta1"),
-    ("autoscaling", "v1 v2 v2beta1 v2beta2"),
-    ("batch", "v1 v1beta1"),
-    ("certificates.k8s.io", "v1 v1beta1 v1alpha1"),
-    ("coordination.k8s.io", "v1alpha2 v1beta1 v1"),
-    ("discovery.k8s.io", "v1 v1beta1"),
-    ("events.k8s.io", "v1 v1beta1"),
-    ("extensions", "v1beta1"),
-    ("flowcontrol.apiserver.k8s.io", "v1 v1beta1 v1beta2 v1beta3"),
-    ("networking.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("node.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("policy", "v1 v1beta1"),
-    ("rbac.authorization.k8s.io", "v1 v1beta1 v1alpha1"),
-    ("resource.k8s.io", "v1beta1 v1alpha3"),
-    ("scheduling.k8s.io", "v1alpha1 v1beta1 v1"),
-    ("storage.k8s.io", "v1beta1 v1 v1alpha1"),
-    ("storagemigration.k8s.io", "v1alpha1"),
-    ("apiextensions.k8s.io", "v1beta1 v1"),
-];
-
-/// What the client library of Helm 4.3 knows, in its order.
-const HELM4: &[Group] = &[
-    ("", "v1"),
-    ("admissionregistration.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("internal.apiserver.k8s.io", "v1alpha1"),
-    ("apps", "v1 v1beta1 v1beta2"),
-    ("authentication.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("authorization.k8s.io", "v1 v1beta1"),
-    ("autoscaling", "v1 v2"),
-    ("batch", "v1 v1beta1"),
-    ("certificates.k8s.io", "v1 v1beta1 v1alpha1"),
-    ("coordination.k8s.io", "v1alpha2 v1beta1 v1"),
-    ("discovery.k8s.io", "v1 v1beta1"),
-    ("events.k8s.io", "v1 v1beta1"),
-    ("extensions", "v1beta1"),
-    ("flowcontrol.apiserver.k8s.io", "v1 v1beta1 v1beta2 v1beta3"),
-    ("lifecycle.k8s.io", "v1alpha1"),
-    ("networking.k8s.io", "v1 v1beta1"),
-    ("node.k8s.io", "v1 v1alpha1 v1beta1"),
-    ("policy", "v1 v1beta1"),
-    ("rbac.authorization.k8s.io", "v1 v1beta1 v1alpha1"),
-    ("resource.k8s.io", "v1 v1beta2 v1beta1 v1alpha3"),
-    ("scheduling.k8s.io", "v1alpha3 v1beta1 v1"),
-    ("storage.k8s.io", "v1beta1 v1 v1alpha1"),
-    ("storagemigration.k8s.io", "v1 v1beta1"),
-    ("apiextensions.k8s.io", "v1beta1 v1"),
+/// The groups of Kubernetes' API with the versions that the client libraries of Helm 3.17 and of Helm 4.3 know, in
+/// their order.
+#[rustfmt::skip]
+const GROUPS: &[Group] = &[
+    ("",                              "v1",                          "v1"),
+    ("admissionregistration.k8s.io",  "v1 v1alpha1 v1beta1",         "v1 v1alpha1 v1beta1"),
+    ("internal.apiserver.k8s.io",     "v1alpha1",                    "v1alpha1"),
+    ("apps",                          "v1 v1beta1 v1beta2",          "v1 v1beta1 v1beta2"),
+    ("authentication.k8s.io",         "v1 v1alpha1 v1beta1",         "v1 v1alpha1 v1beta1"),
+    ("authorization.k8s.io",          "v1 v1beta1",                  "v1 v1beta1"),
+    ("autoscaling",                   "v1 v2 v2beta1 v2beta2",       "v1 v2"),
+    ("batch",                         "v1 v1beta1",                  "v1 v1beta1"),
+    ("certificates.k8s.io",           "v1 v1beta1 v1alpha1",         "v1 v1beta1 v1alpha1"),
+    ("coordination.k8s.io",           "v1alpha2 v1beta1 v1",         "v1alpha2 v1beta1 v1"),
+    ("discovery.k8s.io",              "v1 v1beta1",                  "v1 v1beta1"),
+    ("events.k8s.io",                 "v1 v1beta1",                  "v1 v1beta1"),
+    ("extensions",                    "v1beta1",                     "v1beta1"),
+    ("flowcontrol.apiserver.k8s.io",  "v1 v1beta1 v1beta2 v1beta3",  "v1 v1beta1 v1beta2 v1beta3"),
+    ("lifecycle.k8s.io",              "",                            "v1alpha1"),
+    ("networking.k8s.io",             "v1 v1alpha1 v1beta1",         "v1 v1beta1"),
+    ("node.k8s.io",                   "v1 v1alpha1 v1beta1",         "v1 v1alpha1 v1beta1"),
+    ("policy",                        "v1 v1beta1",                  "v1 v1beta1"),
+    ("rbac.authorization.k8s.io",     "v1 v1beta1 v1alpha1",         "v1 v1beta1 v1alpha1"),
+    ("resource.k8s.io",               "v1beta1 v1alpha3",            "v1 v1beta2 v1beta1 v1alpha3"),
+    ("scheduling.k8s.io",             "v1alpha1 v1beta1 v1",         "v1alpha3 v1beta1 v1"),
+    ("storage.k8s.io",                "v1beta1 v1 v1alpha1",         "v1beta1 v1 v1alpha1"),
+    ("storagemigration.k8s.io",       "v1alpha1",                    "v1 v1beta1"),
+    ("apiextensions.k8s.io",          "v1beta1 v1",                  "v1beta1 v1"),
 ];
 
 #[cfg(test)]

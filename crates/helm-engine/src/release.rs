@@ -43,6 +43,23 @@ pub struct Request<'r> {
     pub limits: Limits,
 }
 
+impl<'r> Request<'r> {
+    /// What `helm template NAME` asks for when nothing else is said.
+    pub fn new(name: &'r str, values: &'r Members, capabilities: &'r Capabilities) -> Self {
+        Self {
+            name,
+            namespace: "default",
+            revision: 1,
+            is_upgrade: false,
+            values,
+            capabilities,
+            check_schema: true,
+            subchart_notes: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Release {
     pub manifests: Vec<Manifest>,

@@ -53,7 +53,8 @@ pub(crate) fn render(
     if keys > 0 {
         setting.outside.crypto.prepare(USUAL_KEY, keys);
     }
-    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.templates.iter().cloned()));
+    let templates =
+        Templates::default().with(parsed.iter().flat_map(|file| file.file.templates.iter().cloned()));
     let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
     machine.lint = setting.lint;
     machine.ranges_over_integers = setting.profile == Profile::Helm4;

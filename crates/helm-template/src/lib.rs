@@ -18,6 +18,7 @@ pub mod outside;
 pub mod parse;
 pub mod profile;
 pub mod semver;
+mod stack;
 pub mod toml;
 pub mod value;
 pub mod yaml;

@@ -14,13 +14,6 @@ pub(crate) fn check_length(text: &str) -> Result<(), Unwritable> {
     if text.len() > LONGEST { Err(Unwritable::TooLong) } else { Ok(()) }
 }
 
-/// For a step down into a value: there is stack for it, however little the caller had left.
-pub(crate) fn deeper<T>(go_on: impl FnOnce() -> T) -> T {
-    const ENOUGH: usize = 128 << 10;
-    const MORE: usize = 2 << 20;
-    stacker::maybe_grow(ENOUGH, MORE, go_on)
-}
-
 /// Why a value was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unwritable {

@@ -98,8 +98,7 @@ mod tests {
         let mut tell = |holds, message: &str, second| {
             let finding = Finding { kind: "Ready", holds, reason: "Test", message: message.to_owned() };
             let now = Timestamp::from_second(second).unwrap();
-            let changed =
-                enter(&mut conditions, &mut sequence, &mut transitions, &[finding], Some(1), now);
+            let changed = enter(&mut conditions, &mut sequence, &mut transitions, &[finding], Some(1), now);
             (changed, sequence, conditions[0].last_transition_time.0.as_second())
         };
         assert_eq!(tell(false, "a", 1), (true, 1, 1));

@@ -24,7 +24,11 @@ use crate::progress::Transition;
     printcolumn(name = "Organization", type_ = "string", json_path = ".spec.organization"),
     printcolumn(name = "ValidPeriod", type_ = "integer", json_path = ".spec.validPeriod"),
     printcolumn(name = "EffectiveTime", type_ = "date", json_path = ".status.effectiveTime"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase", default)]

@@ -20,7 +20,11 @@ use crate::progress::Transition;
     status = "WorkspaceStatus",
     derive = "PartialEq",
     doc = "What people share: namespaces, and who has which role in them",
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Namespaces", type_ = "string", json_path = ".status.namespaces[*].name"),
     printcolumn(name = "Members", type_ = "integer", json_path = ".status.members"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -66,7 +66,7 @@ pub async fn run(
             leadership.alone();
             Some(embedded)
         }
-        Kube::Real { kubeconfig, context } => {
+        Kube::Real { kubeconfig, context, .. } => {
             let real = cluster::reach(kubeconfig, context.as_deref()).await?;
             real.watch_health();
             let answers = real.answers.clone();
@@ -96,7 +96,7 @@ pub async fn run(
     let api = Api { readiness, metrics };
     let routes = api::router(&api);
     let stop_platform = stopped(stopping.subscribe());
-    let platform = tokio::spawn(accept(listener, tls, move |_| routes.clone(), stop_platform));
+    let platform = tokio::spawn(accept(listener, tls, move |_, _| routes.clone(), stop_platform));
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))

@@ -48,7 +48,9 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-            Self::Field(_) | Self::Name(_) | Self::Role(_) | Self::Scope(_) | Self::Invalid(_) => Kind::Invalid,
+            Self::Field(_) | Self::Name(_) | Self::Role(_) | Self::Scope(_) | Self::Invalid(_) => {
+                Kind::Invalid
+            }
             Self::WrongCredentials => Kind::Unauthenticated,
             Self::Throttled { .. } => Kind::Exhausted,
             Self::RegistrationClosed => Kind::Forbidden,
@@ -64,7 +66,9 @@ impl Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         match &error {
-            kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => Self::Internal(Box::new(error)),
+            kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
+                Self::Internal(Box::new(error))
+            }
             _ => Self::Unavailable(Box::new(error)),
         }
     }

@@ -10,7 +10,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("helm-engine", &["helm-template", "helm-chart"]),
     ("domain", &[]),
     ("kube-types", &["domain"]),
-    ("kube-embedded", &[]),
+    ("kube-embedded", &["domain"]),
     ("kube-access", &["domain", "kube-types"]),
     ("testkit", &["domain", "kube-embedded"]),
     ("events", &["domain"]),

@@ -96,15 +96,10 @@ pub fn run(args: &TemplateArgs) -> Outcome {
     let values = args.values.read(profile)?;
     let chart = load(&path, profile)?;
     let request = Request {
-        name: &name,
         namespace: &args.namespace,
-        revision: 1,
         is_upgrade: args.is_upgrade.0,
-        values: &values,
-        capabilities: &capabilities,
         check_schema: !args.skip_schema_validation.0,
-        subchart_notes: false,
-        limits: Limits::default(),
+        ..Request::new(&name, &values, &capabilities)
     };
     // The process ends soon: taking all that was parsed apart would be work for nothing.
     let prepared = ManuallyDrop::new(Prepared::new(chart));

@@ -287,8 +287,7 @@ impl<'a> Scan<'a> {
     /// A scalar whose further lines are indented by more than `column`.
     fn scalar(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         let scalar = match self.rest().as_bytes().first()? {
-            b'"' => self.double_quoted(column)?,
-            b'\'' => self.single_quoted(column)?,
+            quote @ (b'"' | b'\'') => self.quoted(*quote, column)?,
             b'|' | b'>' => self.block_scalar(column)?,
             _ => return self.plain(column, shape),
         };
@@ -328,65 +327,30 @@ impl<'a> Scan<'a> {
         fits.then_some(scalar)
     }
 
-    fn double_quoted(&mut self, column: usize) -> Option<Scalar<'a>> {
+    fn quoted(&mut self, quote: u8, column: usize) -> Option<Scalar<'a>> {
         let text = self.rest().get(1..)?;
         let bytes = text.as_bytes();
         let (mut at, mut plain) = (0, true);
         loop {
-            match bytes.get(at)? {
-                b'"' => break,
-                b'\\' => {
-                    plain = false;
-                    at += match bytes.get(at + 1)? {
-                        b'0' | b'a' | b'b' | b't' | b'n' | b'v' | b'f' | b'r' | b'e' | b' ' | b'"'
-                        | b'\\' | b'N' | b'_' | b'L' | b'P' => 2,
-                        b'\n' => 1,
-                        b'x' => code(text, at, 2)?,
-                        b'u' => code(text, at, 4)?,
-                        b'U' => code(text, at, 8)?,
-                        _ => return None,
-                    };
-                }
-                b'\n' => {
-                    plain = false;
+            let long = match bytes.get(at)? {
+                b'\'' if quote == b'\'' && bytes.get(at + 1) == Some(&b'\'') => 2,
+                byte if *byte == quote => break,
+                b'\\' if quote == b'"' => escape(text, at)?,
+                b'\n' => further_line(bytes.get(at + 1..)?, column)?,
+                _ => {
                     at += 1;
-                    further_line(bytes.get(at..)?, column)?;
+                    continue;
                 }
-                _ => at += 1,
-            }
+            };
+            plain = false;
+            at += long;
         }
-        self.closed(text, at, plain)
-    }
-
-    fn single_quoted(&mut self, column: usize) -> Option<Scalar<'a>> {
-        let text = self.rest().get(1..)?;
-        let bytes = text.as_bytes();
-        let (mut at, mut plain) = (0, true);
-        loop {
-            match bytes.get(at)? {
-                b'\'' if bytes.get(at + 1) == Some(&b'\'') => {
-                    plain = false;
-                    at += 2;
-                }
-                b'\'' => break,
-                b'\n' => {
-                    plain = false;
-                    at += 1;
-                    further_line(bytes.get(at..)?, column)?;
-                }
-                _ => at += 1,
-            }
-        }
-        self.closed(text, at, plain)
-    }
-
-    /// Goes behind a closing quote, with which its line has to end.
-    fn closed(&mut self, text: &'a str, end: usize, plain: bool) -> Option<Scalar<'a>> {
-        if text.as_bytes().get(end + 1) != Some(&b'\n') {
+        // Its line has to end with the quote.
+        if bytes.get(at + 1) != Some(&b'\n') {
             return None;
         }
-        self.at += 1 + end + 2;
-        Some(if plain { Scalar::Text(&text[..end]) } else { Scalar::Long })
+        self.at += 1 + at + 2;
+        Some(if plain { Scalar::Text(&text[..at]) } else { Scalar::Long })
     }
 
     fn block_scalar(&mut self, column: usize) -> Option<Scalar<'a>> {
@@ -417,8 +381,17 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How long an escape with digits is, if it names a character.
-fn code(text: &str, at: usize, digits: usize) -> Option<usize> {
+/// How long the escape in a quoted scalar is, if it is one. One of a line break leaves the break to be looked at.
+fn escape(text: &str, at: usize) -> Option<usize> {
+    let digits = match text.as_bytes().get(at + 1)? {
+        b'0' | b'a' | b'b' | b't' | b'n' | b'v' | b'f' | b'r' | b'e' | b' ' | b'"' | b'\\' | b'N' | b'_'
+        | b'L' | b'P' => return Some(2),
+        b'\n' => return Some(1),
+        b'x' => 2,
+        b'u' => 4,
+        b'U' => 8,
+        _ => return None,
+    };
     let number = text.get(at + 2..at + 2 + digits)?;
     if !number.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
@@ -427,10 +400,10 @@ fn code(text: &str, at: usize, digits: usize) -> Option<usize> {
     Some(2 + digits)
 }
 
-/// A further line of a quoted scalar: empty, or indented by more than its parent.
-fn further_line(line: &[u8], column: usize) -> Option<()> {
+/// The line break in a quoted scalar, if its next line is empty or indented by more than its parent.
+fn further_line(line: &[u8], column: usize) -> Option<usize> {
     let indentation = line.iter().take_while(|b| **b == b' ').count();
-    (line.first() == Some(&b'\n') || indentation > column).then_some(())
+    (line.first() == Some(&b'\n') || indentation > column).then_some(1)
 }
 
 /// Signs that a plain scalar may begin with.

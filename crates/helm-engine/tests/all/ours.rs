@@ -7,7 +7,6 @@ use helm_chart::set::Kind;
 use helm_chart::values::{Source, user_values};
 use helm_engine::{Capabilities, Engine, KubeVersion, Prepared, Request, Shown, Stage};
 use helm_host::Host;
-use helm_template::exec::Limits;
 use helm_template::profile::Profile;
 
 use crate::real::Printed;
@@ -66,17 +65,7 @@ fn run(
         return Err(format!("{kind} charts are not installable"));
     }
     dependencies::check(&loaded.chart, profile).map_err(|why| why.to_string())?;
-    let request = Request {
-        name,
-        namespace: "default",
-        revision: 1,
-        is_upgrade: false,
-        values: &values,
-        capabilities: &capabilities,
-        check_schema,
-        subchart_notes: false,
-        limits: Limits::default(),
-    };
+    let request = Request { check_schema, ..Request::new(name, &values, &capabilities) };
     let host = Host::new();
     let rendered = Engine::new(profile).render(&Prepared::new(loaded.chart), &request, host.outside());
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);

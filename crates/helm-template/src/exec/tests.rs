@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::outside::Nowhere;
 use crate::parse::parse;
 use crate::value::{List, Map};
 
@@ -30,11 +29,6 @@ fn data() -> Value {
     ])
 }
 
-/// For templates that reach for nothing.
-fn nothing() -> Outside<'static> {
-    Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere }
-}
-
 fn run(text: &str) -> String {
     let functions = Functions::builtin();
     let templates = match parse("t", text, &functions) {
@@ -43,7 +37,7 @@ fn run(text: &str) -> String {
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
     let limits = Limits { steps: 100_000, output: 10_000, depth: 50 };
-    match Machine::new(set, &functions, nothing(), limits).run("t", data()) {
+    match Machine::new(set, &functions, Outside::NOWHERE, limits).run("t", data()) {
         Ok(out) => String::from_utf8(out).unwrap(),
         Err(error) => error.to_string(),
     }

@@ -5,12 +5,8 @@ use std::sync::Arc;
 use super::{ENDLESS, Error, Machine};
 use crate::go::{print, quote, write_printed};
 use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
+use crate::stack;
 use crate::value::{Str, Value};
-
-/// A template of the deepest nesting that the parser allows fits into this.
-const RED_ZONE: usize = 1 << 20;
-
-const MORE_STACK: usize = 8 << 20;
 
 /// What an action prints for nil.
 pub(super) const NO_VALUE: &str = "<no value>";
@@ -78,7 +74,7 @@ pub(super) fn run(
     machine.wrote(variables).map_err(Error::new)?;
     machine.depth += 1;
     machine.stacks += usize::from(more_stack);
-    let done = stacker::maybe_grow(RED_ZONE, MORE_STACK, || {
+    let done = stack::for_template(|| {
         let mut variables = vec![Slot::default(); template.variables];
         variables[0] = data.clone().into();
         let mut frame = Frame { machine, template, variables, spot: Spot::Start, out };
@@ -99,7 +95,7 @@ fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool)
     if machine.depth >= machine.limits.depth {
         return Err(format!("exceeded maximum template depth ({})", machine.limits.depth).into());
     }
-    let more_stack = stacker::remaining_stack().is_none_or(|left| left < RED_ZONE);
+    let more_stack = stack::is_short_for_template();
     if more_stack && machine.stacks == MOST_STACKS {
         return Err("templates are nested too deep".into());
     }
@@ -174,7 +170,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
-            Value::Object(object) => self.write(object.show()),
+            Value::Object(object) => self.write(object.show().as_bytes()),
             value if value.is_endless() => Err(self.error(ENDLESS)),
             value => {
                 let mut shown = Vec::new();

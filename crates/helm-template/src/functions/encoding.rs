@@ -12,9 +12,9 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
     ("b64enc",     &[Type::String], false, Run::Plain(|of| Ok(go::base64(bytes(of)).into()))),
-    ("b64dec",     &[Type::String], false, Run::Plain(|of| Ok(decoded(go::base64_decode(bytes(of)), go::base64_error)))),
+    ("b64dec",     &[Type::String], false, Run::Plain(|of| Ok(decoded(go::base64_decode(bytes(of)))))),
     ("b32enc",     &[Type::String], false, Run::Plain(|of| Ok(go::base32(bytes(of)).into()))),
-    ("b32dec",     &[Type::String], false, Run::Plain(|of| Ok(decoded(go::base32_decode(bytes(of)), go::base32_error)))),
+    ("b32dec",     &[Type::String], false, Run::Plain(|of| Ok(decoded(go::base32_decode(bytes(of)))))),
     ("sha1sum",    &[Type::String], false, Run::Plain(|of| Ok(digest::<Sha1>(of)))),
     ("sha256sum",  &[Type::String], false, Run::Plain(|of| Ok(digest::<Sha256>(of)))),
     ("sha512sum",  &[Type::String], false, Run::Plain(|of| Ok(digest::<Sha512>(of)))),
@@ -27,8 +27,8 @@ fn bytes(arguments: &[Value]) -> &[u8] {
 }
 
 /// What went wrong is the result, as sprig has it.
-fn decoded(bytes: Result<Vec<u8>, usize>, error: fn(usize) -> String) -> Value {
-    bytes.map_or_else(|at| error(at).into(), Value::string_of)
+fn decoded(bytes: Result<Vec<u8>, go::Corrupt>) -> Value {
+    bytes.map_or_else(|corrupt| corrupt.to_string().into(), Value::string_of)
 }
 
 fn digest<D: Digest>(arguments: &[Value]) -> Value {
@@ -90,7 +90,7 @@ mod tests {
     fn what_is_no_text_stays_what_it_is() {
         let raw = Value::string_of(vec![0xff, 0xfe, 0x00]);
         let encoded = go::base64(bytes(std::slice::from_ref(&raw)));
-        let Value::Raw(back) = decoded(go::base64_decode(encoded.as_bytes()), go::base64_error) else {
+        let Value::Raw(back) = decoded(go::base64_decode(encoded.as_bytes())) else {
             panic!("bytes that are not UTF-8 came back as text");
         };
         assert_eq!(back.as_ref(), [0xff, 0xfe, 0x00]);

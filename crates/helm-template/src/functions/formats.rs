@@ -120,20 +120,13 @@ mod tests {
     use super::*;
     use crate::exec::{Limits, Templates};
     use crate::functions::table;
-    use crate::outside::{Nowhere, Outside};
+    use crate::outside::Outside;
 
     fn call(profile: Profile, name: &str, argument: Value) -> Result<String, Str> {
         let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
         let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
         let functions = table(profile);
-        let outside = Outside {
-            clock: &Nowhere,
-            random: &Nowhere,
-            crypto: &Nowhere,
-            cluster: &Nowhere,
-            names: &Nowhere,
-        };
-        let mut machine = Machine::new(Templates::default(), &functions, outside, Limits::default());
+        let mut machine = Machine::new(Templates::default(), &functions, Outside::NOWHERE, Limits::default());
         let value = match run {
             Some(Run::Plain(run)) => run(&[argument]),
             Some(Run::Machine(run)) => run(&mut machine, &[argument]),

@@ -47,23 +47,16 @@ mod tests {
 
     use crate::exec::{Limits, Machine, Templates};
     use crate::functions::table;
-    use crate::outside::{Nowhere, Outside};
+    use crate::outside::Outside;
     use crate::parse::parse;
     use crate::profile::Profile;
     use crate::value::Value;
 
     fn run(text: &str) -> String {
-        let outside = Outside {
-            clock: &Nowhere,
-            random: &Nowhere,
-            crypto: &Nowhere,
-            cluster: &Nowhere,
-            names: &Nowhere,
-        };
         let functions = table(Profile::Helm4);
         let parsed = parse("t", text, &functions).unwrap();
         let set = Templates::default().with(parsed.into_iter().map(Arc::new));
-        let mut machine = Machine::new(set, &functions, outside, Limits::default());
+        let mut machine = Machine::new(set, &functions, Outside::NOWHERE, Limits::default());
         match machine.run("t", Value::string("x")) {
             Ok(out) => String::from_utf8(out).unwrap(),
             Err(error) => error.to_string(),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::exec::{Limits, Machine, Templates};
-use crate::outside::{Nowhere, Outside};
+use crate::outside::Outside;
 use crate::parse::parse;
 use crate::value::{List, Map, Value};
 
@@ -40,10 +40,8 @@ fn run(text: &str) -> String {
         Err(why) => return why.to_string(),
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
-    let outside =
-        Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere };
     let limits = Limits { steps: 100_000, output: 1 << 20, depth: 50 };
-    let why = match Machine::new(set, &functions, outside, limits).run("t", values()) {
+    let why = match Machine::new(set, &functions, Outside::NOWHERE, limits).run("t", values()) {
         Ok(out) => return String::from_utf8_lossy(&out).replace("<no value>", ""),
         Err(why) => why.to_string(),
     };
@@ -436,4 +434,13 @@ proptest! {
     ) {
         run(&format!("{{{{$x := {name} {}}}}}{{{{kindOf $x}}}}", args.join(" ")));
     }
+}
+
+/// Compiling it each time would be more work than is allowed here.
+#[test]
+fn an_expression_is_compiled_once() {
+    assert_eq!(
+        run(r#"{{range until 200}}{{if regexMatch "^[0-9]{1,3}$" (toString .)}}x{{end}}{{end}}"#),
+        "x".repeat(200)
+    );
 }

@@ -1,8 +1,8 @@
 //! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
-//! (`float`, `print`, `printf`, `verbs`); which characters are letters, and their cases (`letters`).
+//! (`float`, `print`, `printf`, `verbs`); which characters are letters, and their cases (`letters`); bytes in letters
+//! (`encoding`).
 
-mod base32;
-mod base64;
+mod encoding;
 mod float;
 pub mod letters;
 mod number;
@@ -16,11 +16,10 @@ pub mod time;
 pub mod url;
 mod verbs;
 
-pub use base32::{base32, base32_decode, base32_error};
-pub use base64::{base64, base64_decode, base64_error};
+pub use encoding::{Corrupt, base32, base32_decode, base64, base64_decode};
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
-pub use print::{print, print_all, print_line, write as write_printed};
+pub use print::{print, print_all, print_bytes, print_line, write as write_printed};
 pub use printf::printf;
 pub(crate) use printf::printf_within;
 pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::data::Data;
 use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable, check_length, deeper};
+use crate::nesting::{Nesting, Unwritable, check_length};
+use crate::stack::deeper;
 use crate::value::{Value, field};
 
 /// How JSON is written.

@@ -2,6 +2,7 @@
 //!
 //! Functions and variables are found here, once; what is unknown is refused before anything runs, in Go's words.
 
+mod file;
 mod lex;
 mod tree;
 
@@ -13,6 +14,7 @@ use lex::{Item, Lexer, Token};
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
+pub use file::File;
 pub use tree::{
     At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
 };
@@ -32,8 +34,13 @@ pub trait Names {
     fn find(&self, name: &str) -> Option<(u32, &'static str)>;
 }
 
-/// Parses a file: the templates that it defines, and last the one of its own name.
+/// Parses a text: the templates that it defines, and last the one of its own name.
 pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Template>, Str> {
+    parsed(name, text, functions).map(|(templates, _)| templates)
+}
+
+/// The same, and whether the text defines a template of its own name.
+fn parsed(name: &str, text: &str, functions: &dyn Names) -> Result<(Vec<Template>, bool), Str> {
     let source = Arc::new(Source { name: name.into(), text: text.into() });
     if u32::try_from(text.len()).is_err() {
         return Err(format!("template: {name}: too large").into());
@@ -56,9 +63,10 @@ pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Templa
         path: Vec::new(),
     };
     let body = parser.whole()?;
-    let own = Template { name: name.into(), source, body, variables: parser.scope.most };
+    let own = Template { name: name.into(), source, body: body.into(), variables: parser.scope.most };
+    let names_itself = parser.defined.iter().any(|template| template.name == own.name);
     parser.define(own)?;
-    Ok(parser.defined)
+    Ok((parser.defined, names_itself))
 }
 
 /// The variables that can be seen. A name that is only assigned to counts as seen and has no slot, if it has none.
@@ -269,7 +277,7 @@ impl<'s> Parser<'s> {
         }
         let variables = self.scope.most;
         (self.scope, self.ranges) = outer;
-        self.define(Template { name, source: self.source.clone(), body, variables })
+        self.define(Template { name, source: self.source.clone(), body: body.into(), variables })
     }
 
     fn template_name(&mut self, item: &Item<'_>, context: &str) -> Parsed<Str> {

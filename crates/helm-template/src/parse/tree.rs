@@ -34,7 +34,8 @@ impl Source {
 pub struct Template {
     pub name: Str,
     pub source: Arc<Source>,
-    pub body: Box<[Node]>,
+    /// Shared with what the same text defines in other files.
+    pub body: Arc<[Node]>,
     /// How many variables can live at once, `$` among them.
     pub variables: usize,
 }

@@ -3,29 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
 use super::alias::{self, Refusal};
 use super::go_syntax;
 use super::resolve::{self, LONG, Meaning};
 use super::shape::Shape;
 use super::tape::{Content, MAX_DEPTH, TOO_DEEP, Tape};
 use crate::data::{Data, Members};
-use crate::go::{Form, format_float};
+use crate::go::{Form, base64_decode, format_float};
+use crate::stack;
 use crate::value::Str;
-
-/// As Go's `base64.StdEncoding`.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_allow_trailing_bits(true)
-        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
-);
-
-/// Reading goes as deep as the text does, on whatever stack it was called.
-const RED_ZONE: usize = 64 * 1024;
-const MORE_STACK: usize = 1024 * 1024;
 
 pub(super) struct Decoder<'t, 'a> {
     tape: &'t Tape<'a>,
@@ -39,8 +25,13 @@ pub(super) struct Decoder<'t, 'a> {
     infinite: bool,
 }
 
-/// What is set in a map already, as go-yaml tells keys apart: `1` is not `"1"`.
-type Keys = HashSet<String>;
+/// A map while it is read, with what is merged into it.
+struct Filling<'s> {
+    shape: Option<&'s Shape>,
+    members: Members,
+    /// What is set already, as go-yaml tells keys apart: `1` is not `"1"`. Only a strict reading asks.
+    keys: HashSet<String>,
+}
 
 pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Data, Str> {
     let refusal = alias::refusal(tape);
@@ -100,9 +91,9 @@ impl Decoder<'_, '_> {
                 Ok(Data::List(items.collect::<Result<_, _>>()?))
             }),
             Content::Mapping => self.deeper(node.line, |decoder| {
-                let mut members = Members::new();
-                decoder.members(at, shape, &mut members, &mut Keys::new())?;
-                Ok(Data::Map(members))
+                let mut map = Filling { shape, members: Members::new(), keys: HashSet::new() };
+                decoder.members(at, &mut map)?;
+                Ok(Data::Map(map.members))
             }),
         }
     }
@@ -112,7 +103,7 @@ impl Decoder<'_, '_> {
         if self.depth > MAX_DEPTH {
             return Err(format!("yaml: line {}: {TOO_DEEP}", line + 1).into());
         }
-        let read = stacker::maybe_grow(RED_ZONE, MORE_STACK, || read(self));
+        let read = stack::deeper(|| read(self));
         self.depth -= 1;
         read
     }
@@ -141,17 +132,11 @@ impl Decoder<'_, '_> {
         Data::Float(number)
     }
 
-    fn members(
-        &mut self,
-        at: usize,
-        shape: Option<&Shape>,
-        members: &mut Members,
-        keys: &mut Keys,
-    ) -> Result<(), Str> {
+    fn members(&mut self, at: usize, map: &mut Filling<'_>) -> Result<(), Str> {
         let mut children = self.tape.children(at);
         while let (Some(key_at), Some(value_at)) = (children.next(), children.next()) {
             if self.tape.is_merge(key_at) {
-                self.merge(value_at, shape, members, keys)?;
+                self.merge(value_at, map)?;
                 continue;
             }
             let (meaning, text) = self.key(key_at)?;
@@ -168,17 +153,17 @@ impl Decoder<'_, '_> {
                 Meaning::Bool(truth) => if truth { "true" } else { "false" }.into(),
                 Meaning::Null | Meaning::Uint(_) => "".into(),
             };
-            let value = self.value(value_at, shape.and_then(|shape| shape.member(&key)))?;
+            let value = self.value(value_at, map.shape.and_then(|shape| shape.member(&key)))?;
             // One that is not a number equals none, itself included.
             let comparable = !matches!(meaning, Meaning::Float(n) if n.is_nan());
-            if self.strict && comparable && !keys.insert(go_syntax::key(meaning, &key)) {
+            if self.strict && comparable && !map.keys.insert(go_syntax::key(meaning, &key)) {
                 let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
                 let key = go_syntax::key(meaning, &key);
                 self.repeated.push(format!("line {line}: key {key} already set in map"));
             } else if matches!(meaning, Meaning::Null | Meaning::Uint(_)) {
                 self.unsupported = true;
             } else {
-                members.insert(key, value);
+                map.members.insert(key, value);
             }
         }
         Ok(())
@@ -202,35 +187,20 @@ impl Decoder<'_, '_> {
         }
     }
 
-    fn merge(
-        &mut self,
-        at: usize,
-        shape: Option<&Shape>,
-        members: &mut Members,
-        keys: &mut Keys,
-    ) -> Result<(), Str> {
+    fn merge(&mut self, at: usize, map: &mut Filling<'_>) -> Result<(), Str> {
         match self.tape.nodes.get(at).map(|node| &node.content) {
             Some(Content::Sequence) => {
-                let maps: Vec<_> = self.tape.children(at).collect();
+                let sources: Vec<_> = self.tape.children(at).collect();
                 // The first counts most, so it comes last.
-                for map in maps.into_iter().rev() {
-                    self.merge_one(map, shape, members, keys)?;
-                }
-                Ok(())
+                sources.into_iter().rev().try_for_each(|source| self.merge_one(source, map))
             }
-            _ => self.merge_one(at, shape, members, keys),
+            _ => self.merge_one(at, map),
         }
     }
 
-    fn merge_one(
-        &mut self,
-        at: usize,
-        shape: Option<&Shape>,
-        members: &mut Members,
-        keys: &mut Keys,
-    ) -> Result<(), Str> {
+    fn merge_one(&mut self, at: usize, map: &mut Filling<'_>) -> Result<(), Str> {
         let Some(node) = self.tape.nodes.get(at) else { return Ok(()) };
-        let map = match &node.content {
+        let source = match &node.content {
             Content::Mapping => at,
             Content::Alias { target, .. } if self.tape.is_mapping(*target) => {
                 self.refused(at)?;
@@ -238,7 +208,7 @@ impl Decoder<'_, '_> {
             }
             _ => return Err("yaml: map merge requires map or sequence of maps as the value".into()),
         };
-        self.deeper(node.line, |decoder| decoder.members(map, shape, members, keys))
+        self.deeper(node.line, |decoder| decoder.members(source, map))
     }
 }
 
@@ -269,9 +239,7 @@ pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(M
         None if implicit => resolve::plain(text),
         None => Meaning::Text,
         Some(tag) if tag.strip_prefix(LONG) == Some("binary") => {
-            // Go passes over line breaks, wherever they stand.
-            let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-            return match BASE64.decode(digits) {
+            return match base64_decode(text.as_bytes()) {
                 Ok(bytes) => Ok((Meaning::Text, lossy(&bytes))),
                 Err(_) => Err("yaml: !!binary value contains invalid base64 data".into()),
             };

@@ -91,7 +91,7 @@ fn mismatch(data: &Data, go_type: &str) -> Str {
 }
 
 /// What Go's JSON calls it.
-pub(crate) fn json_kind(data: &Data) -> &'static str {
+pub fn json_kind(data: &Data) -> &'static str {
     match data {
         Data::Null => "null",
         Data::Bool(_) => "bool",

@@ -75,6 +75,8 @@ impl<'a> Pieced<'a> {
 /// The line breaks between two lines that are folded into one.
 #[derive(Default)]
 struct Fold {
+    /// There was one, so that blanks do not count.
+    open: bool,
     first: &'static str,
     more: String,
 }
@@ -88,6 +90,7 @@ impl Fold {
             text.add(self.first);
             text.add(&self.more);
         }
+        self.open = false;
         self.first = "";
         self.more.clear();
     }
@@ -122,7 +125,6 @@ impl<'a> Scanner<'a> {
         let mut fold = Fold::default();
         // Blanks that belong to the text if more of it follows on the same line.
         let mut blanks = self.at;
-        let mut folding = false;
         loop {
             self.need(4)?;
             if self.at_document_mark() || self.byte(0) == b'#' {
@@ -131,9 +133,8 @@ impl<'a> Scanner<'a> {
             let start = self.at;
             self.pass_plain_run();
             if self.at > start {
-                if folding {
+                if fold.open {
                     fold.append_to(&mut text);
-                    folding = false;
                 } else {
                     text.slice(blanks, start);
                 }
@@ -145,33 +146,41 @@ impl<'a> Scanner<'a> {
                 break;
             }
             self.need(1)?;
-            loop {
-                if self.is_blank(0) {
-                    if folding && self.level_is_below(indent) && self.byte(0) == b'\t' {
-                        return Err(self.problem("found a tab character that violates indentation"));
-                    }
-                    self.skip();
-                } else if self.is_break(0) {
-                    self.need(2)?;
-                    if folding {
-                        fold.more.push_str(self.take_break());
-                    } else {
-                        fold.first = self.take_break();
-                        folding = true;
-                    }
-                } else {
-                    break;
-                }
-                self.need(1)?;
-            }
+            self.fold_blanks(&mut fold, Some(indent))?;
             if self.flow_level == 0 && self.level_is_below(indent) {
                 break;
             }
         }
-        if folding {
+        if fold.open {
             self.key_allowed = true;
         }
         Ok(text.token(true, line))
+    }
+
+    /// Passes blanks and line breaks. After a line break there is no tab before this column.
+    fn fold_blanks(&mut self, fold: &mut Fold, indent: Option<isize>) -> Result<(), Problem> {
+        loop {
+            if self.is_blank(0) {
+                if fold.open
+                    && self.byte(0) == b'\t'
+                    && indent.is_some_and(|indent| self.level_is_below(indent))
+                {
+                    return Err(self.problem("found a tab character that violates indentation"));
+                }
+                self.skip();
+            } else if self.is_break(0) {
+                self.need(2)?;
+                if fold.open {
+                    fold.more.push_str(self.take_break());
+                } else {
+                    fold.first = self.take_break();
+                    fold.open = true;
+                }
+            } else {
+                return Ok(());
+            }
+            self.need(1)?;
+        }
     }
 
     fn level_is_below(&self, indent: isize) -> bool {
@@ -217,30 +226,14 @@ impl<'a> Scanner<'a> {
             if self.byte(0) == 0 {
                 return Err(self.problem("found unexpected end of stream"));
             }
-            let mut fold = Fold::default();
-            let mut folding = self.scan_quoted_run(&mut text, single)?;
+            let mut fold = Fold { open: self.scan_quoted_run(&mut text, single)?, ..Fold::default() };
             self.need(1)?;
             if self.byte(0) == quote {
                 break;
             }
             let blanks = self.at;
-            loop {
-                if self.is_blank(0) {
-                    self.skip();
-                } else if self.is_break(0) {
-                    self.need(2)?;
-                    if folding {
-                        fold.more.push_str(self.take_break());
-                    } else {
-                        fold.first = self.take_break();
-                        folding = true;
-                    }
-                } else {
-                    break;
-                }
-                self.need(1)?;
-            }
-            if folding {
+            self.fold_blanks(&mut fold, None)?;
+            if fold.open {
                 fold.append_to(&mut text);
             } else {
                 text.slice(blanks, self.at);

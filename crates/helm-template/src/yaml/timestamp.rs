@@ -1,11 +1,13 @@
 //! Which texts go-yaml takes for a time.
 
+use crate::go::time::days_in;
+
 /// Whether `!!timestamp` may stand before it: a date, or a date and a time.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let mut rest = Rest(text.as_bytes());
     let Some(year) = rest.number(4, 4) else { return false };
     let Some((month, day)) = rest.month_and_day() else { return false };
-    if !(1..=12).contains(&month) || day < 1 || day > days(year, month) {
+    if !(1..=12).contains(&month) || day < 1 || i64::from(day) > days_in(month.into(), year.into()) {
         return false;
     }
     if rest.0.is_empty() {
@@ -21,15 +23,6 @@ pub(super) fn is_timestamp(text: &str) -> bool {
             rest.time().is_some() && rest.0.is_empty()
         }
         _ => false,
-    }
-}
-
-fn days(year: u32, month: u32) -> u32 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
-        2 => 28,
-        _ => 31,
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use helm_template::exec::{Limits, Machine, Templates};
 use helm_template::functions;
-use helm_template::outside::{Nowhere, Outside};
+use helm_template::outside::Outside;
 use helm_template::parse::parse;
 use helm_template::profile::Profile;
 use helm_template::value::Map;
@@ -34,9 +34,7 @@ fn render(template: &str, profile: Profile) -> String {
         Err(why) => return why.to_string(),
     };
     let templates = Templates::default().with(parsed.into_iter().map(Arc::new));
-    let outside =
-        Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere };
-    let mut machine = Machine::new(templates, &functions, outside, Limits::default());
+    let mut machine = Machine::new(templates, &functions, Outside::NOWHERE, Limits::default());
     match machine.run("t", Map::new().into()) {
         Ok(out) => String::from_utf8_lossy(&out).into_owned(),
         Err(error) => {

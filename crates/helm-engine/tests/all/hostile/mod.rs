@@ -19,7 +19,7 @@ use helm_chart::values::{Source, user_values};
 use helm_chart::{File, Loader, dependencies};
 use helm_engine::{Capabilities, Engine, Prepared, Request, Shown};
 use helm_template::exec::Limits;
-use helm_template::outside::{Nowhere, Outside};
+use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 
 /// A chart, and how it is rendered.
@@ -82,9 +82,6 @@ fn limits() -> Limits {
     }
 }
 
-const NOWHERE: Outside<'static> =
-    Outside { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere };
-
 fn render(attack: Attack) -> Result<Vec<u8>, String> {
     render_within(attack, limits())
 }
@@ -104,18 +101,9 @@ fn render_within(attack: Attack, limits: Limits) -> Result<Vec<u8>, String> {
     dependencies::check(&chart, profile).map_err(|error| error.to_string())?;
     let mut open = |name: &str| Err(format!("no file {name}").into());
     let values = user_values(&attack.sources, profile, &mut open).map_err(|error| error.to_string())?;
-    let request = Request {
-        name: "x",
-        namespace: "default",
-        revision: 1,
-        is_upgrade: false,
-        values: &values,
-        capabilities: &Capabilities::default_of(profile),
-        check_schema: true,
-        subchart_notes: false,
-        limits,
-    };
-    let release = Engine::new(profile).render(&Prepared::new(chart), &request, NOWHERE);
+    let capabilities = Capabilities::default_of(profile);
+    let request = Request { limits, ..Request::new("x", &values, &capabilities) };
+    let release = Engine::new(profile).render(&Prepared::new(chart), &request, Outside::NOWHERE);
     let release = release.map_err(|failure| failure.why)?;
     Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
 }

@@ -49,7 +49,7 @@ pub fn decrypt(password: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, Str> {
     if encrypted.is_empty() {
         return Ok(Vec::new());
     }
-    let bytes = go::base64_decode(encrypted).map_err(go::base64_error)?;
+    let bytes = go::base64_decode(encrypted).map_err(|corrupt| corrupt.to_string())?;
     let room = encrypted.len() / 4 * 3;
     if room < BLOCK {
         return Err(format!("runtime error: slice bounds out of range [:16] with capacity {room}").into());

@@ -12,7 +12,7 @@ mod parse;
 mod read;
 mod zone;
 
-pub use calendar::{Date, MONTHS, WEEKDAYS};
+pub use calendar::{Date, MONTHS, WEEKDAYS, days_in};
 pub use duration::Duration;
 pub use instant::Time;
 pub use zone::Zone;

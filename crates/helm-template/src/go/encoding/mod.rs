@@ -1,0 +1,86 @@
+//! Bytes in letters, as Go writes and reads them: [`base32`] and [`base64`].
+
+mod base32;
+mod base64;
+
+pub use base32::{base32, base32_decode};
+pub use base64::{base64, base64_decode};
+
+/// The first byte of a text that does not fit: Go's `CorruptInputError`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    base: u8,
+    at: usize,
+}
+
+impl std::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "illegal base{} data at input byte {}", self.base, self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Go's `DecodeString` says of each text: the bytes, or the place of the first that does not fit.
+    type Table = [(&'static str, Result<&'static str, usize>)];
+
+    fn check(decode: fn(&[u8]) -> Result<Vec<u8>, Corrupt>, table: &Table) {
+        for (text, expected) in table {
+            let got = decode(text.as_bytes()).map_err(|corrupt| corrupt.at);
+            assert_eq!(got, expected.map(|text| text.as_bytes().to_vec()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn places_in_base32_are_counted_as_in_go() {
+        check(
+            base32_decode,
+            &[
+                ("", Ok("")),
+                ("NBSWY3DP", Ok("hello")),
+                ("NBSW\nY3DP\r\n", Ok("hello")),
+                ("ME======", Ok("a")),
+                ("MF======", Ok("a")),
+                ("ME", Err(0)),
+                ("ME=", Err(3)),
+                ("ME=====", Err(7)),
+                ("M=======", Err(1)),
+                ("MEA=====", Err(3)),
+                ("ME==A===", Err(3)),
+                ("ME======A", Ok("a")),
+                ("nbswy3dp", Err(0)),
+                ("NBSWY3DPA", Err(8)),
+                ("NBSW13DP", Err(4)),
+            ],
+        );
+    }
+
+    #[test]
+    fn places_in_base64_are_counted_as_in_go() {
+        check(
+            base64_decode,
+            &[
+                ("", Ok("")),
+                ("aGVsbG8=", Ok("hello")),
+                ("aGVs\nbG8=\r\n", Ok("hello")),
+                ("a\nGVsbG8\n=", Ok("hello")),
+                ("aGVsbG9=", Ok("hello")),
+                ("aGVsbG8", Err(4)),
+                ("aGVsb", Err(4)),
+                ("a", Err(0)),
+                ("a\n", Err(1)),
+                ("=", Err(0)),
+                ("a===", Err(1)),
+                ("aG=", Err(3)),
+                ("aG=x", Err(2)),
+                ("aG==x", Err(4)),
+                ("aGV=\nx", Err(5)),
+                ("aGVs!", Err(4)),
+                ("hello world", Err(5)),
+                ("é", Err(0)),
+            ],
+        );
+    }
+}
