@@ -24,14 +24,20 @@ use sessions::keys::{self, Keys};
 use throttle::Throttle;
 use tokens::last_use::LastUse;
 
+mod change;
 pub mod directory;
 pub mod error;
+pub mod kubeconfig;
+pub mod members;
 mod passwords;
 pub mod quota;
+pub mod register;
 mod secrets;
 pub mod sessions;
 mod throttle;
 pub mod tokens;
+pub mod users;
+pub mod workspaces;
 
 pub use directory::{Account, Directory};
 pub use error::Error;
