@@ -9,5 +9,6 @@
 //! Elsewhere: the table of roles (`domain::roles`), the resources (`kube_types`), the routes (`api`).
 
 pub mod error;
+pub mod quota;
 
 pub use error::Error;
