@@ -36,6 +36,8 @@ pub mod register;
 pub mod roles;
 mod secrets;
 pub mod sessions;
+#[cfg(test)]
+mod stage;
 mod throttle;
 pub mod tokens;
 pub mod users;
