@@ -174,7 +174,7 @@ mod tests {
             (json, r#"{"secret": "x", "secret": "y"}"#, 400, "the body: duplicate field `secret`"),
             (json, r"{}", 400, "the body: missing field `secret`"),
             (json, r#"{"secret": "x"} {"#, 400, "the body: there is something after the JSON"),
-            (json, r#"{"secret": "hunt"#, 400, "the body: not JSON at line 1, column 16"),
+            (json, r#"{"secret": "hunt"#, 400, "`secret`: not JSON at line 1, column 16"),
             (
                 "text/plain",
                 r#"{"secret": "x"}"#,
