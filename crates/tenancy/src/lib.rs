@@ -10,5 +10,7 @@
 
 pub mod error;
 pub mod quota;
+pub mod manifests;
+pub mod roles;
 
 pub use error::Error;
