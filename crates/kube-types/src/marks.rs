@@ -6,6 +6,8 @@
 pub const WORKSPACE: &str = "longshore.dev/workspace";
 /// Label of whatever belongs to a user: their id.
 pub const USER: &str = "longshore.dev/user";
+/// Label of the account that can be signed in to by this name beside its others: the first administrator's.
+pub const LOGIN: &str = "longshore.dev/login";
 /// Label of what the platform provisioned, and tenants may not change.
 pub const PROVISIONED: &str = "longshore.dev/provisioned";
 /// OpenYurt's label of whatever belongs to a tenant: on the personal namespace, on nodes and pools.
@@ -17,6 +19,8 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const TENANT_ID: &str = "longshore.dev/tenant-id";
 /// Annotation of a workspace that is to be removed after that moment, and can be brought back until then.
 pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
+/// Annotation of a token's Secret: when it was last used, to the minute.
+pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 
