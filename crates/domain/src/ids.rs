@@ -165,7 +165,7 @@ pub fn further_namespace(workspace: &WorkspaceName, word: &str) -> Option<String
 }
 
 /// What a message may repeat of something that is wrong.
-pub(crate) fn shortened(text: &str) -> String {
+pub fn shortened(text: &str) -> String {
     const LIMIT: usize = 64;
     match text.char_indices().nth(LIMIT) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -7,6 +7,8 @@ use domain::ids::IdError;
 use domain::roles::UnknownRole;
 use domain::scopes::UnknownScope;
 
+use crate::quota::QuotaError;
+
 /// Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -20,6 +22,8 @@ pub enum Error {
     Role(#[from] UnknownRole),
     #[error(transparent)]
     Scope(#[from] UnknownScope),
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
     #[error("{0}")]
     Invalid(String),
     /// One text for an unknown account, a wrong secret and a disabled account.
@@ -46,6 +50,9 @@ pub enum Error {
     Conflict(String),
     #[error("somebody else changed {0} at the same time; look again")]
     Changed(String),
+    /// The caller named the version that they had seen.
+    #[error("{0} is no longer as you saw it; look again")]
+    Moved(String),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("an internal error; the log has more under this request's id")]
@@ -56,13 +63,17 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-            Self::Field(_) | Self::Name(_) | Self::Role(_) | Self::Scope(_) | Self::Invalid(_) => {
-                Kind::Invalid
-            }
+Self::Field(_)
+            | Self::Name(_)
+            | Self::Role(_)
+            | Self::Scope(_)
+            | Self::Quota(_)
+            | Self::Invalid(_) => Kind::Invalid,
             Self::WrongCredentials | Self::NotSignedIn => Kind::Unauthenticated,
             Self::Throttled { .. } => Kind::Exhausted,
             Self::RegistrationClosed | Self::ForgedRequest | Self::AccountExpired => Kind::Forbidden,
             Self::AccountExists | Self::Conflict(_) | Self::Changed(_) => Kind::Conflict,
+            Self::Moved(_) => Kind::Precondition,
             Self::NotFound { .. } => Kind::NotFound,
             Self::Unavailable(_) => Kind::Unavailable,
             Self::Internal(_) => Kind::Internal,
