@@ -21,6 +21,8 @@ pub const TENANT_ID: &str = "longshore.dev/tenant-id";
 pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
 /// Annotation of a token's Secret: when it was last used, to the minute.
 pub const LAST_USE: &str = "longshore.dev/last-use";
+/// Annotation of the first administrator's credentials, until the password has been told.
+pub const UNTOLD: &str = "longshore.dev/untold";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 
