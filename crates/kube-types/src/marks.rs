@@ -17,6 +17,8 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// Annotation of a new User: the id that it will have in its status.
 pub const TENANT_ID: &str = "longshore.dev/tenant-id";
+/// Annotation of a new User without a password whose token has not been told yet: nobody can enter it.
+pub const UNTOLD: &str = "longshore.dev/untold";
 /// Annotation of a workspace that is to be removed after that moment, and can be brought back until then.
 pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
 /// Annotation of a token's Secret: when it was last used, to the minute.
