@@ -9,8 +9,9 @@
 //! Elsewhere: the table of roles (`domain::roles`), the resources (`kube_types`), the routes (`api`).
 
 pub mod error;
-pub mod quota;
 pub mod manifests;
+pub mod provision;
+pub mod quota;
 pub mod roles;
 
 pub use error::Error;
