@@ -68,10 +68,12 @@ impl FromStr for Address {
             Some(_) => return Err(wrong(&host)),
         };
         let port = match authority.port() {
+            // A port that is none counts as absent there.
+            None if authority.as_str() != authority.host() => return Err(wrong(&host)),
             None => default_port(secure),
             Some(port) => port.as_str().parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong(&host))?,
         };
-        if host.is_empty() || authority.as_str().ends_with(':') {
+        if host.is_empty() {
             return Err(wrong("…"));
         }
         let address = Self { secure, host, port };
