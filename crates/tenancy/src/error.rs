@@ -63,7 +63,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-Self::Field(_)
+            Self::Field(_)
             | Self::Name(_)
             | Self::Role(_)
             | Self::Scope(_)
