@@ -3,6 +3,7 @@
 //! Output for people and programs goes to standard output, complaints to standard error.
 
 pub mod helm;
+pub mod platform;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -24,8 +25,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Print the effective configuration
     Config(ServeArgs),
-    /// Print an administrator's kubeconfig for the embedded cluster
+    /// Print a kubeconfig: an administrator's for the embedded cluster, or one's own
     Kubeconfig(KubeconfigArgs),
+    #[command(flatten)]
+    Platform(platform::Command),
     #[command(flatten)]
     Helm(helm::Command),
     /// Print the version
@@ -63,8 +66,10 @@ pub struct ServeArgs {
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigArgs {
     /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "user")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub personal: platform::kubeconfig::PersonalArgs,
 }
 
 /// `longshore version`

@@ -27,13 +27,18 @@ use tokens::last_use::LastUse;
 
 pub mod administrator;
 pub mod authenticate;
+mod change;
 mod credentials;
 pub mod directory;
 pub mod error;
+pub mod kubeconfig;
 pub mod kubernetes;
 pub mod manifests;
+pub mod members;
 mod passwords;
+pub mod provision;
 pub mod quota;
+pub mod register;
 pub mod roles;
 mod secrets;
 pub mod sessions;
@@ -42,6 +47,8 @@ pub mod sign_in;
 mod testing;
 mod throttle;
 pub mod tokens;
+pub mod users;
+pub mod workspaces;
 
 pub use authenticate::Presented;
 pub use directory::{Account, Directory};

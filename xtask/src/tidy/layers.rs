@@ -15,7 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kube-access", &["domain", "kube-types"]),
     ("events", &["domain"]),
     ("tenancy", &["domain", "events", "kube-access", "kube-types"]),
-    ("api", &["domain", "events", "tenancy"]),
+    ("api", &["domain", "events", "kube-types", "tenancy"]),
     ("server", &["api", "domain", "events", "kube-access", "kube-embedded", "kube-types", "tenancy"]),
     ("cli", &["domain", "helm-template", "helm-chart", "helm-host", "helm-engine"]),
     ("longshore", &["server", "cli"]),
