@@ -43,6 +43,8 @@ pub mod roles;
 mod secrets;
 pub mod sessions;
 pub mod sign_in;
+#[cfg(test)]
+mod testing;
 mod throttle;
 pub mod tokens;
 pub mod users;
