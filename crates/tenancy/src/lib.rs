@@ -45,6 +45,7 @@ pub mod sessions;
 pub mod sign_in;
 #[cfg(test)]
 mod testing;
+mod stage;
 mod throttle;
 pub mod tokens;
 pub mod users;
