@@ -1,0 +1,284 @@
+//! What follows from accounts and workspaces by itself: namespaces, limits, roles, and their removal.
+//!
+//! Two controllers, one for each kind. A pass looks (mostly at what watches have told), decides (pure), writes (each
+//! write can be repeated), and tells (status, events). A crash between two writes costs nothing: the next pass looks again.
+//!
+//! Always true: nothing is changed or removed that has not our mark and the recorded UID.
+//! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`seen`]), the
+//! controllers ([`user`], [`workspace`], [`removal`]).
+//! Elsewhere: what people ask for (`crate::register`, `crate::workspaces`), the roles themselves (`crate::roles`).
+
+mod namespace;
+mod pieces;
+mod removal;
+mod seen;
+mod user;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::clock::Clock;
+use domain::ids::UserId;
+use futures::StreamExt;
+use futures::stream::{self, Stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::{ClusterResourceScope, DynamicObject};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::watcher;
+use kube::{Api, Resource, ResourceExt};
+use kube_access::feed::{Change, Feed};
+use kube_access::queue::{self, Next};
+use kube_types::marks::{USER, WORKSPACE};
+use kube_types::progress::{Transition, condition};
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, User, Workspace};
+use tokio::sync::mpsc;
+
+use pieces::{Piece, PieceKind};
+use seen::{Changed, Seen};
+
+pub use namespace::DEPLOYER;
+
+/// The cluster that the platform runs on, as workspaces name it.
+pub const HOST: &str = "host";
+
+/// So many accounts, and so many workspaces, are worked on at once.
+const AT_ONCE: usize = 16;
+
+/// When something is looked at again that should have been heard of by then.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Why a pass could not be finished. It is tried again after a pause.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}: {cause}")]
+pub(crate) struct ProvisionError {
+    doing: String,
+    cause: kube::Error,
+}
+
+impl ProvisionError {
+    /// Whether somebody else wrote at the same time: what they wrote will be heard of.
+    fn is_conflict(&self) -> bool {
+        matches!(&self.cause, kube::Error::Api(status) if status.is_conflict())
+    }
+}
+
+/// Says what was being done when a call failed.
+trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ProvisionError>;
+}
+
+impl<T> Doing<T> for Result<T, kube::Error> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ProvisionError> {
+        self.map_err(|cause| ProvisionError { doing: what(), cause })
+    }
+}
+
+/// What the controllers are told by.
+pub struct Sources {
+    pub users: Feed<User>,
+    pub workspaces: Feed<Workspace>,
+    /// Credentials and tokens.
+    pub secrets: Feed<Secret>,
+}
+
+/// What both controllers work with.
+struct Provisioner {
+    client: kube::Client,
+    users: Feed<User>,
+    workspaces: Feed<Workspace>,
+    secrets: Feed<Secret>,
+    namespaces: Feed<Namespace>,
+    seen: Seen,
+    /// What a personal workspace may use.
+    quota: BTreeMap<String, String>,
+    clock: Arc<dyn Clock>,
+    events: Recorder,
+}
+
+/// Provisions and removes, for ever; ended by dropping it. Only one server of a cluster may do this.
+pub async fn run(
+    client: kube::Client,
+    sources: Sources,
+    quota: BTreeMap<String, String>,
+    clock: Arc<dyn Clock>,
+) {
+    let ours = watcher::Config::default().labels(WORKSPACE);
+    let namespaces = Feed::start(Api::all(client.clone()), ours, slim);
+    let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+    let provisioner = Provisioner {
+        events: Recorder::new(client.clone(), reporter),
+        seen: Seen::new(),
+        client,
+        users: sources.users,
+        workspaces: sources.workspaces,
+        secrets: sources.secrets,
+        namespaces,
+        quota,
+        clock,
+    };
+    let (changed, changes) = mpsc::unbounded_channel();
+    futures::join!(
+        provisioner.seen.follow(provisioner.client.clone(), changed),
+        provisioner.control(changes)
+    );
+}
+
+/// Of a namespace its marks are needed.
+fn slim(namespace: &mut Namespace) {
+    (namespace.spec, namespace.status) = (None, None);
+}
+
+impl Provisioner {
+    async fn control(&self, changes: mpsc::UnboundedReceiver<Changed>) {
+        futures::join!(
+            self.users.synced(),
+            self.workspaces.synced(),
+            self.secrets.synced(),
+            self.namespaces.synced(),
+            self.seen.synced(),
+        );
+        let (for_users, of_users) = mpsc::unbounded_channel();
+        let (for_workspaces, of_workspaces) = mpsc::unbounded_channel();
+        let dispatch = received(changes).for_each(async |changed| {
+            // The receivers live as long as this.
+            match self.person_of(&changed) {
+                Some(user) => drop(for_users.send(user)),
+                None => drop(self.workspace_of(&changed).map(|workspace| for_workspaces.send(workspace))),
+            }
+        });
+        let user_keys = stream::select_all([
+            self.users.changes().map(|change| Some(object(&change).name_any())).boxed(),
+            self.workspaces.changes().map(|change| self.owner_of(object(&change))).boxed(),
+            self.secrets.changes().map(|change| self.owner_of_secret(object(&change))).boxed(),
+            received(of_users).map(Some).boxed(),
+        ]);
+        let workspace_keys = stream::select_all([
+            self.workspaces.changes().map(|change| Some(object(&change).name_any())).boxed(),
+            self.namespaces.changes().map(|change| object(&change).labels().get(WORKSPACE).cloned()).boxed(),
+            received(of_workspaces).map(Some).boxed(),
+        ]);
+        futures::join!(
+            dispatch,
+            queue::run(known(user_keys), AT_ONCE, async |name: &String| settle(self.sync_user(name).await)),
+            queue::run(known(workspace_keys), AT_ONCE, async |name: &String| settle(
+                self.sync_workspace(name).await
+            )),
+        );
+    }
+
+    /// The name of the User who has this id.
+    fn user_of(&self, id: &UserId) -> Option<String> {
+        let has =
+            |user: &Arc<User>| user.status.as_ref().is_some_and(|status| status.tenant_id == id.as_str());
+        self.users.all().iter().find(|user| has(user)).map(|user| user.name_any())
+    }
+
+    fn owner_of(&self, workspace: &Workspace) -> Option<String> {
+        self.user_of(&workspace.spec.owner.parse().ok()?)
+    }
+
+    fn owner_of_secret(&self, secret: &Secret) -> Option<String> {
+        self.user_of(&secret.labels().get(USER)?.parse().ok()?)
+    }
+
+    /// Whose ServiceAccount or ClusterRoleBinding it was that changed.
+    fn person_of(&self, changed: &Changed) -> Option<String> {
+        let id = match &*changed.namespace {
+            "" => user::administrator_of(&changed.name)?,
+            SYSTEM_NAMESPACE => changed.name.parse().ok()?,
+            _ => return None,
+        };
+        self.user_of(&id)
+    }
+
+    fn workspace_of(&self, changed: &Changed) -> Option<String> {
+        self.namespaces.get(&changed.namespace)?.labels().get(WORKSPACE).cloned()
+    }
+
+    fn api<K: Resource<DynamicType = (), Scope = ClusterResourceScope>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    fn pieces(&self, namespace: Option<&str>, kind: PieceKind) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
+            None => Api::all_with(self.client.clone(), &kind.resource()),
+        }
+    }
+
+    async fn apply(&self, namespace: Option<&str>, piece: &Piece) -> Result<(), ProvisionError> {
+        let (name, how) = (piece.name(), PatchParams::apply(FIELD_MANAGER).force());
+        let applied =
+            self.pieces(namespace, piece.kind).patch(&name, &how, &Patch::Apply(&piece.object)).await;
+        applied.map(drop).doing(|| said("apply", piece.kind, &name, namespace))
+    }
+
+    async fn delete(
+        &self,
+        namespace: Option<&str>,
+        kind: PieceKind,
+        name: &str,
+    ) -> Result<(), ProvisionError> {
+        let deleted = self.pieces(namespace, kind).delete(name, &DeleteParams::default()).await;
+        removal::gone(deleted.map(drop)).doing(|| said("delete", kind, name, namespace))
+    }
+
+    /// An event for each turn of `Ready` since `before`. What cannot be told is no reason to do it again.
+    async fn announce<K>(&self, object: &K, conditions: &[Condition], transitions: &[Transition], before: i64)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let turned = transitions.iter().any(|turn| turn.sequence > before && turn.to.starts_with("Ready="));
+        let Some(ready) = condition(conditions, "Ready").filter(|_| turned) else { return };
+        let event = Event {
+            type_: if ready.status == "True" { EventType::Normal } else { EventType::Warning },
+            reason: ready.reason.clone(),
+            note: Some(ready.message.clone()),
+            action: "Provision".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.events.publish(&event, &object.object_ref(&())).await {
+            tracing::warn!(%error, "cannot write an event");
+        }
+    }
+}
+
+fn said(verb: &str, kind: PieceKind, name: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{verb} {kind:?} `{name}` in `{namespace}`"),
+        None => format!("{verb} {kind:?} `{name}`"),
+    }
+}
+
+fn object<K>(change: &Change<K>) -> &K {
+    match change {
+        Change::Applied(object) | Change::Deleted(object) => object,
+    }
+}
+
+fn known(keys: impl Stream<Item = Option<String>>) -> impl Stream<Item = String> {
+    keys.filter_map(std::future::ready)
+}
+
+fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(receiver, async |mut receiver| receiver.recv().await.map(|item| (item, receiver)))
+}
+
+/// A conflict is no failure: the pass saw something old, and the new is on its way.
+fn settle(done: Result<Next, ProvisionError>) -> Result<Next, ProvisionError> {
+    match done {
+        Err(error) if error.is_conflict() => Ok(Next::After(Duration::from_secs(1))),
+        other => other,
+    }
+}
+
+/// How long to wait for a moment; at most an hour, as clocks are set.
+fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
+}
