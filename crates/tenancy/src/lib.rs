@@ -44,6 +44,7 @@ mod secrets;
 pub mod sessions;
 pub mod sign_in;
 #[cfg(test)]
+mod testing;
 mod stage;
 mod throttle;
 pub mod tokens;
