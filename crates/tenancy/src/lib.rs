@@ -44,8 +44,9 @@ mod secrets;
 pub mod sessions;
 pub mod sign_in;
 #[cfg(test)]
-mod testing;
 mod stage;
+#[cfg(test)]
+mod testing;
 mod throttle;
 pub mod tokens;
 pub mod users;

@@ -1,4 +1,4 @@
-//! A stage for tests: a cluster, the platform on it, and somebody who says of every account that it is ready.
+//! A stage for tests: a cluster, and the platform on it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -14,8 +14,11 @@ use kube_access::{Change, Clients, Feed};
 use kube_types::{User, marks};
 use serde_json::json;
 use testkit::{Fault, HeldClock, World};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::directory::Feeds;
+use crate::provision::{self, Sources};
 use crate::register::{Registered, Registration};
 use crate::{Error, Settings, Tenancy};
 
@@ -25,17 +28,28 @@ pub(crate) struct Stage {
     pub world: World,
     pub clock: HeldClock,
     pub tenancy: Tenancy,
-    stand_in: AbortHandle,
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        self.stand_in.abort();
-    }
+    /// Ends with the stage.
+    _provision: oneshot::Sender<()>,
 }
 
 pub(crate) fn open() -> Settings {
     Settings { registration_open: true, ..Settings::default() }
+}
+
+/// Runs something on a thread of its own until the sender is dropped: what the controllers are made of does not move
+/// between threads.
+fn aside<F: Future>(work: impl FnOnce() -> F + Send + 'static) -> oneshot::Sender<()> {
+    let (sender, ended) = oneshot::channel();
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            tokio::select! {
+                _ = work() => {}
+                _ = ended => {}
+            }
+        });
+    });
+    sender
 }
 
 /// The platform on this world, over that line.
@@ -56,9 +70,16 @@ impl Stage {
     pub async fn with(settings: Settings) -> Self {
         let clock = HeldClock::new();
         let world = World::at(Arc::new(clock.clone())).await;
-        let stand_in = stand_in(&world);
+        let quota = settings.quota.clone();
         let tenancy = tenancy(&world, &clock, &Fault::none(), settings).await;
-        Self { world, clock, tenancy, stand_in }
+        let Feeds { users, workspaces, secrets } = tenancy.directory().feeds().clone();
+        let sources = Sources { users, workspaces, secrets };
+        let provisioning = (world.platform(), sources, quota, Arc::new(clock.clone()));
+        let provision = aside(move || {
+            let (client, sources, quota, clock) = provisioning;
+            provision::run(client, sources, quota, clock)
+        });
+        Self { world, clock, tenancy, _provision: provision }
     }
 
     pub fn users(&self) -> Api<User> {
@@ -99,7 +120,7 @@ impl Stage {
     }
 }
 
-/// Does as much of the provisioning as these tests need.
+/// Instead of the provisioning, says of every account that it is ready.
 pub(crate) fn stand_in(world: &World) -> AbortHandle {
     let users: Api<User> = Api::all(world.admin());
     let feed = Feed::start(users.clone(), Config::default(), |_| {});
