@@ -33,6 +33,7 @@ pub mod directory;
 pub mod error;
 pub mod kubeconfig;
 pub mod kubernetes;
+mod lead;
 pub mod manifests;
 pub mod members;
 mod passwords;
@@ -44,8 +45,9 @@ mod secrets;
 pub mod sessions;
 pub mod sign_in;
 #[cfg(test)]
-mod testing;
 mod stage;
+#[cfg(test)]
+mod testing;
 mod throttle;
 pub mod tokens;
 pub mod users;
