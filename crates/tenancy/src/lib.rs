@@ -36,6 +36,7 @@ pub mod kubernetes;
 pub mod manifests;
 pub mod members;
 mod passwords;
+pub mod progress;
 pub mod provision;
 pub mod quota;
 pub mod register;
