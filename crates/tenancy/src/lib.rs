@@ -37,6 +37,7 @@ mod lead;
 pub mod manifests;
 pub mod members;
 mod passwords;
+pub mod progress;
 pub mod provision;
 pub mod quota;
 pub mod register;
