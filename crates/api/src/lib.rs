@@ -4,16 +4,26 @@
 //! nothing. Modules in reading order: what every request passes ([`layers`]), how the process is doing
 //! ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
 
+pub mod answer;
+pub mod credentials;
 pub mod health;
 pub mod layers;
 pub mod metrics;
+pub mod needs;
 pub mod openapi;
+pub mod params;
+pub mod peer;
+pub mod problem;
+pub mod sent;
+pub mod trail;
+pub mod until_revoked;
 
 use axum::Router;
 use axum::routing::get;
 
 pub use health::Readiness;
 pub use metrics::Metrics;
+pub use peer::of_peer;
 
 /// What the handlers share.
 #[derive(Clone)]

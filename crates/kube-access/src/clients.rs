@@ -2,7 +2,7 @@
 //!
 //! Always true: a request carries exactly the `Impersonate-*` headers of the client that it is sent by. One that was
 //! put on it elsewhere, by accident or by somebody's wish, is taken off.
-//! Elsewhere: as whom an actor acts (`domain::actor`), who may be impersonated at all (the ClusterRole `longshore`).
+//! Elsewhere: as whom an actor acts (`domain::actor`), who may be impersonated at all (the platform's own role).
 
 use std::sync::Arc;
 use std::time::Duration;

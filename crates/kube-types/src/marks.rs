@@ -6,6 +6,8 @@
 pub const WORKSPACE: &str = "longshore.dev/workspace";
 /// Label of whatever belongs to a user: their id.
 pub const USER: &str = "longshore.dev/user";
+/// Label of the account that can be signed in to by this name beside its others: the first administrator's.
+pub const LOGIN: &str = "longshore.dev/login";
 /// Label of what the platform provisioned, and tenants may not change.
 pub const PROVISIONED: &str = "longshore.dev/provisioned";
 /// OpenYurt's label of whatever belongs to a tenant: on the personal namespace, on nodes and pools.
@@ -22,6 +24,8 @@ pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
 pub const WORKSPACE_UID: &str = "longshore.dev/workspace-uid";
 /// Annotation of a person's ServiceAccount: the UID of the User whose id it claims.
 pub const USER_UID: &str = "longshore.dev/user-uid";
+/// Annotation of a token's Secret: when it was last used, to the minute.
+pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 

@@ -29,6 +29,14 @@ pub enum Error {
     /// One text for an unknown account, a wrong secret and a disabled account.
     #[error("there is no such account, or the secret is wrong")]
     WrongCredentials,
+    /// Whatever was wrong with it: unknown, forged, expired, revoked, of somebody who is gone.
+    #[error("sign in first, or send a token that is good")]
+    NotSignedIn,
+    #[error("the header X-CSRF-Token does not belong to this session")]
+    ForgedRequest,
+    /// Told only to whoever knew the secret.
+    #[error("the time of this account is over: ask an administrator to prolong it")]
+    AccountExpired,
     #[error("too many attempts; try again in {seconds} s")]
     Throttled { seconds: u64 },
     #[error("registration is closed: ask an administrator for an account")]
@@ -61,9 +69,9 @@ impl Error {
             | Self::Scope(_)
             | Self::Quota(_)
             | Self::Invalid(_) => Kind::Invalid,
-            Self::WrongCredentials => Kind::Unauthenticated,
+            Self::WrongCredentials | Self::NotSignedIn => Kind::Unauthenticated,
             Self::Throttled { .. } => Kind::Exhausted,
-            Self::RegistrationClosed => Kind::Forbidden,
+            Self::RegistrationClosed | Self::ForgedRequest | Self::AccountExpired => Kind::Forbidden,
             Self::AccountExists | Self::Conflict(_) | Self::Changed(_) => Kind::Conflict,
             Self::Moved(_) => Kind::Precondition,
             Self::NotFound { .. } => Kind::NotFound,

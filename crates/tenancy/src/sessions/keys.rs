@@ -1,0 +1,130 @@
+//! The keys that sign sessions: one Secret, made once, with a new key every 30 days.
+//!
+//! The key before the present one is still good for what it has signed, so that nobody is signed out by a change of keys.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use kube_access::feed::Feed;
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, marks};
+
+use super::{Key, Session};
+use crate::Error;
+use crate::secrets::{self, is_code, random, writing};
+
+pub(crate) const NAME: &str = "session-keys";
+const LENGTH: usize = 32;
+const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// What the Secret says.
+struct Ring {
+    current: [u8; LENGTH],
+    previous: Option<[u8; LENGTH]>,
+    made: Timestamp,
+}
+
+impl Ring {
+    /// `None` where a key is missing or of another length: nothing is signed with less.
+    fn of(secret: &Secret) -> Option<Self> {
+        let bytes = |key: &str| secret.data.as_ref()?.get(key)?.0.as_slice().try_into().ok();
+        Some(Self {
+            current: bytes("current")?,
+            previous: bytes("previous"),
+            made: secrets::text(secret, "made")?.parse().ok()?,
+        })
+    }
+
+    fn next(previous: Option<&Self>, now: Timestamp) -> Self {
+        Self { current: random(), previous: previous.map(|ring| ring.current), made: now }
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        now.duration_since(self.made) >= LIFE
+    }
+
+    fn data(&self) -> BTreeMap<String, ByteString> {
+        let mut data = BTreeMap::from([
+            ("current".to_owned(), ByteString(self.current.to_vec())),
+            ("made".to_owned(), ByteString(self.made.to_string().into_bytes())),
+        ]);
+        data.extend(self.previous.map(|key| ("previous".to_owned(), ByteString(key.to_vec()))));
+        data
+    }
+}
+
+pub(crate) struct Keys {
+    client: kube::Client,
+    feed: Feed<Secret>,
+}
+
+impl Keys {
+    pub fn new(client: kube::Client, feed: Feed<Secret>) -> Self {
+        Self { client, feed }
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        Ring::of(self.feed.get(NAME)?.as_ref())
+    }
+
+    /// The key to sign with.
+    pub async fn current(&self, now: Timestamp) -> Result<Key, Error> {
+        match self.ring() {
+            Some(ring) => Ok(Key::new(&ring.current)),
+            None => Ok(Key::new(&self.keep_fresh(now).await?.current)),
+        }
+    }
+
+    /// What a cookie says that one of our keys has signed, and that key.
+    pub fn open(&self, cookie: &str) -> Option<(Session, Key)> {
+        let ring = self.ring()?;
+        let keys = [Some(ring.current), ring.previous].into_iter().flatten();
+        keys.map(|bytes| Key::new(&bytes)).find_map(|key| Some((key.open(cookie)?, key)))
+    }
+
+    /// Makes the keys where there are none, and a new one where the present one is old.
+    pub async fn refresh(&self, now: Timestamp) -> Result<(), Error> {
+        self.keep_fresh(now).await.map(drop)
+    }
+
+    async fn keep_fresh(&self, now: Timestamp) -> Result<Ring, Error> {
+        let secrets = secrets::api(self.client.clone());
+        loop {
+            let written = match secrets.get_opt(NAME).await? {
+                None => {
+                    let ring = Ring::next(None, now);
+                    secrets.create(&writing(), &object(&ring)).await.map(|_| ring)
+                }
+                Some(before) => match Ring::of(&before) {
+                    Some(ring) if !ring.is_due(now) => return Ok(ring),
+                    old => {
+                        let ring = Ring::next(old.as_ref(), now);
+                        let after = Secret { data: Some(ring.data()), ..before };
+                        secrets.replace(NAME, &writing(), &after).await.map(|_| ring)
+                    }
+                },
+            };
+            match written {
+                // Somebody else was faster: theirs it is.
+                Err(lost) if is_code(&lost, 409) || is_code(&lost, 404) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+fn object(ring: &Ring) -> Secret {
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+            labels: Some(BTreeMap::from([(marks::MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())])),
+            ..ObjectMeta::default()
+        },
+        type_: Some(marks::SESSION_KEYS_TYPE.to_owned()),
+        data: Some(ring.data()),
+        ..Secret::default()
+    }
+}
