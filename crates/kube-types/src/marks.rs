@@ -17,15 +17,18 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// Annotation of a new User: the id that it will have in its status.
 pub const TENANT_ID: &str = "longshore.dev/tenant-id";
+/// Annotation of what somebody is to be told once and was not yet: of a new User whose token is still untold, and of the
+/// first administrator's credentials. Nobody can enter by it.
+pub const UNTOLD: &str = "longshore.dev/untold";
 /// Annotation of a workspace that is to be removed after that moment, and can be brought back until then.
 pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
+/// Annotation of a token's Secret: when it was last used, to the minute.
+pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of a namespace: the UID of the workspace that it was made for. One of a former workspace of the same name,
 /// or one that somebody made and labelled, is not ours.
 pub const WORKSPACE_UID: &str = "longshore.dev/workspace-uid";
 /// Annotation of a person's ServiceAccount: the UID of the User whose id it claims.
 pub const USER_UID: &str = "longshore.dev/user-uid";
-/// Annotation of a token's Secret: when it was last used, to the minute.
-pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 

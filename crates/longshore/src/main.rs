@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use cli::platform::output::Said;
+use cli::platform::{self, Failure, World};
 use cli::{Cli, Command, KubeconfigArgs, ServeArgs};
 use server::endpoints::Endpoints;
 use server::{Config, Flags};
@@ -32,7 +34,11 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Serve(args) => serve(Config::load(&flags(args))?)?,
         Command::Config(args) => cli::print(&Config::load(&flags(args))?.print())?,
+        Command::Kubeconfig(args) if args.personal.user => {
+            return ask(async |world| platform::kubeconfig::run(&args.personal, world).await);
+        }
         Command::Kubeconfig(args) => kubeconfig(args)?,
+        Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
         Command::Helm(command) => return Ok(cli::helm::finish(cli::helm::run(&command))),
         Command::Version => cli::print(&cli::version())?,
         Command::Completion { shell } => cli::print(&cli::completion(shell))?,
@@ -81,6 +87,17 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
     })
+}
+
+/// Asks a running platform, and prints what comes of it.
+fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut world = World::of_process(|| {
+        let Some(data) = server::config::default_data(&std::env::vars().collect()) else { return Ok(None) };
+        let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
+        Ok(endpoints.map(|endpoints| endpoints.url))
+    });
+    Ok(platform::finish(runtime.block_on(command(&mut world))))
 }
 
 /// Reads files only: works whether or not the server runs.

@@ -1,7 +1,7 @@
 //! Who somebody is, what they own, what they may do.
 //!
 //! Modules in reading order: what is known at once (`directory`), how somebody is recognised (`passwords`, `tokens`,
-//! `sessions`, `throttle`, `sign_in`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
+//! `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
 //! `workspaces`, `members`, `quota`, `kubeconfig`), and what follows from it by itself (`provision`).
 //!
 //! Always true: every function that a caller can reach takes an [`domain::Actor`] and asks it first, but for
@@ -19,25 +19,42 @@ use kube_access::{Clients, Feed};
 use kube_types::marks;
 
 use directory::Feeds;
+use kubernetes::Reviews;
 use passwords::Hasher;
 use sessions::keys::{self, Keys};
 use throttle::Throttle;
 use tokens::last_use::LastUse;
 
+pub mod administrator;
+pub mod authenticate;
+mod change;
+mod credentials;
 pub mod directory;
 pub mod error;
+pub mod kubeconfig;
+pub mod kubernetes;
 pub mod manifests;
+pub mod members;
 mod passwords;
 pub mod provision;
 pub mod quota;
+pub mod register;
 pub mod roles;
 mod secrets;
 pub mod sessions;
+pub mod sign_in;
+mod stage;
+#[cfg(test)]
+mod testing;
 mod throttle;
 pub mod tokens;
+pub mod users;
+pub mod workspaces;
 
+pub use authenticate::Presented;
 pub use directory::{Account, Directory};
 pub use error::Error;
+pub use sign_in::SignedIn;
 
 /// What an administrator decides once for all.
 #[derive(Clone, Debug)]
@@ -89,6 +106,7 @@ struct Inner {
     throttle: Throttle,
     keys: Keys,
     last_use: LastUse,
+    reviews: Reviews,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +145,7 @@ impl Tenancy {
             hasher: Hasher::new(),
             throttle: Throttle::new(clock.clone()),
             last_use: LastUse::start(clients.own()),
+            reviews: Reviews::new(clients.own(), clock.clone()),
             clients,
             directory,
             settings,

@@ -9,11 +9,12 @@ use domain::ids::UserId;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, ResourceExt};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, marks};
 
 use crate::Error;
+use crate::sessions::SessionId;
 
 /// How often a write is tried again that somebody else was faster with.
 const RACES: usize = 10;
@@ -30,6 +31,9 @@ pub(crate) fn new_user_id() -> UserId {
     UserId::from_random(random())
 }
 
+/// How many sessions can have been ended one by one; with more than that, all are.
+const MOST_ENDED: usize = 50;
+
 /// What is known of a person's credentials. The epoch of a new one is the time of its making, so that not even
 /// credentials that were deleted and made anew bring an old session back.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,16 +41,33 @@ pub(crate) struct Credentials {
     /// An Argon2id string.
     pub password: Option<String>,
     pub epoch: u64,
+    /// Sessions that were signed out of before their time.
+    pub ended: Vec<SessionId>,
 }
 
 impl Credentials {
     pub fn new(password: Option<String>, now: Timestamp) -> Self {
-        Self { password, epoch: seconds(now) }
+        Self { password, epoch: seconds(now), ended: Vec::new() }
     }
 
     /// No session that was opened before is good any more.
     pub fn raise_epoch(&mut self, now: Timestamp) {
         self.epoch = seconds(now).max(self.epoch.saturating_add(1));
+        self.ended.clear();
+    }
+
+    /// This session is not good any more.
+    pub fn end(&mut self, session: &SessionId, now: Timestamp) {
+        self.ended.retain(|ended| ended != session && !ended.is_expired(now));
+        self.ended.push(session.clone());
+        if self.ended.len() > MOST_ENDED {
+            self.raise_epoch(now);
+        }
+    }
+
+    /// Whether a session of this person is still good.
+    pub fn accept(&self, session: &SessionId, now: Timestamp) -> bool {
+        session.epoch == self.epoch && !session.is_expired(now) && !self.ended.contains(session)
     }
 
     pub fn name(user: &UserId) -> String {
@@ -56,14 +77,19 @@ impl Credentials {
     pub fn to_secret(&self, user: &UserId) -> Secret {
         let mut data = BTreeMap::from([("epoch", self.epoch.to_string())]);
         data.extend(self.password.clone().map(|password| ("password", password)));
+        if !self.ended.is_empty() {
+            data.insert("ended", self.ended.iter().map(SessionId::to_string).collect::<Vec<_>>().join(" "));
+        }
         secret(Self::name(user), marks::CREDENTIALS_TYPE, user, data)
     }
 
     /// Of a Secret of this type; `None` where it does not say what it must.
     pub fn of(secret: &Secret) -> Option<Self> {
+        let ended = text(secret, "ended").unwrap_or_default().split_whitespace();
         Some(Self {
             password: text(secret, "password").map(str::to_owned),
             epoch: text(secret, "epoch")?.parse().ok()?,
+            ended: ended.filter_map(|id| id.parse().ok()).collect(),
         })
     }
 }
@@ -131,7 +157,9 @@ pub(crate) async fn change_credentials(
                 // What cannot be read has no epoch that could be carried on: it begins anew, at this time.
                 let mut credentials = Credentials::of(&before).unwrap_or_else(|| Credentials::new(None, now));
                 change(&mut credentials);
-                let after = Secret { data: credentials.to_secret(user).data, ..before };
+                let mut after = Secret { data: credentials.to_secret(user).data, ..before };
+                // Whoever changes credentials knows them.
+                after.annotations_mut().remove(marks::UNTOLD);
                 secrets.replace(&name, &writing(), &after).await.map(|_| credentials)
             }
         };

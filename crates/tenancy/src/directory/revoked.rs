@@ -46,8 +46,7 @@ impl Shared {
                 index.token(id).is_some_and(|token| token.owner == *owner && !token.is_expired(time))
             }
             (Via::Session { id }, Some(owner)) => id.parse::<SessionId>().is_ok_and(|session| {
-                !session.is_expired(time)
-                    && index.credentials(owner).is_some_and(|credentials| credentials.epoch == session.epoch)
+                index.credentials(owner).is_some_and(|credentials| credentials.accept(&session, time))
             }),
             _ => true,
         }
