@@ -25,7 +25,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Print the effective configuration
     Config(ServeArgs),
-    /// Print a kubeconfig: an administrator's for the embedded cluster, or one's own
+    /// Print a kubeconfig: an administrator's for the embedded cluster, or your own
     Kubeconfig(KubeconfigArgs),
     #[command(flatten)]
     Platform(platform::Command),
@@ -94,6 +94,8 @@ pub fn print(text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     #[test]
@@ -101,10 +103,34 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// All help there is, but that of Helm's commands, whose words are Helm's.
+    #[test]
+    fn every_help() {
+        fn write(command: &mut clap::Command, path: &str, picture: &mut String) {
+            writeln!(picture, "# {path}\n\n{}", command.render_long_help()).unwrap();
+            let names: Vec<_> =
+                command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+            for name in
+                names.iter().filter(|name| !helm::COMMANDS.contains(&name.as_str()) && *name != "help")
+            {
+                let inner = command.find_subcommand_mut(name).unwrap();
+                write(inner, &format!("{path} {name}"), picture);
+            }
+        }
+        let mut command = Cli::command();
+        command.build();
+        let mut picture = String::new();
+        write(&mut command, "longshore", &mut picture);
+        insta::assert_snapshot!(picture);
+    }
+
     #[test]
     fn every_shell_gets_a_script() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell] {
-            assert!(completion(shell).contains("longshore"));
+            let script = completion(shell);
+            for word in ["longshore", "whoami", "remove-member", "token-stdin"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
         }
     }
 }

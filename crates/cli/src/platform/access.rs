@@ -17,8 +17,13 @@ use super::secret::Secret;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which platform")]
 pub struct Target {
-    /// Its address [default: $`LONGSHORE_SERVER`, else that of the current context, else the server that runs here]
-    #[arg(long, value_name = "URL", global = true, conflicts_with = "context")]
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        conflicts_with = "context",
+        help = "Its address [default: LONGSHORE_SERVER, else that of the current context, else the server that runs here]"
+    )]
     pub server: Option<String>,
     /// PEM file with the authority of its certificate [default: those that the system trusts]
     #[arg(long, value_name = "FILE", global = true)]

@@ -11,11 +11,11 @@ use super::{Failure, World};
 
 #[derive(Clone, Debug, Args)]
 pub struct PersonalArgs {
-    /// Print one's own kubeconfig, composed by the platform and good for a day, instead of the administrator's
+    /// Print your own, which the platform composes and which is good for a day, instead of the administrator's
     #[arg(long)]
     pub user: bool,
     /// Write it to this file, which nobody else can read, instead of to standard output
-    #[arg(short, long = "output", value_name = "FILE", requires = "user")]
+    #[arg(short = 'o', long = "output", value_name = "FILE", requires = "user")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub target: Target,

@@ -1,4 +1,4 @@
-//! What can be asked of a running platform: who one is there, and what one owns.
+//! What can be asked of a running platform: who somebody is there, and what they own.
 //!
 //! Modules in reading order: which platform, and as whom (`address`, `secret`, `contexts`, `access`); how it is asked
 //! (`world`, `prompt`, `client`, `problem`, `failure`); what is printed (`output`); and the commands.
@@ -35,9 +35,9 @@ pub enum Command {
     Login(session::LoginArgs),
     /// Revoke this machine's token, and forget it
     Logout(session::LogoutArgs),
-    /// Show who one is, and where
+    /// Show who you are, and where
     Whoami(session::WhoamiArgs),
-    /// Make an account for oneself
+    /// Make an account for yourself
     Register(register::RegisterArgs),
     /// Choose between platforms
     #[command(subcommand)]

@@ -13,20 +13,16 @@ use super::Failure;
 /// How to print what the platform answers.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputArgs {
-    /// Print it as this instead of as a table
+    /// As what to print it: all there is, only `kind/name`, or a table with more columns
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Format>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// All there is
     Json,
-    /// All there is
     Yaml,
-    /// `kind/name`, one a line
     Name,
-    /// A table with more columns
     Wide,
 }
 

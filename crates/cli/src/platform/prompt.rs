@@ -31,13 +31,7 @@ impl Terminal for Tty {
     }
 
     fn ask_secret(&self, question: &str) -> Result<Secret, Failure> {
-        let tty = open()?;
-        let silence = Silence::over(&tty).map_err(|error| Failure::Terminal(error.into()))?;
-        let answer = line(&tty, question);
-        drop(silence);
-        // The end of the line was not shown either.
-        (&tty).write_all(b"\n").map_err(Failure::Terminal)?;
-        answer.map(Secret::new)
+        silently(&open()?, question)
     }
 }
 
@@ -46,6 +40,15 @@ fn open() -> Result<File, Failure> {
         let why = "there is no terminal to ask on: give --account, and --password-stdin or --token-stdin";
         Failure::Usage(why.to_owned())
     })
+}
+
+fn silently(mut tty: &File, question: &str) -> Result<Secret, Failure> {
+    let silence = Silence::over(tty).map_err(|error| Failure::Terminal(error.into()))?;
+    let answer = line(tty, question);
+    drop(silence);
+    // The end of the line was not shown either.
+    tty.write_all(b"\n").map_err(Failure::Terminal)?;
+    answer.map(Secret::new)
 }
 
 fn line(mut tty: &File, question: &str) -> Result<String, Failure> {
@@ -114,7 +117,60 @@ fn without_end(mut text: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::thread;
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
     use super::*;
+
+    /// Asks for a secret on a terminal where somebody types this; what came of it, what was on the screen, and whether the
+    /// terminal is as it was before.
+    fn asked(typed: &[u8]) -> (Result<Secret, Failure>, String, bool) {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let tty = File::options().read(true).write(true).open(path).unwrap();
+        let before = tcgetattr(&tty).unwrap();
+        let mut ours = File::from(ours);
+        let (answer, screen) = thread::scope(|scope| {
+            let answer = scope.spawn(|| silently(&tty, "password"));
+            let mut screen = Vec::new();
+            let mut read = |until: &str, ours: &mut File| {
+                while !String::from_utf8_lossy(&screen).ends_with(until) {
+                    let mut byte = [0];
+                    ours.read_exact(&mut byte).unwrap();
+                    screen.push(byte[0]);
+                }
+            };
+            read("password: ", &mut ours);
+            ours.write_all(typed).unwrap();
+            read("\n", &mut ours);
+            (answer.join().unwrap(), String::from_utf8(screen).unwrap())
+        });
+        let after = tcgetattr(&tty).unwrap();
+        let restored = after.local_modes == before.local_modes
+            && after.special_codes[SpecialCodeIndex::VEOL] == before.special_codes[SpecialCodeIndex::VEOL];
+        (answer, screen, restored)
+    }
+
+    #[test]
+    fn a_password_is_not_shown_and_the_terminal_is_left_as_it_was() {
+        let (answer, screen, restored) = asked("wrong\u{15}cansry\u{7f}\u{7f}\u{7f}ary é\n".as_bytes());
+        assert_eq!(answer.unwrap().expose(), "canary é");
+        assert_eq!(screen, "password: \r\n");
+        assert!(restored);
+    }
+
+    #[test]
+    fn ctrl_c_ends_the_question_and_leaves_the_terminal_as_it_was() {
+        let (answer, screen, restored) = asked(b"can\x03");
+        assert!(matches!(answer, Err(Failure::Interrupted)));
+        assert_eq!(screen, "password: \r\n");
+        assert!(restored);
+    }
 
     #[test]
     fn a_secret_ends_with_its_line() {

@@ -21,7 +21,7 @@ const DAYS: u32 = 30;
 
 #[derive(Debug, Args)]
 pub struct LoginArgs {
-    /// The platform's address [default: that of the context, else the server that runs here]
+    /// The platform's address, to be kept under its own name or that of --context
     #[arg(value_name = "SERVER", conflicts_with = "server")]
     pub address: Option<String>,
     /// Who: an e-mail address, a phone number, an id, or `admin`; asked for if not given

@@ -33,7 +33,7 @@ pub enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// List one's tokens
+    /// List your tokens
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `longshore user`: accounts, for administrators; and one's own.
+//! `longshore user`: accounts, for administrators; and your own.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -55,12 +55,12 @@ pub enum Command {
         #[command(flatten)]
         user: UserArg,
     },
-    /// Change one's own password, or give somebody else a new one
+    /// Change your own password, or give somebody else a new one
     #[command(visible_alias = "reset-password")]
     Password {
-        /// Whose: an id [default: one's own]
+        /// Whose: an id [default: your own]
         user: Option<String>,
-        /// Read the new password from standard input instead of asking for it; for one's own the old one is the line before
+        /// Read the new password from standard input instead of asking for it; for your own, the old one is the line before it
         #[arg(long)]
         password_stdin: bool,
     },

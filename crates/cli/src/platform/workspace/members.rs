@@ -19,12 +19,13 @@ pub enum Command {
         workspace: WorkspaceArg,
         /// An e-mail address, a phone number or an id; nobody learns whether there is such an account
         who: String,
+        /// As what
         #[arg(long, default_value = "developer", value_parser = roles())]
         role: String,
     },
-    /// List the invitations that one has, or those of a workspace
+    /// List your invitations, or those of a workspace
     Invitations {
-        /// A workspace's name [default: one's own invitations]
+        /// A workspace's name [default: your own invitations]
         workspace: Option<String>,
         #[command(flatten)]
         output: OutputArgs,
@@ -52,6 +53,7 @@ pub enum Command {
         workspace: WorkspaceArg,
         /// Whose: an id, as `members` shows it
         user: String,
+        /// The role
         #[arg(value_parser = roles())]
         role: String,
     },

@@ -24,7 +24,7 @@ pub struct WorkspaceArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a workspace, with oneself as its administrator
+    /// Make a workspace, with you as its administrator
     Create {
         /// Its name, and that of its first namespace: small letters, digits, dashes
         name: String,
@@ -34,7 +34,7 @@ pub enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// List the workspaces that one belongs to
+    /// List the workspaces that you belong to
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
