@@ -33,9 +33,11 @@ pub mod directory;
 pub mod error;
 pub mod kubeconfig;
 pub mod kubernetes;
+mod lead;
 pub mod manifests;
 pub mod members;
 mod passwords;
+pub mod progress;
 pub mod provision;
 pub mod quota;
 pub mod register;
@@ -44,6 +46,7 @@ mod secrets;
 pub mod sessions;
 pub mod sign_in;
 mod stage;
+#[cfg(test)]
 #[cfg(test)]
 mod testing;
 mod throttle;
