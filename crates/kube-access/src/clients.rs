@@ -93,3 +93,6 @@ fn dress(worn: &mut HeaderMap, headers: &HeaderMap) {
         worn.append(name, value.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,8 @@ use store::Store;
 
 mod follow;
 mod store;
+#[cfg(test)]
+mod tests;
 
 /// What happened to one object.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ where
 {
     /// Begins to watch. `slim` takes off each object what nobody will ask for; `metadata.managedFields` is taken off anyway.
     ///
-    /// Of `config` the selectors, the size of a page and the length of a watch count.
+    /// The client of `api` is one of [`crate::Clients`], which gives up on a cluster that does not answer. Of `config` the selectors, the size of a page and the length of a watch count.
     pub fn start(api: Api<K>, config: Config, slim: fn(&mut K)) -> Self {
         let health = Health { synced: false, alive: false, heard: Instant::now() };
         let shared = Arc::new(Shared { store: Mutex::default(), health: watch::Sender::new(health) });

@@ -116,3 +116,6 @@ fn decide(found: Option<&CustomResourceDefinition>, definition: &Definition) -> 
 fn revision(crd: &CustomResourceDefinition) -> u32 {
     crd.annotations().get(CRD_REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

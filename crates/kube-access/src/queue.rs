@@ -47,7 +47,7 @@ where
         }
         let wakes = due.wakes();
         tokio::select! {
-            Some(key) = keys.next(), if !keys.is_done() => due.add(key),
+            key = keys.next(), if !keys.is_done() => key.into_iter().for_each(|key| due.add(key)),
             Some((key, done)) = passes.next(), if !passes.is_empty() => due.end(key, done, Instant::now()),
             () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => due.wake(Instant::now()),
             else => {}
@@ -146,3 +146,6 @@ impl<K: Ord + Clone + Display> Due<K> {
 fn pause(failures: u32) -> Duration {
     LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(failures)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,26 +29,27 @@ use crate::progress::Transition;
     printcolumn(name = "Members", type_ = "integer", json_path = ".status.members"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct WorkspaceSpec {
     /// What people call it.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub display_name: String,
     /// The person whose personal workspace it is; empty for one that people share.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 11))]
     pub owner: String,
+    #[serde(default)]
     #[schemars(length(max = 500))]
     pub members: Vec<Member>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 500))]
     pub invitations: Vec<Invitation>,
     /// The first has the workspace's name; each further one begins with it and a dash.
     #[schemars(length(min = 1, max = 50))]
     pub namespaces: Vec<WorkspaceNamespace>,
     /// What all its namespaces may use together, in ResourceQuota's words. What is not shared out is the first namespace's.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub quota: BTreeMap<String, String>,
     /// Where it lives; `host` is the cluster that the platform runs on.
     #[schemars(length(min = 1, max = 100))]

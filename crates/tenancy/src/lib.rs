@@ -33,9 +33,11 @@ pub mod directory;
 pub mod error;
 pub mod kubeconfig;
 pub mod kubernetes;
+mod lead;
 pub mod manifests;
 pub mod members;
 mod passwords;
+pub mod progress;
 pub mod provision;
 pub mod quota;
 pub mod register;
@@ -43,6 +45,10 @@ pub mod roles;
 mod secrets;
 pub mod sessions;
 pub mod sign_in;
+mod stage;
+#[cfg(test)]
+#[cfg(test)]
+mod testing;
 mod throttle;
 pub mod tokens;
 pub mod users;

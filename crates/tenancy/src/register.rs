@@ -208,3 +208,6 @@ fn annotations(id: &UserId, told_later: bool) -> BTreeMap<String, String> {
     }
     annotations
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,3 +138,82 @@ impl Key {
 fn csrf_text(id: &SessionId) -> String {
     format!("csrf:{id}")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+    use crate::secrets::new_user_id;
+
+    fn session() -> Session {
+        let id = SessionId::new(7, Timestamp::from_second(2000).unwrap());
+        Session { user: new_user_id(), uid: "a-b-c".to_owned(), id, issued: 1000 }
+    }
+
+    #[test]
+    fn a_cookie_says_what_was_signed_and_only_to_its_key() {
+        let (one, other) = (Key::new(&[1; 32]), Key::new(&[2; 32]));
+        let session = session();
+        let cookie = one.sign(&session);
+        assert_eq!(one.open(&cookie), Some(session.clone()));
+        assert_eq!(other.open(&cookie), None);
+        assert!(
+            cookie.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)),
+            "{cookie}"
+        );
+        assert!(cookie.len() < LONGEST / 2, "{}", cookie.len());
+        assert!(!session.id.is_expired(Timestamp::from_second(1999).unwrap()));
+        assert!(session.id.is_expired(Timestamp::from_second(2000).unwrap()));
+    }
+
+    #[test]
+    fn the_token_against_forged_requests_is_of_one_session() {
+        let key = Key::new(&[1; 32]);
+        let (mine, theirs) = (session(), session());
+        assert!(key.is_csrf(&mine.id, &key.csrf(&mine.id)));
+        assert!(!key.is_csrf(&mine.id, &key.csrf(&theirs.id)));
+        assert!(!Key::new(&[2; 32]).is_csrf(&mine.id, &key.csrf(&mine.id)));
+        let cookie = key.sign(&mine);
+        let (payload, tag) = cookie.split_once('.').unwrap();
+        for wrong in ["", tag, payload, &format!("{}A", key.csrf(&mine.id)), &"A".repeat(10_000)] {
+            assert!(!key.is_csrf(&mine.id, wrong), "{wrong}");
+        }
+        assert_eq!(key.open(&format!("{payload}.{}", key.csrf(&mine.id))), None);
+    }
+
+    #[test]
+    fn an_unsigned_payload_is_not_read() {
+        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&session()).unwrap());
+        for tag in ["", "AAAA", &URL_SAFE_NO_PAD.encode([0; 32])] {
+            assert_eq!(Key::new(&[1; 32]).open(&format!("{payload}.{tag}")), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_cookie_that_was_changed_is_accepted(place: Index, with in any::<char>(), cut in any::<bool>()) {
+            let key = Key::new(&[1; 32]);
+            let cookie = key.sign(&session());
+            let mut changed: Vec<char> = cookie.chars().collect();
+            let place = place.index(changed.len());
+            if cut { changed.truncate(place) } else { changed[place] = with }
+            let changed: String = changed.into_iter().collect();
+            prop_assume!(changed != cookie);
+            prop_assert_eq!(key.open(&changed), None);
+        }
+
+        #[test]
+        fn no_text_panics_the_parsers(text in "\\PC{0,80}", parts in "[0-9.]{0,40}") {
+            let key = Key::new(&[1; 32]);
+            let _ = (key.open(&text), key.is_csrf(&session().id, &text), parts.parse::<SessionId>());
+        }
+
+        #[test]
+        fn an_id_comes_back_from_its_text(epoch: u64, expires in 0..253_402_207_200_i64) {
+            let id = SessionId::new(epoch, Timestamp::from_second(expires).unwrap());
+            prop_assert_eq!(id.to_string().parse::<SessionId>().unwrap(), id);
+        }
+    }
+}

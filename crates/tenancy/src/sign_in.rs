@@ -106,3 +106,6 @@ impl Tenancy {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,3 +202,82 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     }
     Some(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+    use crate::secrets::new_user_id;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn minted() -> (TokenText, TokenRecord) {
+        let scopes = Scopes::parse(["read", "workspace:acme"]).unwrap();
+        mint(&new_user_id(), TokenKind::Api, "build, deploy", scopes, at(1000), Some(at(2000)))
+    }
+
+    #[test]
+    fn a_token_comes_back_from_its_secret_without_being_in_it() {
+        let (text, record) = minted();
+        let secret = record.to_secret();
+        assert_eq!(TokenRecord::of(&secret).unwrap(), record);
+        let (_, tail) = text.expose().rsplit_once(record.id.as_str()).unwrap();
+        for kept in
+            [format!("{secret:?}"), serde_json::to_string(&secret).unwrap(), format!("{record:?} {text:?}")]
+        {
+            assert!(!kept.contains(&tail[1..]), "{kept}");
+        }
+        for value in secret.data.unwrap().values() {
+            assert!(!String::from_utf8_lossy(&value.0).contains(&tail[1..]));
+        }
+    }
+
+    #[test]
+    fn a_secret_that_says_too_little_is_no_token() {
+        let (_, record) = minted();
+        for key in ["sha256", "kind", "name", "scopes", "created"] {
+            let mut secret = record.to_secret();
+            secret.data.as_mut().unwrap().remove(key);
+            assert!(TokenRecord::of(&secret).is_none(), "{key}");
+        }
+        for (key, wrong) in
+            [("sha256", "00"), ("kind", "root"), ("scopes", ""), ("expires", "never"), ("created", "")]
+        {
+            let mut secret = record.to_secret();
+            secret.data.as_mut().unwrap().insert(key.to_owned(), k8s_openapi::ByteString(wrong.into()));
+            assert!(TokenRecord::of(&secret).is_none(), "{key}={wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_ends_at_its_time() {
+        let (text, record) = minted();
+        assert_eq!(text.expose().len(), 4 + 10 + 1 + 43);
+        assert!(record.is(text.expose()));
+        assert!(!record.is_expired(at(1999)) && record.is_expired(at(2000)));
+        assert!(!mint_login(&record.owner, at(1000)).1.is_expired(Timestamp::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn no_token_that_was_changed_is_accepted(place: Index, with in any::<char>(), cut in any::<bool>()) {
+            let (text, record) = minted();
+            let mut changed: Vec<char> = text.expose().chars().collect();
+            let place = place.index(changed.len());
+            if cut { changed.truncate(place) } else { changed[place] = with }
+            let changed: String = changed.into_iter().collect();
+            prop_assume!(changed != text.expose());
+            prop_assert!(!record.is(&changed));
+        }
+
+        #[test]
+        fn no_text_panics_the_parser(text in "\\PC{0,80}", tail in "[A-Za-z0-9_-]{40,46}") {
+            let _ = parse(&text);
+            prop_assert_eq!(parse(&format!("lsh_aaaaaaaaaa_{tail}")).is_some(), tail.len() == SECRET_LENGTH);
+        }
+    }
+}

@@ -202,3 +202,6 @@ fn key_of<K: Resource>(object: &K) -> Key {
 fn key(namespace: &str, name: &str) -> Key {
     format!("{name}/{namespace}").into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ mod user;
 mod workspace;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ use kube_types::progress::{Transition, condition};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, User, Workspace};
 use tokio::sync::mpsc;
 
+use crate::Tenancy;
+use crate::directory::{Directory, Feeds};
 use pieces::{Piece, PieceKind};
 use seen::{Changed, Seen};
 
@@ -79,14 +81,6 @@ impl<T> Doing<T> for Result<T, kube::Error> {
     }
 }
 
-/// What the controllers are told by.
-pub struct Sources {
-    pub users: Feed<User>,
-    pub workspaces: Feed<Workspace>,
-    /// Credentials and tokens.
-    pub secrets: Feed<Secret>,
-}
-
 /// What both controllers work with.
 struct Provisioner {
     client: kube::Client,
@@ -99,34 +93,31 @@ struct Provisioner {
     quota: BTreeMap<String, String>,
     clock: Arc<dyn Clock>,
     events: Recorder,
+    directory: Directory,
 }
 
 /// Provisions and removes, for ever; ended by dropping it. Only one server of a cluster may do this.
-pub async fn run(
-    client: kube::Client,
-    sources: Sources,
-    quota: BTreeMap<String, String>,
-    clock: Arc<dyn Clock>,
-) {
+pub async fn run(tenancy: Tenancy) -> Infallible {
+    let client = tenancy.0.clients.own();
     let ours = watcher::Config::default().labels(WORKSPACE);
-    let namespaces = Feed::start(Api::all(client.clone()), ours, slim);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+    let Feeds { users, workspaces, secrets } = tenancy.0.directory.feeds().clone();
     let provisioner = Provisioner {
-        events: Recorder::new(client.clone(), reporter),
+        users,
+        workspaces,
+        secrets,
+        namespaces: Feed::start(Api::all(client.clone()), ours, slim),
         seen: Seen::new(),
-        client,
-        users: sources.users,
-        workspaces: sources.workspaces,
-        secrets: sources.secrets,
-        namespaces,
-        quota,
-        clock,
+        quota: tenancy.0.settings.quota.clone(),
+        clock: tenancy.0.clock.clone(),
+        events: Recorder::new(client.clone(), reporter),
+        directory: tenancy.0.directory.clone(),
+        client: client.clone(),
     };
     let (changed, changes) = mpsc::unbounded_channel();
-    futures::join!(
-        provisioner.seen.follow(provisioner.client.clone(), changed),
-        provisioner.control(changes)
-    );
+    futures::join!(provisioner.seen.follow(client, changed), provisioner.control(changes));
+    // Watches do not end while they are listened to.
+    std::future::pending().await
 }
 
 /// Of a namespace its marks are needed.
@@ -174,9 +165,9 @@ impl Provisioner {
 
     /// The name of the User who has this id.
     fn user_of(&self, id: &UserId) -> Option<String> {
-        let has =
-            |user: &Arc<User>| user.status.as_ref().is_some_and(|status| status.tenant_id == id.as_str());
-        self.users.all().iter().find(|user| has(user)).map(|user| user.name_any())
+        let known = self.directory.account(id).map(|account| account.name.clone());
+        // The directory hears of a new account by itself, perhaps a moment later than we do.
+        known.or_else(|| self.users.all().iter().find(|user| user::has(user, id)).map(|user| user.name_any()))
     }
 
     fn owner_of(&self, workspace: &Workspace) -> Option<String> {
@@ -282,3 +273,6 @@ fn settle(done: Result<Next, ProvisionError>) -> Result<Next, ProvisionError> {
 fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,6 +77,11 @@ fn announced(user: &User) -> Option<UserId> {
     user.annotations().get(TENANT_ID)?.parse().ok()
 }
 
+/// Whether the account has this id, or will have it.
+pub(super) fn has(user: &User, id: &UserId) -> bool {
+    settled(user).or_else(|| announced(user)).as_ref() == Some(id)
+}
+
 impl Provisioner {
     pub(super) async fn sync_user(&self, name: &str) -> Result<Next, ProvisionError> {
         let Some(user) = self.users.get(name) else { return Ok(Next::Rest) };

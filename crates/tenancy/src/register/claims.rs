@@ -47,7 +47,7 @@ impl Claim {
         })
     }
 
-    fn to_map(&self, email: &Email, version: Option<String>) -> ConfigMap {
+    pub fn to_map(&self, email: &Email, version: Option<String>) -> ConfigMap {
         let labels = [(marks::USER, self.user.as_str()), (marks::MANAGED_BY, FIELD_MANAGER)];
         let data =
             [("account", self.account.clone()), ("user", self.user.to_string()), ("at", self.at.to_string())];

@@ -128,3 +128,67 @@ fn object(ring: &Ring) -> Secret {
         ..Secret::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::clock::Clock;
+    use kube::api::{DeleteParams, Patch, PatchParams};
+    use kube_types::UserSpec;
+    use serde_json::json;
+    use testkit::until;
+
+    use super::*;
+    use crate::Presented;
+    use crate::testing::{HERE, PASSWORD, Stage};
+
+    #[tokio::test]
+    async fn keys_are_changed_after_thirty_days_and_the_last_one_still_counts() {
+        let stage = Stage::new().await;
+        let person = stage.person(UserSpec::default()).await;
+        let keys = &stage.tenancy.0.keys;
+        let made = until("the keys", async || keys.ring()).await;
+        keys.refresh(stage.clock.now()).await.unwrap();
+        assert_eq!(
+            keys.keep_fresh(stage.clock.now()).await.unwrap().current,
+            made.current,
+            "they are made once"
+        );
+
+        stage.clock.advance(LIFE);
+        let signed_in = stage.sign_in(&person).await;
+        let new = keys.keep_fresh(stage.clock.now()).await.unwrap();
+        assert_eq!((new.previous, new.current != made.current), (Some(made.current), true));
+        until("the new key", async || keys.ring().filter(|ring| ring.current == new.current)).await;
+        assert!(keys.open(&signed_in.cookie).is_some(), "what the last key has signed is good");
+        assert!(stage.sign_in(&person).await.cookie != signed_in.cookie);
+
+        stage.clock.advance(LIFE);
+        let newest = keys.keep_fresh(stage.clock.now()).await.unwrap();
+        until("the newest key", async || keys.ring().filter(|ring| ring.current == newest.current)).await;
+        assert!(keys.open(&signed_in.cookie).is_none(), "and what the one before has signed is not");
+    }
+
+    #[tokio::test]
+    async fn without_keys_nobody_is_signed_in_and_the_next_one_makes_some() {
+        let stage = Stage::new().await;
+        let person = stage.person(UserSpec::default()).await;
+        let keys = &stage.tenancy.0.keys;
+        let secrets = secrets::api(stage.world.admin());
+        let short = Patch::Merge(json!({"data": {"current": ""}}));
+        for delete in [true, false] {
+            let before = stage.sign_in(&person).await;
+            until("keys", async || keys.open(&before.cookie)).await;
+            if delete {
+                secrets.delete(NAME, &DeleteParams::default()).await.unwrap();
+            } else {
+                secrets.patch(NAME, &PatchParams::default(), &short).await.unwrap();
+            }
+            until("no keys", async || keys.ring().is_none().then_some(())).await;
+            let presented = Presented { cookie: Some(&before.cookie), ..Presented::default() };
+            assert!(stage.tenancy.authenticate(&presented).await.is_err());
+            let after = stage.tenancy.sign_in(person.id.as_str(), PASSWORD, HERE).await.unwrap();
+            until("new keys", async || keys.open(&after.cookie)).await;
+            assert!(keys.open(&before.cookie).is_none());
+        }
+    }
+}
