@@ -1,4 +1,4 @@
-//! What a handler gives back: an object, a list, or nothing but that it was done.
+//! What a handler gives back: an object, a list, events, or nothing but that it was done.
 
 use std::time::Duration;
 
@@ -6,7 +6,10 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION, SET_COOKIE};
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
 use domain::Kind;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
@@ -15,6 +18,9 @@ use crate::sent::SchemaOf;
 
 /// What a handler can answer with.
 pub trait Gives: Send + 'static {
+    /// What it is written as; empty where there is no body.
+    const MEDIA: &'static str;
+
     /// `None` where there is no body.
     fn schema() -> Option<SchemaOf>;
     /// `status` is what the route table promises.
@@ -76,6 +82,8 @@ impl<T> Answer<T> {
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Gives for Answer<T> {
+    const MEDIA: &'static str = "application/json";
+
     fn schema() -> Option<SchemaOf> {
         Some(SchemaGenerator::subschema_for::<T>)
     }
@@ -115,6 +123,8 @@ impl Done {
 }
 
 impl Gives for Done {
+    const MEDIA: &'static str = "";
+
     fn schema() -> Option<SchemaOf> {
         None
     }
@@ -125,6 +135,36 @@ impl Gives for Done {
             response.headers_mut().insert(SET_COOKIE, cookie);
         }
         response
+    }
+}
+
+/// What is told as it happens: server-sent events, with a `T` each.
+pub struct Events<T> {
+    name: &'static str,
+    stream: BoxStream<'static, T>,
+}
+
+impl<T> Events<T> {
+    pub fn new(name: &'static str, stream: impl Stream<Item = T> + Send + 'static) -> Self {
+        Self { name, stream: stream.boxed() }
+    }
+}
+
+/// Those who listen know by it that they still do.
+const PING: Duration = Duration::from_secs(10);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Gives for Events<T> {
+    const MEDIA: &'static str = "text/event-stream";
+
+    fn schema() -> Option<SchemaOf> {
+        Some(SchemaGenerator::subschema_for::<T>)
+    }
+
+    fn answer(self, status: StatusCode) -> Response<Body> {
+        let Self { name, stream } = self;
+        let events = stream.map(move |item| Event::default().event(name).json_data(item));
+        let ping = KeepAlive::new().interval(PING).event(Event::default().event("ping").data("{}"));
+        (status, Sse::new(events).keep_alive(ping)).into_response()
     }
 }
 
@@ -140,7 +180,7 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    pub fn new(items: Vec<T>, at: jiff::Timestamp, stale_for: Option<Duration>) -> Answer<Self> {
-        Answer::new(Self { items, at: at.to_string(), stale: stale_for.map(|stale| stale.as_secs()) })
+    pub fn new(items: Vec<T>, at: jiff::Timestamp, stale: Option<u64>) -> Answer<Self> {
+        Answer::new(Self { items, at: at.to_string(), stale })
     }
 }

@@ -2,10 +2,8 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, COOKIE};
-
-/// The cookie of a session.
-pub const COOKIE_NAME: &str = "longshore_session";
-const CSRF: &str = "x-csrf-token";
+use tenancy::authenticate::Presented;
+use tenancy::sessions::{self, CSRF_HEADER};
 
 /// What a request shows. A token in the header wins over a cookie, which a browser sends by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,22 +32,36 @@ impl<'a> Credentials<'a> {
                 _ => Self::Bearer(""),
             };
         }
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        match pairs.find(|(name, _)| *name == COOKIE_NAME) {
-            Some((_, cookie)) => {
-                Self::Session { cookie, csrf: headers.get(CSRF).and_then(|value| value.to_str().ok()) }
+        match session_cookie(headers) {
+            Some(cookie) => {
+                Self::Session { cookie, csrf: headers.get(CSRF_HEADER).and_then(|value| value.to_str().ok()) }
             }
             None => Self::None,
         }
     }
+
+    /// As tenancy takes it.
+    pub fn presented(self, is_unsafe: bool) -> Presented<'a> {
+        let nothing = Presented { is_unsafe, ..Presented::default() };
+        match self {
+            Self::None => nothing,
+            Self::Bearer(token) => Presented { bearer: Some(token), ..nothing },
+            Self::Session { cookie, csrf } => Presented { cookie: Some(cookie), csrf, ..nothing },
+        }
+    }
+}
+
+/// The value of the session's cookie.
+pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == sessions::COOKIE).map(|(_, value)| value)
 }
 
 /// The cookie with a session, for as long as it lasts.
 pub fn cookie(value: &str, seconds: i64, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
-    format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", sessions::COOKIE)
 }
 
 /// Makes a browser forget it.

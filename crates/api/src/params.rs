@@ -21,6 +21,11 @@ impl Params {
         Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
+    /// These names with these values.
+    pub fn named<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(own, _)| own == name)
     }

@@ -18,13 +18,13 @@ const OF_PROXIES: &[&str] = &[FORWARDED_FOR, "forwarded", "via", "x-real-ip"];
 
 /// The service of one connection: every request that comes by it knows its peer.
 pub fn of_peer<B>(
-    routes: &Router,
+    routes: Router,
     peer: SocketAddr,
 ) -> impl Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + use<B>
 where
     B: http_body::Body<Data = bytes::Bytes, Error: Into<axum::BoxError>> + Send + 'static,
 {
-    routes.clone().map_request(move |mut request: Request<B>| {
+    routes.map_request(move |mut request: Request<B>| {
         request.extensions_mut().insert(Peer(peer));
         request
     })

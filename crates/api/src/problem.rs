@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::Error;
 
+use crate::answer::AuditObject;
+
 /// How long to wait before asking again where nothing better is known, in seconds.
 const PAUSE: u64 = 5;
 
@@ -22,6 +24,7 @@ pub struct Problem {
     code: &'static str,
     detail: String,
     retry_after: Option<u64>,
+    object: Option<AuditObject>,
 }
 
 /// A problem on the wire.
@@ -45,7 +48,7 @@ impl Problem {
     pub fn new(kind: Kind, code: &'static str, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(kind.http_status()).expect("the table has statuses of HTTP");
         let retry_after = matches!(kind, Kind::Exhausted | Kind::Unavailable).then_some(PAUSE);
-        Self { kind, status, code, detail: detail.into(), retry_after }
+        Self { kind, status, code, detail: detail.into(), retry_after, object: None }
     }
 
     pub fn invalid(detail: impl Into<String>) -> Self {
@@ -57,7 +60,7 @@ impl Problem {
     }
 
     pub fn unauthenticated() -> Self {
-        Self::new(Kind::Unauthenticated, "unauthenticated", "this needs a sign-in or a token")
+        Error::NotSignedIn.into()
     }
 
     /// With a status that HTTP has a name of its own for.
@@ -65,8 +68,14 @@ impl Problem {
         Self { status, ..Self::new(Kind::of_http_status(status.as_u16()), code, detail) }
     }
 
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// For the audit trail, where the path does not say it.
+    pub fn about(self, object: Option<AuditObject>) -> Self {
+        Self { object, ..self }
+    }
+
+    /// The word for programs.
+    pub fn code(&self) -> &'static str {
+        self.code
     }
 }
 
@@ -88,6 +97,9 @@ impl IntoResponse for Problem {
         }
         if self.kind == Kind::Unauthenticated {
             set(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"longshore\""));
+        }
+        if let Some(object) = self.object {
+            response.extensions_mut().insert(object);
         }
         response
     }

@@ -89,7 +89,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 const TOO_LONG: &str = "more than ";
 
 /// A text of at most `MAX` characters. It shows itself to nobody who debugs: it may be a secret.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<const MAX: usize>(String);
 
 impl<const MAX: usize> std::ops::Deref for Text<MAX> {
