@@ -14,13 +14,10 @@ use kube_access::{Change, Clients, Feed};
 use kube_types::{User, marks};
 use serde_json::json;
 use testkit::{Fault, HeldClock, World};
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::directory::Feeds;
-use crate::provision::{self, Sources};
 use crate::register::{Registered, Registration};
-use crate::{Error, Settings, Tenancy};
+use crate::{Error, Settings, Tenancy, manifests, provision};
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -28,28 +25,17 @@ pub(crate) struct Stage {
     pub world: World,
     pub clock: HeldClock,
     pub tenancy: Tenancy,
-    /// Ends with the stage.
-    _provision: oneshot::Sender<()>,
+    provision: AbortHandle,
 }
 
 pub(crate) fn open() -> Settings {
     Settings { registration_open: true, ..Settings::default() }
 }
 
-/// Runs something on a thread of its own until the sender is dropped: what the controllers are made of does not move
-/// between threads.
-fn aside<F: Future>(work: impl FnOnce() -> F + Send + 'static) -> oneshot::Sender<()> {
-    let (sender, ended) = oneshot::channel();
-    std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            tokio::select! {
-                _ = work() => {}
-                _ = ended => {}
-            }
-        });
-    });
-    sender
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.provision.abort();
+    }
 }
 
 /// The platform on this world, over that line.
@@ -69,17 +55,11 @@ impl Stage {
 
     pub async fn with(settings: Settings) -> Self {
         let clock = HeldClock::new();
-        let world = World::at(Arc::new(clock.clone())).await;
-        let quota = settings.quota.clone();
+        // The platform may do what an administrator lets it, and no more.
+        let world = World::under(Arc::new(clock.clone()), manifests::manifests()).await;
         let tenancy = tenancy(&world, &clock, &Fault::none(), settings).await;
-        let Feeds { users, workspaces, secrets } = tenancy.directory().feeds().clone();
-        let sources = Sources { users, workspaces, secrets };
-        let provisioning = (world.platform(), sources, quota, Arc::new(clock.clone()));
-        let provision = aside(move || {
-            let (client, sources, quota, clock) = provisioning;
-            provision::run(client, sources, quota, clock)
-        });
-        Self { world, clock, tenancy, _provision: provision }
+        let provision = tokio::spawn(provision::run(tenancy.clone())).abort_handle();
+        Self { world, clock, tenancy, provision }
     }
 
     pub fn users(&self) -> Api<User> {
