@@ -1,3 +1,5 @@
+//! Questions about signing in, on an embedded cluster.
+
 use domain::Kind;
 use domain::scopes::Scopes;
 use k8s_openapi::api::core::v1::Secret;
@@ -244,7 +246,7 @@ async fn a_new_password_needs_the_old_secret_and_ends_all_sessions() {
         stage.tenancy.change_password(actor, &user.id, old, &new, HERE).await.map_err(|error| error.kind())
     };
     for old in [None, Some(""), Some("wrong")] {
-        assert_eq!(change(&signed_in.actor, &person, old).await, Err(Kind::Unauthenticated), "{old:?}");
+        assert_eq!(change(&signed_in.actor, &person, old).await, Err(Kind::Forbidden), "{old:?}");
     }
     let limited = Via::Token { id: "aaaaaaaaaa".parse().unwrap(), scopes: Scopes::parse(["read"]).unwrap() };
     let limited = Actor { via: limited, ..signed_in.actor.clone() };
@@ -263,7 +265,7 @@ async fn a_new_password_needs_the_old_secret_and_ends_all_sessions() {
     let admin = stage.person(admin).await;
     assert_eq!(change(&stage.actor(&admin), &person, None).await, Ok(()));
     refused(stage.who(&again.cookie).await);
-    assert_eq!(change(&stage.actor(&admin), &admin, None).await, Err(Kind::Unauthenticated));
+    assert_eq!(change(&stage.actor(&admin), &admin, None).await, Err(Kind::Forbidden));
     let nobody = Person { id: crate::secrets::new_user_id(), token: other.token.clone() };
     assert_eq!(change(&stage.actor(&admin), &nobody, None).await, Err(Kind::NotFound));
 }
@@ -290,10 +292,10 @@ async fn whoever_is_revoked_is_let_go_at_once() {
     assert!(futures::poll!(still).is_pending());
 
     tokio::join!(let_go(&by_token), async {
-        stage.tenancy.revoke_token(&by_token, &token.record.id).await.unwrap()
+        stage.tenancy.revoke_token(&by_token, &token.record.id).await.unwrap();
     });
     tokio::join!(let_go(&by_session), async {
-        stage.tenancy.revoke_sessions(&by_session, &person.id).await.unwrap()
+        stage.tenancy.revoke_sessions(&by_session, &person.id).await.unwrap();
     });
 
     let by_login = stage.bearer(person.token.expose()).await.unwrap();
