@@ -5,15 +5,17 @@ use domain::scopes::Scopes;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube_access::Clients;
 use kube_types::{User, UserSpec};
 use serde_json::{Value, json};
+use testkit::Fault;
+use testkit::fault::Line;
 use tokio::time::timeout;
 
 use super::*;
-use crate::Presented;
-use crate::administrator;
 use crate::testing::{HERE, PASSWORD, Person, Stage};
 use crate::tokens::TokenRequest;
+use crate::{Presented, Settings, administrator};
 
 fn ana() -> UserSpec {
     UserSpec {
@@ -353,4 +355,41 @@ async fn credentials_that_cannot_be_read_let_nobody_in_and_are_made_anew() {
         administrator::reset_password(&admin, person.id.as_str(), stage.clock_now()).await.unwrap();
     stage.tenancy.directory().until(|directory| directory.epoch(&person.id).is_some()).await;
     stage.tenancy.sign_in(person.id.as_str(), password.expose(), HERE).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_one_server_revokes_every_server_refuses() {
+    let stage = Stage::new().await;
+    let person = stage.person(ana()).await;
+    let clients = Clients::new(stage.world.platform());
+    let other = Tenancy::start(clients, Settings::default(), Arc::new(stage.clock.clone())).await.unwrap();
+    let signed_in = stage.sign_in(&person).await;
+    let presented = Presented { cookie: Some(&signed_in.cookie), ..Presented::default() };
+    let there =
+        testkit::until("the keys are shared", async || other.authenticate(&presented).await.ok()).await;
+    let let_go = timeout(testkit::until::LIMIT, other.directory().until_revoked(&there));
+    let (gone, revoked) = tokio::join!(let_go, stage.tenancy.revoke_sessions(&signed_in.actor, &person.id));
+    gone.unwrap();
+    revoked.unwrap();
+    refused(other.authenticate(&presented).await);
+}
+
+#[tokio::test]
+async fn while_the_cluster_does_not_answer_those_who_are_known_are_known() {
+    let stage = Stage::new().await;
+    let person = stage.person(ana()).await;
+    let fault = Fault::none();
+    let clients = Clients::new(fault.over(stage.world.platform()));
+    let cut_off = Tenancy::start(clients, Settings::default(), Arc::new(stage.clock.clone())).await.unwrap();
+    assert_eq!(cut_off.directory().stale_for(), None);
+    fault.turn(Line::Cut);
+    testkit::until("it is noticed", async || cut_off.directory().stale_for()).await;
+    let signed_in = cut_off.sign_in(person.id.as_str(), PASSWORD, HERE).await.unwrap();
+    let by_cookie = Presented { cookie: Some(&signed_in.cookie), ..Presented::default() };
+    let by_token = Presented { bearer: Some(person.token.expose()), ..Presented::default() };
+    for presented in [by_cookie, by_token] {
+        assert_eq!(cut_off.authenticate(&presented).await.unwrap().id(), Some(&person.id));
+    }
+    let refused = cut_off.revoke_sessions(&signed_in.actor, &person.id).await.err().unwrap();
+    assert_eq!(refused.kind(), Kind::Unavailable);
 }
