@@ -170,6 +170,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Gives for Events<T> {
 
 /// Several of a kind.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}List")]
 pub struct List<T> {
     pub items: Vec<T>,
     /// When this was true.

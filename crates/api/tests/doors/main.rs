@@ -1,0 +1,11 @@
+//! The doors as those find them who stand before them: the whole router, in process, over an embedded cluster.
+
+mod audit;
+mod description;
+mod house;
+mod identity;
+mod matrix;
+mod outage;
+mod streams;
+mod strict;
+mod tenants;
