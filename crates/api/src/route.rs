@@ -16,6 +16,7 @@ use crate::problem::Problem;
 use crate::sent::{SchemaOf, Takes};
 
 /// Everything that is known of a route.
+#[must_use]
 pub struct Route {
     pub method: Method,
     pub path: &'static str,

@@ -85,7 +85,7 @@ pub async fn create(call: Call<Sent<NewUser>>) -> Result<Answer<RegisteredView>,
         ready: made.ready,
         expires: made.expires.map(|time| time.to_string()),
     };
-    Ok(Answer::new(view).status(status).at(&format!("{ROOT}/users/{id}")).secret().about(id))
+    Ok(Answer::new(view).status(status).at(&format!("{ROOT}/users/{id}")).secret().about(&id))
 }
 
 /// `GET users`

@@ -21,7 +21,7 @@ use kube::Api;
 use kube::api::PostParams;
 use tower::ServiceExt;
 
-use crate::house::{House, Key, Person, request};
+use crate::house::{House, Key, Person, request, root};
 
 /// Somebody who knocks, with all that is true of them.
 struct Caller {
@@ -87,12 +87,11 @@ impl Caller {
             by(what, true, unseen)
         };
         match needs {
-            Needs::Nothing => Through,
             // An old cookie is overlooked; a token that is not good is not.
             Needs::Guest if !self.known && self.keys.iter().any(|key| matches!(key, Key::Bearer(_))) => {
                 Refused(401)
             }
-            Needs::Guest => Through,
+            Needs::Nothing | Needs::Guest => Through,
             _ if !self.known => Refused(401),
             Needs::Anybody => Through,
             Needs::Themselves if whole => Through,
@@ -180,9 +179,9 @@ async fn callers(house: &House) -> (Vec<Caller>, String) {
             known: name != "disabled",
         });
     }
-    let root = house.root();
-    let patch = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
-    house.api.tenancy.patch_user(&root, &people["disabled"].id, patch, None).await.unwrap();
+    let root = root();
+    let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
+    house.api.tenancy.patch_user(&root, &people["disabled"].id, change, None).await.unwrap();
     let narrowed = [
         ("platform admin, to read", "platform admin", &["read"][..]),
         ("workspace admin, for nodes", "workspace admin", &["nodes"][..]),

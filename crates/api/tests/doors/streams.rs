@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::http::{Method, Response};
 use http_body_util::BodyExt;
+use kube::api::PostParams;
 use serde_json::json;
 use tower::ServiceExt;
 
-use crate::house::{House, Key, LIMIT, Person, ROOT, read, request};
+use crate::house::{House, Key, LIMIT, Person, ROOT, read, request, root};
 
 async fn open(house: &House, key: &Key) -> Response<Body> {
     let asked = request(Method::GET, &format!("{ROOT}/accounts/me/progress"), key, None);
@@ -24,10 +25,10 @@ async fn endless(house: &House) -> Person {
     let mut user = users.get_status(&account.name).await.unwrap();
     for condition in &mut user.status.as_mut().unwrap().conditions {
         if condition.type_ == "Ready" {
-            condition.status = "False".to_owned();
+            "False".clone_into(&mut condition.status);
         }
     }
-    users.replace_status(&account.name, &Default::default(), &user).await.unwrap();
+    users.replace_status(&account.name, &PostParams::default(), &user).await.unwrap();
     let unready = |directory: &tenancy::Directory| !directory.account(&person.id).unwrap().ready;
     tokio::time::timeout(LIMIT, house.api.tenancy.directory().until(unready)).await.unwrap();
     person
@@ -59,13 +60,13 @@ async fn a_stream_ends_within_five_seconds_of_its_credential() {
         let mut body = open(&house, &key).await.into_body();
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(first.starts_with(b"event: progress"), "{what}: {first:?}");
-        let (tenancy, admin) = (&house.api.tenancy, house.root());
+        let (tenancy, admin) = (&house.api.tenancy, root());
         match what {
             "session" => tenancy.revoke_sessions(&admin, &person.id).await.unwrap(),
             "token" => assert_eq!(house.ask(Method::DELETE, &path, &person.key(), None).await.code(), 204),
             _ => {
-                let patch = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
-                drop(tenancy.patch_user(&admin, &person.id, patch, None).await.unwrap());
+                let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
+                drop(tenancy.patch_user(&admin, &person.id, change, None).await.unwrap());
             }
         }
         let since = Instant::now();

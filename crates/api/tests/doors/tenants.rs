@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::house::{House, Key};
 
-fn allowed<'a>(object: &'a Value) -> Vec<&'a str> {
+fn allowed(object: &Value) -> Vec<&str> {
     let actions = object["actions"].as_array().unwrap().iter();
     actions.filter(|action| action["allowed"] == true).map(|action| action["id"].as_str().unwrap()).collect()
 }
@@ -105,12 +105,12 @@ async fn administrators_manage_accounts_and_cannot_lock_themselves_out() {
     assert_eq!(all["items"].as_array().unwrap().len(), 2);
     assert!(all["at"].is_string() && all.get("stale").is_none());
     let path = format!("users/{}", ana.id);
-    let patch = async |key: &Key, body: Value| house.ask(Method::PATCH, &path, key, Some(body)).await;
-    assert_eq!(patch(&ana.key(), json!({"maxNodeNum": 99})).await.code(), 403);
-    assert_eq!(patch(&ana.key(), json!({"platformRoles": ["admin"]})).await.code(), 403);
-    assert_eq!(patch(&ana.key(), json!({"organization": "Own"})).await.json()["organization"], "Own");
-    assert_eq!(patch(&admin.key(), json!({"platformRoles": ["emperor"]})).await.code(), 400);
-    let disabled = patch(&admin.key(), json!({"disabled": true})).await;
+    let change = async |key: &Key, body: Value| house.ask(Method::PATCH, &path, key, Some(body)).await;
+    assert_eq!(change(&ana.key(), json!({"maxNodeNum": 99})).await.code(), 403);
+    assert_eq!(change(&ana.key(), json!({"platformRoles": ["admin"]})).await.code(), 403);
+    assert_eq!(change(&ana.key(), json!({"organization": "Own"})).await.json()["organization"], "Own");
+    assert_eq!(change(&admin.key(), json!({"platformRoles": ["emperor"]})).await.code(), 400);
+    let disabled = change(&admin.key(), json!({"disabled": true})).await;
     assert_eq!(disabled.json()["disabled"], true, "{}", disabled.text);
     assert_eq!(house.get("session", &ana.key()).await.code(), 401);
     let own = format!("users/{}", admin.id);
