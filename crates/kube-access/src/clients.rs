@@ -22,7 +22,7 @@ const ALL: &str = "impersonate-";
 /// Nobody can be called that: nothing is sent.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{user}` or one of its groups is no name that a request can carry")]
-struct NoName {
+pub(crate) struct NoName {
     user: String,
 }
 

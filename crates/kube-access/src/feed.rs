@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use store::Store;
 
 mod follow;
+mod readable;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,8 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::timeout;
 
+use crate::clients::NoName;
+
 /// How long a cluster may take to answer.
 pub const LIMIT: Duration = Duration::from_secs(15);
 
@@ -22,7 +24,8 @@ pub struct Silent(pub Duration);
 pub fn is_out_of_reach(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
-        kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => true,
+        kube::Error::Service(cause) => !cause.is::<NoName>(),
+        kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => true,
         _ => false,
     }
 }
@@ -41,7 +44,7 @@ pub(crate) async fn send(
         }
         // With its body: a server can fall silent in the middle of it.
         let (head, body) = answer.into_parts();
-        Ok(Response::from_parts(head, Body::from(body.collect().await?.to_bytes().to_vec())))
+        Ok(Response::from_parts(head, Body::from(body.collect().await?.to_bytes())))
     };
     match timeout(limit, answer).await {
         Ok(answer) => answer,

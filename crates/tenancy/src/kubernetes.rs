@@ -137,3 +137,6 @@ impl Tenancy {
         Ok(actor(&self.0.directory, namespace, name))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,8 +45,8 @@ pub mod roles;
 mod secrets;
 pub mod sessions;
 pub mod sign_in;
-mod stage;
 #[cfg(test)]
+mod stage;
 #[cfg(test)]
 mod testing;
 mod throttle;

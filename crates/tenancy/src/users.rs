@@ -297,3 +297,6 @@ fn same(user: &User, account: &Account) -> Result<(), Error> {
 fn unknown(id: &UserId) -> Error {
     Error::NotFound { kind: "user", name: id.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

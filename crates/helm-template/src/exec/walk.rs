@@ -147,7 +147,7 @@ impl<'t> Frame<'_, '_, 't> {
         match node {
             Node::Text { from, to } => {
                 let template = self.template;
-                self.write(&template.source.text[*from as usize..*to as usize])?;
+                self.write(template.source.part(*from, *to))?;
             }
             Node::Action(pipe) => {
                 let value = self.pipeline(dot, pipe)?;

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
-use kube::core::{DeserializeGuard, Request, Status};
+use kube::core::{ObjectMeta, Request, Status};
 use kube::runtime::watcher::Config;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Shared;
+use super::readable::{Readable, Unreadable};
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
 const WATCH: u32 = 30;
@@ -26,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The pause after a first failure, and the longest.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A watch that stood for so long did not fail at once.
+const A_WHILE: Duration = Duration::from_secs(1);
 
 /// Why a watch had to be given up.
 #[derive(Debug, thiserror::Error)]
@@ -61,19 +64,16 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let request = Request::new(api.resource_url());
-    let mut follower = Follower { client: api.into_client(), request, config, slim, shared, version: None };
+    let mut follower =
+        Follower { client: api.into_client(), request, config, slim, shared, version: None, lost: false };
     let mut pause = PAUSE;
     loop {
         let begun = Instant::now();
         if let Err(lost) = follower.watch().await {
-            follower.shared.lost();
-            tracing::warn!(path = follower.request.url_path, error = %lost, "lost the watch");
-            if lost.is_gone() {
-                follower.version = None;
-            }
+            follower.lose(&lost);
         }
-        // A watch that ended in good order is begun again at once, unless it ends as soon as it begins.
-        if begun.elapsed() > LONGEST_PAUSE {
+        // One that stood for a while is begun again at once.
+        if begun.elapsed() >= A_WHILE {
             pause = PAUSE;
         } else {
             sleep(pause).await;
@@ -90,6 +90,8 @@ struct Follower<K> {
     shared: Arc<Shared<K>>,
     /// Up to where everything has been heard; none: a list is needed.
     version: Option<String>,
+    /// The log says that nothing is heard.
+    lost: bool,
 }
 
 impl<K> Follower<K>
@@ -111,8 +113,11 @@ where
             send_initial_events: false,
         };
         let request = self.request.watch(&params, &version).map_err(kube::Error::BuildRequest)?;
-        let events = self.client.request_events::<DeserializeGuard<K>>(request).await?;
+        let events = self.client.request_events::<Readable<K>>(request).await?;
         self.shared.heard();
+        if std::mem::take(&mut self.lost) {
+            tracing::info!(path = self.request.url_path, "the watch stands again");
+        }
         let ends = Instant::now() + Duration::from_secs(length.into()) + GRACE;
         let mut events = pin!(events);
         loop {
@@ -125,18 +130,15 @@ where
                 None => return Ok(()),
                 Some(WatchEvent::Error(status)) => return Err(Lost::Told(Box::new(*status))),
                 Some(WatchEvent::Bookmark(mark)) => self.version = Some(mark.metadata.resource_version),
-                Some(WatchEvent::Deleted(object)) => {
-                    self.version = object.resource_version();
-                    self.shared.store.lock().remove(object.namespace().as_deref(), &object.name_any());
-                }
-                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    self.version = object.resource_version();
-                    let (namespace, name) = (object.namespace(), object.name_any());
-                    match self.readable(object) {
-                        Some(object) => self.shared.store.lock().apply(object),
-                        None => self.shared.store.lock().remove(namespace.as_deref(), &name),
+                Some(WatchEvent::Deleted(object)) => self.remove(object.meta()),
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => match self.readable(object)
+                {
+                    Ok(object) => {
+                        self.version.clone_from(&object.meta().resource_version);
+                        self.shared.store.lock().apply(object);
                     }
-                }
+                    Err(meta) => self.remove(&meta),
+                },
             }
         }
     }
@@ -152,8 +154,11 @@ where
         let mut all = Vec::new();
         let version = loop {
             let request = self.request.list(&params).map_err(kube::Error::BuildRequest)?;
-            let page: ObjectList<DeserializeGuard<K>> = self.client.request(request).await?;
-            all.extend(page.items.into_iter().filter_map(|object| self.readable(object)));
+            // Not `request`: what that cannot read, it logs.
+            let page = self.client.request_text(request).await?;
+            let page: ObjectList<Readable<K>> =
+                serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;
+            all.extend(page.items.into_iter().filter_map(|object| self.readable(object).ok()));
             match page.metadata.continue_.filter(|more| !more.is_empty()) {
                 Some(more) => params.continue_token = Some(more),
                 None => break page.metadata.resource_version.ok_or(Lost::NoVersion)?,
@@ -165,17 +170,36 @@ where
         Ok(version)
     }
 
-    fn readable(&self, object: DeserializeGuard<K>) -> Option<K> {
+    fn lose(&mut self, lost: &Lost) {
+        self.shared.lost();
+        if lost.is_gone() {
+            self.version = None;
+        }
+        let path = &self.request.url_path;
+        if std::mem::replace(&mut self.lost, true) {
+            tracing::debug!(path, error = %lost, "the watch does not stand yet");
+        } else {
+            tracing::warn!(path, error = %lost, "lost the watch");
+        }
+    }
+
+    fn remove(&mut self, meta: &ObjectMeta) {
+        self.version = meta.resource_version.clone();
+        self.shared.store.lock().remove(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+    }
+
+    /// The object as it is kept, or of one that cannot be read its metadata.
+    fn readable(&self, object: Readable<K>) -> Result<K, ObjectMeta> {
         match object.0 {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
                 (self.slim)(&mut object);
-                Some(object)
+                Ok(object)
             }
-            Err(invalid) => {
-                let name = invalid.metadata.name.as_deref().unwrap_or_default();
-                tracing::warn!(path = self.request.url_path, name, error = %invalid, "an object cannot be read");
-                None
+            Err(Unreadable { metadata, why }) => {
+                let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
+                tracing::warn!(path, name, error = why, "an object cannot be read, and counts as absent");
+                Err(metadata)
             }
         }
     }

@@ -22,8 +22,9 @@ use std::time::Duration;
 
 use domain::clock::Clock;
 use domain::ids::UserId;
-use futures::StreamExt;
+use futures::future::{BoxFuture, ready};
 use futures::stream::{self, Stream};
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -102,7 +103,7 @@ pub async fn run(tenancy: Tenancy) -> Infallible {
     let ours = watcher::Config::default().labels(WORKSPACE);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let Feeds { users, workspaces, secrets } = tenancy.0.directory.feeds().clone();
-    let provisioner = Provisioner {
+    let provisioner = Arc::new(Provisioner {
         users,
         workspaces,
         secrets,
@@ -113,9 +114,9 @@ pub async fn run(tenancy: Tenancy) -> Infallible {
         events: Recorder::new(client.clone(), reporter),
         directory: tenancy.0.directory.clone(),
         client: client.clone(),
-    };
+    });
     let (changed, changes) = mpsc::unbounded_channel();
-    futures::join!(provisioner.seen.follow(client, changed), provisioner.control(changes));
+    futures::join!(provisioner.seen.follow(client, changed), control(provisioner.clone(), changes));
     // Watches do not end while they are listened to.
     std::future::pending().await
 }
@@ -125,8 +126,48 @@ fn slim(namespace: &mut Namespace) {
     (namespace.spec, namespace.status) = (None, None);
 }
 
+/// Passes over whatever changed.
+async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver<Changed>) {
+    provisioner.synced().await;
+    let (for_users, of_users) = mpsc::unbounded_channel();
+    let (for_workspaces, of_workspaces) = mpsc::unbounded_channel();
+    let dispatcher = provisioner.clone();
+    let dispatch = received(changes).for_each(move |changed| {
+        // The receivers live as long as this.
+        match dispatcher.person_of(&changed) {
+            Some(user) => drop(for_users.send(user)),
+            None => drop(dispatcher.workspace_of(&changed).map(|workspace| for_workspaces.send(workspace))),
+        }
+        ready(())
+    });
+    let (by_owner, by_secret) = (provisioner.clone(), provisioner.clone());
+    let user_keys = stream::select_all([
+        provisioner.users.changes().map(|change| Some(object(&change).name_any())).boxed(),
+        provisioner.workspaces.changes().map(move |change| by_owner.owner_of(object(&change))).boxed(),
+        provisioner.secrets.changes().map(move |change| by_secret.owner_of_secret(object(&change))).boxed(),
+        received(of_users).map(Some).boxed(),
+    ]);
+    let workspace_keys = stream::select_all([
+        provisioner.workspaces.changes().map(|change| Some(object(&change).name_any())).boxed(),
+        provisioner
+            .namespaces
+            .changes()
+            .map(|change| object(&change).labels().get(WORKSPACE).cloned())
+            .boxed(),
+        received(of_workspaces).map(Some).boxed(),
+    ]);
+    let (users, workspaces) = (provisioner.clone(), provisioner);
+    futures::join!(
+        dispatch,
+        queue::run(known(user_keys), AT_ONCE, move |name: &String| users.clone().pass_user(name.clone())),
+        queue::run(known(workspace_keys), AT_ONCE, move |name: &String| {
+            workspaces.clone().pass_workspace(name.clone())
+        }),
+    );
+}
+
 impl Provisioner {
-    async fn control(&self, changes: mpsc::UnboundedReceiver<Changed>) {
+    async fn synced(&self) {
         futures::join!(
             self.users.synced(),
             self.workspaces.synced(),
@@ -134,33 +175,14 @@ impl Provisioner {
             self.namespaces.synced(),
             self.seen.synced(),
         );
-        let (for_users, of_users) = mpsc::unbounded_channel();
-        let (for_workspaces, of_workspaces) = mpsc::unbounded_channel();
-        let dispatch = received(changes).for_each(async |changed| {
-            // The receivers live as long as this.
-            match self.person_of(&changed) {
-                Some(user) => drop(for_users.send(user)),
-                None => drop(self.workspace_of(&changed).map(|workspace| for_workspaces.send(workspace))),
-            }
-        });
-        let user_keys = stream::select_all([
-            self.users.changes().map(|change| Some(object(&change).name_any())).boxed(),
-            self.workspaces.changes().map(|change| self.owner_of(object(&change))).boxed(),
-            self.secrets.changes().map(|change| self.owner_of_secret(object(&change))).boxed(),
-            received(of_users).map(Some).boxed(),
-        ]);
-        let workspace_keys = stream::select_all([
-            self.workspaces.changes().map(|change| Some(object(&change).name_any())).boxed(),
-            self.namespaces.changes().map(|change| object(&change).labels().get(WORKSPACE).cloned()).boxed(),
-            received(of_workspaces).map(Some).boxed(),
-        ]);
-        futures::join!(
-            dispatch,
-            queue::run(known(user_keys), AT_ONCE, async |name: &String| settle(self.sync_user(name).await)),
-            queue::run(known(workspace_keys), AT_ONCE, async |name: &String| settle(
-                self.sync_workspace(name).await
-            )),
-        );
+    }
+
+    fn pass_user(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
+        async move { settle(self.sync_user(&name).await) }.boxed()
+    }
+
+    fn pass_workspace(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
+        async move { settle(self.sync_workspace(&name).await) }.boxed()
     }
 
     /// The name of the User who has this id.
@@ -254,11 +276,11 @@ fn object<K>(change: &Change<K>) -> &K {
 }
 
 fn known(keys: impl Stream<Item = Option<String>>) -> impl Stream<Item = String> {
-    keys.filter_map(std::future::ready)
+    keys.filter_map(ready)
 }
 
 fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
-    stream::unfold(receiver, async |mut receiver| receiver.recv().await.map(|item| (item, receiver)))
+    stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
 }
 
 /// A conflict is no failure: the pass saw something old, and the new is on its way.

@@ -25,6 +25,7 @@ use kube_types::{SYSTEM_NAMESPACE, User, UserStatus, Workspace, WorkspaceSpec};
 use super::namespace::service_account;
 use super::pieces::{Piece, PieceKind, labels};
 use super::{Doing, HOST, ProvisionError, Provisioner, until};
+use crate::secrets::new_user_id;
 
 /// The ClusterRoleBinding of an administrator of the platform.
 pub(super) fn administrator_binding(id: &UserId) -> String {
@@ -114,10 +115,10 @@ impl Provisioner {
             return Ok((self.hold_user(user, &id).await?, id));
         }
         let wish = announced(user).filter(|id| !self.is_anothers(user, id));
-        let mut id = wish.unwrap_or_else(random_id);
+        let mut id = wish.unwrap_or_else(new_user_id);
         let mut user = self.hold_user(user, &id).await?;
         while !self.claim(&user, &id).await? {
-            id = random_id();
+            id = new_user_id();
             user = self.hold_user(&user, &id).await?;
         }
         Ok((user, id))
@@ -251,12 +252,6 @@ impl Provisioner {
         }
         Ok(())
     }
-}
-
-fn random_id() -> UserId {
-    let mut random = [0; 10];
-    getrandom::fill(&mut random).expect("the system has randomness");
-    UserId::from_random(random)
 }
 
 /// The ServiceAccount of a person.

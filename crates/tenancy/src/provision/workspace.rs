@@ -77,12 +77,14 @@ impl Provisioner {
         let workspace = self.hold_workspace(&workspace).await?;
         let shares = quota::shares(&workspace.spec.quota, &workspace.spec.namespaces);
         let closed = life != Life::Open;
-        let outcomes = join_all(workspace.spec.namespaces.iter().map(async |wanted| {
+        let outcomes = join_all(workspace.spec.namespaces.iter().map(|wanted| {
             let hard =
                 shares.as_ref().ok().map(|shares| shares.get(&wanted.name).cloned().unwrap_or_default());
-            (wanted.name.clone(), self.provision(&workspace, &wanted.name, hard.as_ref(), closed).await)
+            self.provision(&workspace, &wanted.name, hard, closed)
         }))
         .await;
+        let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
+        let outcomes: Vec<(String, Outcome)> = names.zip(outcomes).collect();
         let leaving = self.let_go(&workspace).await?;
         let status =
             status(&workspace, &outcomes, leaving, shares.err().map(|error| error.to_string()), &life, now);
@@ -119,7 +121,7 @@ impl Provisioner {
         &self,
         workspace: &Workspace,
         name: &str,
-        hard: Option<&Amounts>,
+        hard: Option<Amounts>,
         closed: bool,
     ) -> Outcome {
         if !namespace::may_be_called(&workspace.name_any(), name) {
@@ -139,7 +141,7 @@ impl Provisioner {
         let (bindings, first): (Vec<_>, Vec<_>) = self
             .repairs(
                 name,
-                namespace::pieces(workspace, name, hard.unwrap_or(&Amounts::new()), closed),
+                namespace::pieces(workspace, name, hard.as_ref().unwrap_or(&Amounts::new()), closed),
                 hard.is_some(),
             )
             .into_iter()
@@ -240,12 +242,15 @@ impl Provisioner {
     }
 
     async fn repair_all(&self, namespace: &str, repairs: Vec<Repair>) -> Result<(), ProvisionError> {
-        try_join_all(repairs.into_iter().map(async |repair| match repair {
+        try_join_all(repairs.into_iter().map(|repair| self.repair(namespace, repair))).await?;
+        Ok(())
+    }
+
+    async fn repair(&self, namespace: &str, repair: Repair) -> Result<(), ProvisionError> {
+        match repair {
             Repair::Apply(piece) => self.apply(Some(namespace), &piece).await,
             Repair::Delete(kind, name) => self.delete(Some(namespace), kind, &name).await,
-        }))
-        .await?;
-        Ok(())
+        }
     }
 
     /// Writes the status, where it is another, and tells of what turned.

@@ -86,7 +86,9 @@ async fn a_closed_account_has_no_service_account_and_loses_nothing_else() {
     // Time closes it as well.
     patch::<User>(&world, "ana", json!({"spec": {"validPeriod": 7}})).await;
     clock.advance(SignedDuration::from_hours(7 * 24));
-    until_reached(&world, &Fault::none(), &clock, "expired", closed).await;
+    let expired = async || get::<User>(&world, "ana").await?.status?.expired.then_some(());
+    until_reached(&world, &Fault::none(), &clock, "expired", expired).await;
+    assert!(service_account(&world, ID).await.is_none());
     let status = get::<User>(&world, "ana").await.unwrap().status.unwrap();
     let begun = status.effective_time.unwrap();
     assert_eq!(status.expire_time.unwrap().0, begun.0 + SignedDuration::from_hours(7 * 24));
