@@ -112,6 +112,11 @@ impl Object for Files {
         format!("map[{}]", files.join(" "))
     }
 
+    fn extent(&self) -> usize {
+        let sizes = self.files.iter().map(|entry| entry.name.len() + 4 * entry.data.len());
+        sizes.fold(1, usize::saturating_add)
+    }
+
     fn is_true(&self) -> bool {
         !self.files.is_empty()
     }
