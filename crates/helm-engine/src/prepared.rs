@@ -1,21 +1,25 @@
 //! A chart whose templates are parsed once, however often it is rendered.
 
-use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+use foldhash::HashMap;
 use helm_chart::{Chart, File};
 use helm_template::exec::Functions;
 use helm_template::functions::MAKE_USUAL_KEY;
-use helm_template::parse::{Names, Template, parse};
+use helm_template::parse::{self, Names};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
+
+use crate::scope::{full_path, template_name, templates};
 
 /// What one file was parsed to.
 #[derive(Clone)]
 pub(crate) struct Parsed {
-    pub templates: Arc<[Arc<Template>]>,
+    pub file: parse::File,
     /// In so many places a key is made.
     pub keys: usize,
 }
@@ -23,16 +27,29 @@ pub(crate) struct Parsed {
 /// A chart, and what its templates were parsed to. It can be shared between threads.
 pub struct Prepared {
     pub(crate) chart: Chart,
-    parsed: Mutex<HashMap<Key, Parsed>>,
+    known: Mutex<Known>,
+    /// A rendering has all that it needs: nobody is to parse ahead any more.
+    enough: AtomicBool,
 }
 
 /// A file is known by where its bytes lie, which the chart keeps, and by the name under which it is parsed: a subchart
 /// may go by several. Which functions there are is for the profile to say.
 type Key = (Profile, usize, usize, Str);
 
+/// What stands in a file.
+type Text = (Profile, Bytes);
+
+/// What was parsed. The hashes have a seed, because charts may be made to harm.
+#[derive(Default)]
+struct Known {
+    files: HashMap<Key, Parsed>,
+    /// Of each text the first file: a library lies in many charts.
+    texts: HashMap<Text, Parsed>,
+}
+
 impl Prepared {
     pub fn new(chart: Chart) -> Self {
-        Self { chart, parsed: Mutex::default() }
+        Self { chart, known: Mutex::default(), enough: AtomicBool::new(false) }
     }
 
     pub fn chart(&self) -> &Chart {
@@ -42,21 +59,73 @@ impl Prepared {
     /// `file` is one of this chart's own, under the name that Helm gives it.
     pub(crate) fn parse(&self, name: &Str, file: &File, functions: &Functions) -> Result<Parsed, Str> {
         let key = (functions.profile, file.data.as_ptr() as usize, file.data.len(), name.clone());
-        let known = self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some(parsed) = known {
+        let text = (functions.profile, file.data.clone());
+        if let Some(parsed) = self.known().find(&key, &text) {
             return Ok(parsed);
         }
-        // Checking the whole first is several times faster than going from character to character.
-        let text = match std::str::from_utf8(&file.data) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => String::from_utf8_lossy(&file.data),
-        };
-        let functions = Counting { functions, keys: Cell::new(0) };
-        let templates = parse(name, &text, &functions)?.into_iter().map(Arc::new).collect();
-        let parsed = Parsed { templates, keys: functions.keys.get() };
-        self.parsed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, parsed.clone());
+        let parsed = read(name, &file.data, functions)?;
+        self.known().keep(key, text, &parsed);
         Ok(parsed)
     }
+
+    /// Parsing it takes much longer than starting a thread.
+    pub fn is_large(&self) -> bool {
+        const LARGE: usize = 128 << 10;
+        size(&self.chart) > LARGE
+    }
+
+    /// A rendering has all that it needs.
+    pub(crate) fn enough(&self) {
+        self.enough.store(true, Ordering::Relaxed);
+    }
+
+    /// Parses what a rendering on another thread will ask for, and begins with what that asks for last. What cannot be
+    /// parsed, or is wanted under another name after all, is for the rendering to tell.
+    pub(crate) fn parse_ahead(&self, functions: &Functions) {
+        let mut charts = VecDeque::from([(self.chart.metadata.name.clone(), &self.chart)]);
+        while let Some((path, chart)) = charts.pop_front() {
+            for file in templates(chart) {
+                if self.enough.load(Ordering::Relaxed) {
+                    return;
+                }
+                let _ = self.parse(&template_name(&path, file), file, functions);
+            }
+            charts.extend(chart.dependencies.iter().map(|child| (full_path(&path, child), child)));
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn find(&mut self, key: &Key, text: &Text) -> Option<Parsed> {
+        if let Some(parsed) = self.files.get(key) {
+            return Some(parsed.clone());
+        }
+        let same = self.texts.get(text)?;
+        let parsed = Parsed { file: same.file.renamed(&key.3)?, keys: same.keys };
+        self.files.insert(key.clone(), parsed.clone());
+        Some(parsed)
+    }
+
+    fn keep(&mut self, key: Key, text: Text, parsed: &Parsed) {
+        self.texts.entry(text).or_insert_with(|| parsed.clone());
+        self.files.insert(key, parsed.clone());
+    }
+}
+
+/// Bytes of templates.
+fn size(chart: &Chart) -> usize {
+    let own: usize = chart.templates.iter().map(|file| file.data.len()).sum();
+    own + chart.dependencies.iter().map(size).sum::<usize>()
+}
+
+fn read(name: &str, data: &Bytes, functions: &Functions) -> Result<Parsed, Str> {
+    let functions = Counting { functions, keys: Cell::new(0) };
+    let file = parse::File::parse(name, data, &functions)?;
+    Ok(Parsed { file, keys: functions.keys.get() })
 }
 
 /// Functions by name, and how many of those asked for make a key.

@@ -49,11 +49,13 @@ pub(crate) fn render(
         let file = prepared.parse(name, found[name].file, setting.functions);
         parsed.push(file.map_err(|why| trace::parse_error(name, &why))?);
     }
+    prepared.enough();
     let keys = parsed.iter().map(|file| file.keys).sum();
     if keys > 0 {
         setting.outside.crypto.prepare(USUAL_KEY, keys);
     }
-    let templates = Templates::default().with(parsed.iter().flat_map(|file| file.templates.iter().cloned()));
+    let templates =
+        Templates::default().with(parsed.iter().flat_map(|file| file.file.templates.iter().cloned()));
     let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
     machine.lint = setting.lint;
     machine.ranges_over_integers = setting.profile == Profile::Helm4;

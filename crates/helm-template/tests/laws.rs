@@ -1,7 +1,7 @@
 //! What holds of versions, expressions, times and paths whatever they are, and what hostile ones come to.
 
 use helm_template::go::path;
-use helm_template::go::regexp::{Expression, Subject};
+use helm_template::go::regexp::{Alphabet, Expression, Subject};
 use helm_template::go::time::{Duration, Time, Zone};
 use helm_template::go::url::Url;
 use helm_template::profile::Profile;
@@ -33,6 +33,18 @@ proptest! {
                 // Nothing is lost where a match is put back in its own place.
                 prop_assert_eq!(expression.replace_all(&subject, b"$0", &mut |_, _| Ok(())).unwrap(), bytes.clone());
             }
+        }
+    }
+
+    #[test]
+    fn an_expression_finds_the_same_in_ascii(pattern in "(\\(\\?i\\))?([a-ckK(){}|?*+.^$éſ-]|\\\\[bBdDsSwWpPLA]|\\[\\^?[a-zK-]{1,3}\\]){0,16}", text in "[ -~\n]{0,30}") {
+        let compiled = [Alphabet::Ascii, Alphabet::Unicode].map(|alphabet| Expression::compile_for(alphabet, &pattern, Profile::Helm4));
+        if let [Ok(ascii), Ok(any)] = compiled {
+            let subject = Subject::new(text.as_bytes());
+            let found = |expression: &Expression| expression.find_all(&subject, -1, &mut |_, _| Ok(())).unwrap();
+            prop_assert_eq!(found(&ascii), found(&any));
+            let replaced = |expression: &Expression| expression.replace_all(&subject, b"<$1>", &mut |_, _| Ok(())).unwrap();
+            prop_assert_eq!(replaced(&ascii), replaced(&any));
         }
     }
 

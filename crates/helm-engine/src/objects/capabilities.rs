@@ -59,7 +59,7 @@ fn kube_version(version: &KubeVersion, profile: Profile) -> Value {
 
 fn version_method(name: &str) -> Option<Method> {
     let run = match name {
-        "String" => |object: &dyn Object, _: &[Value]| Ok(Value::from(object.show())),
+        "String" => |object: &dyn Object, _: &[Value]| Ok(Value::from(object.show().as_ref())),
         "GitVersion" => |object: &dyn Object, _: &[Value]| Ok(object.field("Version").unwrap_or_default()),
         _ => return None,
     };

@@ -1,13 +1,14 @@
 //! `.Files`: what a chart carries besides templates and values.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use helm_chart::File;
 use helm_template::data::{Data, Members};
-use helm_template::go::{base64, print};
+use helm_template::go::{base64, print_bytes};
 use helm_template::profile::Profile;
 use helm_template::value::{Kind, List, Method, Object, Str, Type, Value};
 use helm_template::yaml;
@@ -16,8 +17,10 @@ use crate::glob::Glob;
 
 /// Files by name, in order.
 pub struct Files {
-    files: Vec<Rc<Entry>>,
+    entries: Vec<Rc<Entry>>,
     profile: Profile,
+    /// As `fmt` prints them all: long, and asked for again where a chart makes its whole dot a key by a slip.
+    printed: OnceCell<String>,
 }
 
 /// A file; what templates have asked for is made once.
@@ -55,24 +58,25 @@ impl Files {
             .collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries.dedup_by(|later, earlier| later.name == earlier.name);
-        Self { files: entries, profile }
+        Self { entries, profile, printed: OnceCell::new() }
     }
 
     fn get(&self, name: &str) -> Option<&Entry> {
-        let at = self.files.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
-        self.files.get(at).map(Rc::as_ref)
+        let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
+        self.entries.get(at).map(Rc::as_ref)
     }
 
     /// A pattern that makes no sense finds everything.
     fn glob(&self, pattern: &str) -> Self {
         let glob = Glob::new(pattern);
         let found = |entry: &&Rc<Entry>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
-        Self { files: self.files.iter().filter(found).cloned().collect(), profile: self.profile }
+        let entries = self.entries.iter().filter(found).cloned().collect();
+        Self { entries, profile: self.profile, printed: OnceCell::new() }
     }
 
     /// By the last part of their names. Of two with one the last holds; in Go it is either of them.
     fn as_yaml(&self, content: impl Fn(&Entry) -> Data) -> Value {
-        let members: Members = self.files.iter().map(|entry| (entry.base(), content(entry))).collect();
+        let members: Members = self.entries.iter().map(|entry| (entry.base(), content(entry))).collect();
         // What cannot be written is nothing, as with `toYaml`.
         let text = yaml::write(&Data::Map(members)).unwrap_or_default();
         text.strip_suffix('\n').unwrap_or(&text).into()
@@ -106,19 +110,17 @@ impl Object for Files {
         Kind::Map
     }
 
-    fn print(&self) -> String {
-        let files: Vec<_> =
-            self.files.iter().map(|entry| format!("{}:{}", entry.name, print(&entry.bytes()))).collect();
-        format!("map[{}]", files.join(" "))
+    fn print(&self) -> Cow<'_, str> {
+        self.printed.get_or_init(|| printed(&self.entries)).into()
     }
 
     fn extent(&self) -> usize {
-        let sizes = self.files.iter().map(|entry| entry.name.len() + 4 * entry.data.len());
+        let sizes = self.entries.iter().map(|entry| entry.name.len() + 4 * entry.data.len());
         sizes.fold(1, usize::saturating_add)
     }
 
     fn is_true(&self) -> bool {
-        !self.files.is_empty()
+        !self.entries.is_empty()
     }
 
     /// A missing file is an empty one.
@@ -135,27 +137,39 @@ impl Object for Files {
     }
 
     fn entries(&self) -> Option<Vec<(Value, Value)>> {
-        Some(self.files.iter().map(|entry| (Value::String(entry.name.clone()), entry.bytes())).collect())
+        Some(self.entries.iter().map(|entry| (Value::String(entry.name.clone()), entry.bytes())).collect())
     }
 
     fn length(&self) -> Option<usize> {
-        Some(self.files.len())
+        Some(self.entries.len())
     }
 
     fn data(&self) -> Result<Data, Str> {
-        let files = self.files.iter().map(|entry| (entry.name.clone(), Data::string(base64(&entry.data))));
+        let files = self.entries.iter().map(|entry| (entry.name.clone(), Data::string(base64(&entry.data))));
         Ok(Data::Map(files.collect()))
     }
 
     fn equals(&self, other: &dyn Object) -> bool {
         let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
         let same = |(a, b): (&Rc<Entry>, &Rc<Entry>)| a.name == b.name && a.data == b.data;
-        self.files.len() == other.files.len() && self.files.iter().zip(&other.files).all(same)
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(same)
     }
 
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+fn printed(files: &[Rc<Entry>]) -> String {
+    let mut out = String::from("map[");
+    for (at, entry) in files.iter().enumerate() {
+        out.push_str(if at > 0 { " " } else { "" });
+        out.push_str(&entry.name);
+        out.push(':');
+        out.push_str(&print_bytes(&entry.data));
+    }
+    out.push(']');
+    out
 }
 
 type Run = fn(&dyn Object, &[Value]) -> Result<Value, Str>;
@@ -180,6 +194,6 @@ fn of(object: &dyn Object) -> Result<&Files, Str> {
     object.as_any().downcast_ref().ok_or_else(|| "internal error: no files".into())
 }
 
-fn name(args: &[Value]) -> std::borrow::Cow<'_, str> {
+fn name(args: &[Value]) -> Cow<'_, str> {
     args.first().and_then(Value::text).unwrap_or_default()
 }

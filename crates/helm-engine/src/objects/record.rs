@@ -1,6 +1,7 @@
 //! Go's structs, as templates see them.
 
 use std::any::Any;
+use std::borrow::Cow;
 
 use helm_template::go::print;
 use helm_template::value::{Field, Json, Kind, Method, Object, Str, Value};
@@ -41,12 +42,12 @@ impl Object for Record {
         if self.pointer { Kind::Ptr } else { Kind::Struct }
     }
 
-    fn print(&self) -> String {
-        format!("{}{}", if self.pointer { "&" } else { "" }, self.printed())
+    fn print(&self) -> Cow<'_, str> {
+        format!("{}{}", if self.pointer { "&" } else { "" }, self.printed()).into()
     }
 
-    fn show(&self) -> String {
-        self.shown.as_ref().map_or_else(|| self.printed(), ToString::to_string)
+    fn show(&self) -> Cow<'_, str> {
+        self.shown.as_deref().map_or_else(|| self.printed().into(), Cow::Borrowed)
     }
 
     fn field(&self, name: &str) -> Option<Value> {

@@ -1,9 +1,10 @@
 //! Sets of templates, one over the other: what a template defines while it runs hides what was there, for as long as
 //! it runs, and costs nothing but itself.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::parse::Template;
 use crate::value::Str;

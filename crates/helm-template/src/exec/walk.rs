@@ -148,7 +148,7 @@ impl<'t> Frame<'_, '_, 't> {
         match node {
             Node::Text { from, to } => {
                 let template = self.template;
-                self.write(&template.source.text[*from as usize..*to as usize])?;
+                self.write(template.source.part(*from, *to))?;
             }
             Node::Action(pipe) => {
                 let value = self.pipeline(dot, pipe)?;
@@ -171,7 +171,7 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
-            Value::Object(object) => self.write(object.show()),
+            Value::Object(object) => self.write(object.show().as_bytes()),
             value if value.is_endless() => Err(self.error(ENDLESS)),
             value => {
                 let mut shown = Vec::new();

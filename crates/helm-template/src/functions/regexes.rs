@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::exec::{Machine, Row, Run};
-use crate::go::regexp::{Expression, Subject, quote_meta};
+use crate::go::regexp::{Alphabet, Expression, Subject, quote_meta};
 use crate::go::{can_backquote, quote};
 use crate::profile::Profile;
 use crate::value::{List, Str, Type, Value};
@@ -37,13 +37,13 @@ pub(super) const FUNCTIONS: &[Row] = &[
 /// Charts come back to the same few expressions, often in loops.
 const KEPT: usize = 256;
 
-type Kept = HashMap<(Box<str>, bool), Rc<Expression>>;
+type Kept = HashMap<(Profile, Alphabet), HashMap<Box<str>, Rc<Expression>>>;
 
 thread_local! {
     static COMPILED: RefCell<Kept> = RefCell::new(Kept::new());
 }
 
-/// The expression that the first argument is.
+/// The expression that the first argument is, for the text that is the second.
 fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
     let profile = machine.functions.profile;
     let pattern = match &args[0] {
@@ -54,19 +54,20 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
         }
         pattern => pattern.as_str().unwrap_or_default(),
     };
-    let key = (Box::from(pattern), profile == Profile::Helm3);
+    let alphabet = Alphabet::of(args.get(1).map_or(&[], bytes));
     let expression = COMPILED.with_borrow_mut(|kept| {
-        if let Some(expression) = kept.get(&key) {
+        let kept = kept.entry((profile, alphabet)).or_default();
+        if let Some(expression) = kept.get(pattern) {
             return Ok::<_, Str>(expression.clone());
         }
         machine.charge(COMPILING + pattern.len() as u64)?;
-        let expression = Rc::new(Expression::compile(pattern, profile)?);
+        let expression = Rc::new(Expression::compile_for(alphabet, pattern, profile)?);
         // What is larger than usual, as long patterns come to, is not kept.
-        if expression.steps(1 << 10) <= 16 {
+        if expression.is_small() {
             if kept.len() >= KEPT {
                 kept.clear();
             }
-            kept.insert(key, expression.clone());
+            kept.insert(pattern.into(), expression.clone());
         }
         Ok(expression)
     })?;

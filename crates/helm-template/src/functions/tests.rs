@@ -436,3 +436,12 @@ proptest! {
         run(&format!("{{{{$x := {name} {}}}}}{{{{kindOf $x}}}}", args.join(" ")));
     }
 }
+
+/// Compiling it each time would be more work than is allowed here.
+#[test]
+fn an_expression_is_compiled_once() {
+    assert_eq!(
+        run(r#"{{range until 200}}{{if regexMatch "^[0-9]{1,3}$" (toString .)}}x{{end}}{{end}}"#),
+        "x".repeat(200)
+    );
+}

@@ -1,6 +1,7 @@
 //! Versions: `semver` and `semverCompare`.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
@@ -52,8 +53,8 @@ impl Object for SemVer {
         true
     }
 
-    fn print(&self) -> String {
-        self.version.to_string()
+    fn print(&self) -> Cow<'_, str> {
+        self.version.to_string().into()
     }
 
     fn method(&self, name: &str) -> Option<Method> {

@@ -19,7 +19,7 @@ mod verbs;
 pub use encoding::{Corrupt, base32, base32_decode, base64, base64_decode};
 pub use float::{Form, format as format_float};
 pub use number::{Number, Unreadable, any_float as parse_float, int as parse_int};
-pub use print::{print, print_all, print_line, write as write_printed};
+pub use print::{print, print_all, print_bytes, print_line, write as write_printed};
 pub use printf::printf;
 pub(crate) use printf::printf_within;
 pub use quote::{Quoted, can_backquote, is_printable, quote, quote_bytes, unquote};

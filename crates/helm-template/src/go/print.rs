@@ -1,6 +1,6 @@
 //! `fmt.Print` and its kin: values in their plain form.
 
-use super::verbs::{Spec, argument};
+use super::verbs::{Spec, argument, write_numbers};
 use crate::value::Value;
 
 /// In place of a value that cannot be gone through. Go would come to the end of its stack.
@@ -47,6 +47,13 @@ pub fn write(out: &mut Vec<u8>, value: &Value) {
     checked(out, Spec::default(), 'v', value);
 }
 
+/// The plain form of a `[]byte`.
+pub fn print_bytes(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    write_numbers(&mut out, bytes);
+    characters(out)
+}
+
 /// Writes a whole value, of which nobody has looked yet whether it has an end.
 pub(super) fn checked(out: &mut Vec<u8>, spec: Spec, verb: char, value: &Value) {
     if verb != 'T' && value.is_endless() {
@@ -77,5 +84,14 @@ mod tests {
             ["a".into(), Value::Int(1), Value::Int(2), "b".into(), "c".into(), Value::Float(3.0), Value::Nil];
         assert_eq!(print_all(&all), b"a1 2bc3 <nil>");
         assert_eq!(print_line(&["a".into(), Value::string_of(vec![0xff])]), b"a \xff\n");
+    }
+
+    #[test]
+    fn bytes_are_numbers() {
+        let bytes: Vec<u8> = (0..=255).chain(0..=255).chain([7]).collect();
+        let numbers: Vec<_> = bytes.iter().map(ToString::to_string).collect();
+        assert_eq!(print_bytes(&bytes), format!("[{}]", numbers.join(" ")));
+        assert_eq!(print_bytes(b""), "[]");
+        assert_eq!(print_all(&[" ".into(), Value::Bytes([].into())]), b" []");
     }
 }

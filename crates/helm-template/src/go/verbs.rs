@@ -34,6 +34,12 @@ impl Spec {
         extent.saturating_add(width.saturating_mul(leaves))
     }
 
+    /// Nothing stands there that would change a number.
+    fn is_plain(self) -> bool {
+        let Self { minus: _, plus, sharp: _, space, zero: _, names: _, source, width, precision } = self;
+        !plus && !space && !source && width.is_none() && precision.is_none()
+    }
+
     /// Where zeros make no sense.
     fn without_zero(self) -> Self {
         Self { zero: false, ..self }
@@ -87,6 +93,7 @@ fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
         Value::Raw(bytes) => string(out, spec, verb, value, bytes),
         Value::Bytes(bytes) => match verb {
             's' | 'q' | 'x' | 'X' => string(out, spec, verb, value, bytes),
+            'v' if spec.is_plain() => write_numbers(out, bytes),
             _ => listed(out, spec, value.type_name(), bytes.iter(), byte(verb)),
         },
         Value::List(items) if items.is_nil() && spec.source => {
@@ -173,20 +180,53 @@ fn structure(out: &mut Out, spec: Spec, verb: char, object: &dyn Object, fields:
     out.push(b'}');
 }
 
-/// How one of several bytes is written. Charts print whole files by accident, so that the plain form is worth a
-/// short way.
+/// How one of several bytes is written.
 fn byte(verb: char) -> impl FnMut(&mut Out, Spec, &u8) {
-    move |out, spec, byte| match (verb, spec) {
-        ('v', Spec { plus: false, space: false, source: false, width: None, precision: None, .. }) => {
-            for (at_least, place) in [(100, 100), (10, 10), (0, 1)] {
-                if *byte >= at_least {
-                    out.push(b'0' + byte / place % 10);
-                }
-            }
+    move |out, spec, byte| one(out, spec, verb, &Value::Uint8(*byte))
+}
+
+/// `[1 22 255]`. Charts print whole files by accident, so that the plain form of bytes is worth a short way.
+pub(super) fn write_numbers(out: &mut Out, bytes: &[u8]) {
+    out.push(b'[');
+    let mut written = [0; 4 * 256];
+    for some in bytes.chunks(written.len() / 4) {
+        let mut length = 0;
+        for byte in some {
+            let (digits, wide) = NUMBERS[usize::from(*byte)];
+            written[length..length + 4].copy_from_slice(&digits);
+            length += wide;
         }
-        _ => one(out, spec, verb, &Value::Uint8(*byte)),
+        out.extend_from_slice(&written[..length]);
+    }
+    match out.last_mut() {
+        Some(space @ b' ') => *space = b']',
+        _ => out.push(b']'),
     }
 }
+
+/// Every byte as a number with a space behind it, and how long that is.
+const NUMBERS: [([u8; 4], usize); 256] = {
+    let mut numbers = [([b' '; 4], 0); 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (digits, wide) = &mut numbers[byte];
+        let mut place = if byte >= 100 {
+            100
+        } else if byte >= 10 {
+            10
+        } else {
+            1
+        };
+        while place > 0 {
+            digits[*wide] = b"0123456789"[byte / place % 10];
+            *wide += 1;
+            place /= 10;
+        }
+        *wide += 1;
+        byte += 1;
+    }
+    numbers
+};
 
 /// `[a b c]`, or `T{a, b, c}`.
 fn listed<T>(

@@ -2,17 +2,20 @@
 //!
 //! Functions and variables are found here, once; what is unknown is refused before anything runs, in Go's words.
 
+mod file;
 mod lex;
 mod tree;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lex::{Item, Lexer, Token};
 
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
+pub use file::File;
 pub use tree::{
     At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
 };
@@ -32,12 +35,18 @@ pub trait Names {
     fn find(&self, name: &str) -> Option<(u32, &'static str)>;
 }
 
-/// Parses a file: the templates that it defines, and last the one of its own name.
+/// Parses a text: the templates that it defines, and last the one of its own name.
 pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Template>, Str> {
-    let source = Arc::new(Source { name: name.into(), text: text.into() });
+    let source = Source { name: name.into(), text: Bytes::copy_from_slice(text.as_bytes()) };
+    parsed(source, text, functions).map(|(templates, _)| templates)
+}
+
+/// The same of a source whose text this is, and whether it defines a template of its own name.
+fn parsed(source: Source, text: &str, functions: &dyn Names) -> Result<(Vec<Template>, bool), Str> {
     if u32::try_from(text.len()).is_err() {
-        return Err(format!("template: {name}: too large").into());
+        return Err(format!("template: {}: too large", source.name).into());
     }
+    let source = Arc::new(source);
     let mut parser = Parser {
         lexer: Lexer::new(text),
         source: source.clone(),
@@ -56,9 +65,11 @@ pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Templa
         path: Vec::new(),
     };
     let body = parser.whole()?;
-    let own = Template { name: name.into(), source, body, variables: parser.scope.most };
+    let name = source.name.clone();
+    let own = Template { name, source, body: body.into(), variables: parser.scope.most };
+    let names_itself = parser.defined.iter().any(|template| template.name == own.name);
     parser.define(own)?;
-    Ok(parser.defined)
+    Ok((parser.defined, names_itself))
 }
 
 /// The variables that can be seen. A name that is only assigned to counts as seen and has no slot, if it has none.
@@ -269,7 +280,7 @@ impl<'s> Parser<'s> {
         }
         let variables = self.scope.most;
         (self.scope, self.ranges) = outer;
-        self.define(Template { name, source: self.source.clone(), body, variables })
+        self.define(Template { name, source: self.source.clone(), body: body.into(), variables })
     }
 
     fn template_name(&mut self, item: &Item<'_>, context: &str) -> Parsed<Str> {

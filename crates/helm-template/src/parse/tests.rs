@@ -107,6 +107,25 @@ fn what_is_wrong_is_told_in_the_words_of_go() {
 }
 
 #[test]
+fn a_file_of_another_name_comes_to_the_same() {
+    for (text, shares) in [
+        ("a {{.x}}", true),
+        ("{{define \"a\"}}{{$x := 1}}{{f $x}}{{end}}b", true),
+        ("{{define \"one\"}} {{end}}b", false),
+        ("{{define \"two\"}}a{{end}} ", false),
+        ("{{define \"\\x74wo\"}}a{{end}} ", false),
+    ] {
+        let data = Bytes::from_static(text.as_bytes());
+        let one = File::parse("one", &data, &Known).unwrap();
+        let (renamed, two) = (one.renamed("two"), File::parse("two", &data, &Known).unwrap());
+        assert_eq!(renamed.is_some(), shares, "{text}");
+        if let Some(renamed) = renamed {
+            assert_eq!(format!("{:?}", renamed.templates), format!("{:?}", two.templates), "{text}");
+        }
+    }
+}
+
+#[test]
 fn templates_are_defined_beside_their_file() {
     let text = "{{define \"a\"}}1{{end}}\n{{define \"a\"}} {{end}}{{block \"b\" .}}2{{end}}";
     let names: Vec<_> = parse("t", text, &Known).unwrap().iter().map(|t| t.name.to_string()).collect();

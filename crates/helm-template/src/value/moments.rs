@@ -1,6 +1,7 @@
 //! Times, durations and their parts as values of templates.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::{Kind, Method, Object, Str, Type, Value};
@@ -62,8 +63,8 @@ impl Object for Moment {
         true
     }
 
-    fn print(&self) -> String {
-        self.time.to_string()
+    fn print(&self) -> Cow<'_, str> {
+        self.time.to_string().into()
     }
 
     /// `time.Date(2020, time.January, 2, 3, 4, 5, 0, time.UTC)`
@@ -125,7 +126,7 @@ const TIME_METHODS: &[MethodRow] = &[
     ("Nanosecond", &[],       |it, _| Ok(Value::Int(moment(it)?.time.nanosecond()))),
     ("IsZero",     &[],       |it, _| Ok(moment(it)?.time.is_zero().into())),
     ("IsDST",      &[],       |it, _| Ok(moment(it)?.time.is_dst().into())),
-    ("String",     &[],       |it, _| Ok(it.print().into())),
+    ("String",     &[],       |it, _| Ok(it.print().as_ref().into())),
     ("Format",     TEXT,      |it, args| Ok(moment(it)?.time.format(&args[0].text().unwrap_or_default()).into())),
     ("UTC",        &[],       |it, _| moved(it, |time| time.within(Zone::Utc))),
     ("Local",      &[],       |it, _| { let local = moment(it)?.local.clone(); moved(it, |time| time.within(local)) }),
@@ -162,8 +163,8 @@ impl Object for Lapse {
         true
     }
 
-    fn print(&self) -> String {
-        self.0.to_string()
+    fn print(&self) -> Cow<'_, str> {
+        self.0.to_string().into()
     }
 
     fn is_true(&self) -> bool {
@@ -195,7 +196,7 @@ const DURATION_METHODS: &[MethodRow] = &[
     ("Seconds",      &[],       |it, _| Ok(Value::Float(of(it)?.seconds()))),
     ("Minutes",      &[],       |it, _| Ok(Value::Float(of(it)?.minutes()))),
     ("Hours",        &[],       |it, _| Ok(Value::Float(of(it)?.hours()))),
-    ("String",       &[],       |it, _| Ok(it.print().into())),
+    ("String",       &[],       |it, _| Ok(it.print().as_ref().into())),
     ("Abs",          &[],       |it, _| Ok(duration_value(of(it)?.abs()))),
     ("Truncate",     DURATIONS, |it, args| Ok(duration_value(of(it)?.truncate(lapse(args)?)))),
     ("Round",        DURATIONS, |it, args| Ok(duration_value(of(it)?.round(lapse(args)?)))),
@@ -228,11 +229,11 @@ impl Object for Named {
         true
     }
 
-    fn print(&self) -> String {
+    fn print(&self) -> Cow<'_, str> {
         let (names, first) =
             if self.of == "time.Month" { (MONTHS.as_slice(), 1) } else { (WEEKDAYS.as_slice(), 0) };
         let name = usize::try_from(self.number - first).ok().and_then(|at| names.get(at));
-        name.map_or_else(|| self.number.to_string(), ToString::to_string)
+        name.map_or_else(|| self.number.to_string().into(), |name| Cow::Borrowed(*name))
     }
 
     fn is_true(&self) -> bool {
@@ -273,8 +274,8 @@ impl Object for Location {
         true
     }
 
-    fn print(&self) -> String {
-        self.0.name().to_owned()
+    fn print(&self) -> Cow<'_, str> {
+        self.0.name().into()
     }
 
     fn method(&self, name: &str) -> Option<Method> {
@@ -300,7 +301,7 @@ impl Object for Location {
     }
 }
 
-const STRING_METHOD: &[MethodRow] = &[("String", &[], |it, _| Ok(it.print().into()))];
+const STRING_METHOD: &[MethodRow] = &[("String", &[], |it, _| Ok(it.print().as_ref().into()))];
 
 fn find(rows: &[MethodRow], name: &str) -> Option<Method> {
     let row = rows.iter().find(|row| row.0 == name)?;

@@ -1,6 +1,7 @@
 //! Values of the host's own types.
 
 use std::any::Any;
+use std::borrow::Cow;
 
 use super::{Field, Kind, Str, Type, Value, field};
 use crate::data::Data;
@@ -20,7 +21,7 @@ pub trait Object: Any {
     }
 
     /// As `fmt` prints it.
-    fn print(&self) -> String;
+    fn print(&self) -> Cow<'_, str>;
 
     /// Its Go type has a method `String`, which gives what [`Object::print`] does. `fmt` asks it for texts.
     fn is_stringer(&self) -> bool {
@@ -38,7 +39,7 @@ pub trait Object: Any {
     }
 
     /// As an action prints it, where that differs: a pointer shows what it points to.
-    fn show(&self) -> String {
+    fn show(&self) -> Cow<'_, str> {
         self.print()
     }
 

@@ -134,7 +134,7 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| table(Profile::Helm4));
 /// The pipelines of a text, as they print.
 fn printed(text: &str) -> Option<Vec<String>> {
     let templates = parse("t", text, &*FUNCTIONS).ok()?;
-    let pipes = templates.iter().flat_map(|template| &template.body).filter_map(|node| match node {
+    let pipes = templates.iter().flat_map(|template| &*template.body).filter_map(|node| match node {
         Node::Action(pipe) => Some(pipe.to_string()),
         _ => None,
     });

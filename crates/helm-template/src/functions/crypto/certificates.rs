@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 use std::any::Any;
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -28,8 +29,8 @@ impl Object for Certificate {
         TYPE
     }
 
-    fn print(&self) -> String {
-        format!("{{{} {}}}", go::print(&self.cert), go::print(&self.key))
+    fn print(&self) -> Cow<'_, str> {
+        format!("{{{} {}}}", go::print(&self.cert), go::print(&self.key)).into()
     }
 
     fn field(&self, name: &str) -> Option<Value> {

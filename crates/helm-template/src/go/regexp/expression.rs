@@ -1,7 +1,10 @@
 //! Expressions at work: finding, splitting, replacing.
 
-use regex::{CaptureLocations, Regex, RegexBuilder};
+use regex_automata::meta::{Config, Regex};
+use regex_automata::util::captures::Captures;
+use regex_automata::{Input, Match};
 
+use super::alphabet::Alphabet;
 use super::subject::Subject;
 use super::translate::{Flaw, translate};
 use crate::go::letters::{is_digit, is_letter};
@@ -29,15 +32,34 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// An error is worded as Go's.
+    /// For any text. An error is worded as Go's.
     pub fn compile(pattern: &str, profile: Profile) -> Result<Self, String> {
+        Self::compile_for(Alphabet::Unicode, pattern, profile)
+    }
+
+    /// For texts of nothing but these characters: any other may be overlooked.
+    pub fn compile_for(alphabet: Alphabet, pattern: &str, profile: Profile) -> Result<Self, String> {
         let translated = translate(pattern, profile)?;
+        let too_large = || Flaw::TooLarge.words(pattern);
+        let syntax = alphabet.narrow(regex_syntax::parse(&translated.pattern).map_err(|_| too_large())?);
         let built = SIZES.iter().find_map(|(size, slowness)| {
-            let regex = RegexBuilder::new(&translated.pattern).size_limit(*size).build().ok()?;
+            // Most expressions see a few short texts: automata that take long to make do not pay.
+            let config = Config::new().nfa_size_limit(Some(*size)).dfa(false).onepass(false);
+            let regex = Regex::builder().configure(config).build_from_hir(&syntax).ok()?;
             Some((regex, *slowness))
         });
-        let (regex, slowness) = built.ok_or_else(|| Flaw::TooLarge.words(pattern))?;
+        let (regex, slowness) = built.ok_or_else(too_large)?;
         Ok(Self { regex, names: translated.names, blank: pattern.is_empty(), slowness })
+    }
+
+    /// It is as small as most are.
+    pub fn is_small(&self) -> bool {
+        self.slowness == SIZES[0].1
+    }
+
+    /// The first match that does not begin before a place.
+    fn find_at(&self, text: &str, at: usize) -> Option<Match> {
+        self.regex.search(&Input::new(text).range(at..))
     }
 
     /// How many steps it may take to go once through so many bytes.
@@ -80,7 +102,7 @@ impl Expression {
         let (mut at, mut end_of_last) = (0, None);
         while places.len() < limit && at <= text.len() {
             toll(self.steps_from(text, at), places.len().saturating_mul(size_of::<Value>() * 2))?;
-            let Some(found) = self.regex.find_at(text, at) else { break };
+            let Some(found) = self.find_at(text, at) else { break };
             // An empty match directly behind another one does not count.
             let empty = found.end() == at;
             if !empty || Some(found.start()) != end_of_last {
@@ -144,8 +166,8 @@ impl Expression {
                 match part {
                     Part::Bytes(bytes) => out.extend_from_slice(bytes),
                     Part::Groups(numbers) => {
-                        if let Some((from, to)) = numbers.iter().find_map(|number| groups.get(*number)) {
-                            out.extend_from_slice(subject.bytes(from, to));
+                        if let Some(found) = numbers.iter().find_map(|number| groups.get_group(*number)) {
+                            out.extend_from_slice(subject.bytes(found.start, found.end));
                         }
                     }
                 }
@@ -158,15 +180,16 @@ impl Expression {
         &self,
         subject: &Subject<'_>,
         toll: Toll<'_>,
-        mut by: impl FnMut(&mut Vec<u8>, &CaptureLocations, Toll<'_>) -> Result<(), Str>,
+        mut by: impl FnMut(&mut Vec<u8>, &Captures, Toll<'_>) -> Result<(), Str>,
     ) -> Result<Vec<u8>, Str> {
         let text = subject.text();
         let mut out = Vec::with_capacity(text.len());
-        let mut groups = self.regex.capture_locations();
+        let mut groups = self.regex.create_captures();
         let (mut at, mut end_of_last) = (0, 0);
         while at <= text.len() {
             toll(self.steps_from(text, at), out.len())?;
-            let Some(found) = self.regex.captures_read_at(&mut groups, text, at) else { break };
+            self.regex.search_captures(&Input::new(text).range(at..), &mut groups);
+            let Some(found) = groups.get_match() else { break };
             out.extend_from_slice(subject.bytes(end_of_last, found.start()));
             // An empty match directly behind another one is not replaced.
             if found.end() > end_of_last || found.start() == 0 {

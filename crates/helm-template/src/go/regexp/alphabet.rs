@@ -1,0 +1,48 @@
+//! The characters that texts are made of.
+//!
+//! A set that is all of Unicode but a few characters takes a hundred times longer to compile than the same set of ASCII,
+//! and most texts have no other characters.
+
+use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Repetition};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Alphabet {
+    Ascii,
+    Unicode,
+}
+
+impl Alphabet {
+    /// That of a text.
+    pub fn of(text: &[u8]) -> Self {
+        if text.is_ascii() { Self::Ascii } else { Self::Unicode }
+    }
+
+    /// An expression that means the same to texts of this alphabet. How deep it nests is limited by who wrote it out.
+    pub(super) fn narrow(self, syntax: Hir) -> Hir {
+        match self {
+            Self::Unicode => syntax,
+            Self::Ascii => ascii(&syntax),
+        }
+    }
+}
+
+fn ascii(syntax: &Hir) -> Hir {
+    match syntax.kind() {
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => {
+            syntax.clone()
+        }
+        HirKind::Class(Class::Unicode(set)) => {
+            let mut set = set.clone();
+            set.intersect(&ClassUnicode::new([ClassUnicodeRange::new('\0', '\x7f')]));
+            Hir::class(Class::Unicode(set))
+        }
+        HirKind::Repetition(Repetition { min, max, greedy, sub }) => {
+            Hir::repetition(Repetition { min: *min, max: *max, greedy: *greedy, sub: Box::new(ascii(sub)) })
+        }
+        HirKind::Capture(Capture { index, name, sub }) => {
+            Hir::capture(Capture { index: *index, name: name.clone(), sub: Box::new(ascii(sub)) })
+        }
+        HirKind::Concat(parts) => Hir::concat(parts.iter().map(ascii).collect()),
+        HirKind::Alternation(parts) => Hir::alternation(parts.iter().map(ascii).collect()),
+    }
+}
