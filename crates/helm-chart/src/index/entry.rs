@@ -3,7 +3,7 @@
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
-use helm_template::yaml;
+use helm_template::{json, yaml};
 
 use crate::metadata::{Draft, METADATA, Metadata, text_of, texts_of};
 use crate::moment;
@@ -66,6 +66,11 @@ pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
     };
     let [one] = one.ok_or_else(|| Str::from("an entry is not a list with one item"))?;
     typed::decode(one, Shape::Struct(&VERSION), profile, Keys::Strict)
+}
+
+/// Reads an entry that was read before, and written as JSON.
+pub(super) fn parse_json(text: &[u8], profile: Profile) -> Result<Data, Str> {
+    typed::decode(json::parse(text)?, Shape::Struct(&VERSION), profile, Keys::Any)
 }
 
 impl ChartVersion {
