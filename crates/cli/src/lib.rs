@@ -27,6 +27,11 @@ pub enum Command {
     Config(ServeArgs),
     /// Print a kubeconfig: an administrator's for the embedded cluster, or your own
     Kubeconfig(KubeconfigArgs),
+    /// Print what a cluster administrator applies before the platform can run on a cluster
+    Manifests,
+    /// For whoever holds the cluster itself
+    #[command(subcommand)]
+    Admin(AdminCommand),
     #[command(flatten)]
     Platform(platform::Command),
     #[command(flatten)]
@@ -56,6 +61,29 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub kube_listen: Option<String>,
     /// Run on the cluster that this kubeconfig names
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which of the kubeconfig's contexts
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum AdminCommand {
+    /// Give an account a new password and print it; its sessions end, and it is no longer disabled
+    ResetPassword(ResetPasswordArgs),
+}
+
+/// Needs the data folder of the embedded cluster, or a kubeconfig with an administrator's rights.
+#[derive(Clone, Debug, Args)]
+pub struct ResetPasswordArgs {
+    /// The account: its e-mail address, phone number, name or id
+    #[arg(default_value = "admin")]
+    pub account: String,
+    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    pub data: Option<PathBuf>,
+    /// The cluster that this kubeconfig names
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Which of the kubeconfig's contexts

@@ -55,10 +55,14 @@ fn run() -> Result<Vec<u8>, String> {
     let host = helm_host::Host::new();
     // The process ends soon: taking all that was parsed apart would be work for nothing.
     let prepared = ManuallyDrop::new(Prepared::new(loaded.chart));
-    let release =
-        engine.render(&prepared, &request, host.outside()).map_err(|failure| match failure.stage {
-            Stage::Values => failure.why,
-            _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why),
-        })?;
+    let rendered = helm_host::beside(
+        prepared.is_large(),
+        || engine.parse_ahead(&prepared),
+        || engine.render(&prepared, &request, host.outside()),
+    );
+    let release = rendered.map_err(|failure| match failure.stage {
+        Stage::Values => failure.why,
+        _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why),
+    })?;
     Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
 }

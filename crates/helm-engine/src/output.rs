@@ -35,7 +35,9 @@ impl Release {
 
     /// All of it as one text.
     pub fn text(&self, shown: Shown) -> Vec<u8> {
-        let mut text = Vec::new();
+        let size = |(source, content): Part<'_>| source.len() + content.len() + AROUND;
+        let parts = self.parts(shown).chain(self.hook_parts(shown));
+        let mut text = Vec::with_capacity(parts.map(size).sum::<usize>() + 1);
         self.parts(shown).for_each(|part| write(&mut text, part));
         let length = trim(&text).len();
         text.truncate(length);
@@ -58,6 +60,9 @@ pub fn broken(files: &[Rendered]) -> Vec<u8> {
     text.push(b'\n');
     text
 }
+
+/// Bytes that are written around the name and the content of a document.
+const AROUND: usize = 16;
 
 /// A document with a line that says where it is from.
 pub fn write(text: &mut Vec<u8>, (source, content): Part<'_>) {

@@ -1,7 +1,8 @@
 //! A chart whose templates are parsed once, however often it is rendered.
 
-use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -12,6 +13,8 @@ use helm_template::functions::MAKE_USUAL_KEY;
 use helm_template::parse::{self, Names};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
+
+use crate::scope::{full_path, template_name, templates};
 
 /// What one file was parsed to.
 #[derive(Clone)]
@@ -25,6 +28,8 @@ pub(crate) struct Parsed {
 pub struct Prepared {
     pub(crate) chart: Chart,
     known: Mutex<Known>,
+    /// A rendering has all that it needs: nobody is to parse ahead any more.
+    enough: AtomicBool,
 }
 
 /// A file is known by where its bytes lie, which the chart keeps, and by the name under which it is parsed: a subchart
@@ -44,7 +49,7 @@ struct Known {
 
 impl Prepared {
     pub fn new(chart: Chart) -> Self {
-        Self { chart, known: Mutex::default() }
+        Self { chart, known: Mutex::default(), enough: AtomicBool::new(false) }
     }
 
     pub fn chart(&self) -> &Chart {
@@ -61,6 +66,32 @@ impl Prepared {
         let parsed = read(name, &file.data, functions)?;
         self.known().keep(key, text, &parsed);
         Ok(parsed)
+    }
+
+    /// Parsing it takes much longer than starting a thread.
+    pub fn is_large(&self) -> bool {
+        const LARGE: usize = 128 << 10;
+        size(&self.chart) > LARGE
+    }
+
+    /// A rendering has all that it needs.
+    pub(crate) fn enough(&self) {
+        self.enough.store(true, Ordering::Relaxed);
+    }
+
+    /// Parses what a rendering on another thread will ask for, and begins with what that asks for last. What cannot be
+    /// parsed, or is wanted under another name after all, is for the rendering to tell.
+    pub(crate) fn parse_ahead(&self, functions: &Functions) {
+        let mut charts = VecDeque::from([(self.chart.metadata.name.clone(), &self.chart)]);
+        while let Some((path, chart)) = charts.pop_front() {
+            for file in templates(chart) {
+                if self.enough.load(Ordering::Relaxed) {
+                    return;
+                }
+                let _ = self.parse(&template_name(&path, file), file, functions);
+            }
+            charts.extend(chart.dependencies.iter().map(|child| (full_path(&path, child), child)));
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -85,14 +116,15 @@ impl Known {
     }
 }
 
-fn read(name: &str, data: &[u8], functions: &Functions) -> Result<Parsed, Str> {
-    // Checking the whole first is several times faster than going from character to character.
-    let text = match std::str::from_utf8(data) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(data),
-    };
+/// Bytes of templates.
+fn size(chart: &Chart) -> usize {
+    let own: usize = chart.templates.iter().map(|file| file.data.len()).sum();
+    own + chart.dependencies.iter().map(size).sum::<usize>()
+}
+
+fn read(name: &str, data: &Bytes, functions: &Functions) -> Result<Parsed, Str> {
     let functions = Counting { functions, keys: Cell::new(0) };
-    let file = parse::File::parse(name, &text, &functions)?;
+    let file = parse::File::parse(name, data, &functions)?;
     Ok(Parsed { file, keys: functions.keys.get() })
 }
 

@@ -117,6 +117,12 @@ impl Engine {
         &self.functions
     }
 
+    /// Parses the templates of a chart for [`Engine::render`], which may run on another thread meanwhile. It ends early
+    /// where nothing more is needed.
+    pub fn parse_ahead(&self, prepared: &Prepared) {
+        prepared.parse_ahead(&self.functions);
+    }
+
     pub fn render(
         &self,
         prepared: &Prepared,
@@ -124,7 +130,9 @@ impl Engine {
         outside: Outside<'_>,
     ) -> Result<Release, Failure> {
         let mut warnings = Vec::new();
-        match self.release(prepared, request, outside, &mut warnings) {
+        let released = self.release(prepared, request, outside, &mut warnings);
+        prepared.enough();
+        match released {
             Ok(release) => Ok(Release { warnings, ..release }),
             Err((why, stage)) => Err(Failure { why, stage, warnings }),
         }

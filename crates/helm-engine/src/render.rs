@@ -49,6 +49,7 @@ pub(crate) fn render(
         let file = prepared.parse(name, found[name].file, setting.functions);
         parsed.push(file.map_err(|why| trace::parse_error(name, &why))?);
     }
+    prepared.enough();
     let keys = parsed.iter().map(|file| file.keys).sum();
     if keys > 0 {
         setting.outside.crypto.prepare(USUAL_KEY, keys);

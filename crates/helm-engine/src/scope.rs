@@ -67,15 +67,23 @@ fn gather<'c>(
         let below = gather(child, &full_path(path, child), &values, false, common, found);
         subcharts.insert(name.clone(), below.into());
     }
-    let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");
     let folder: Str = format!("{path}/templates").into();
-    for file in &chart.templates {
-        if !is_library || is_partial(&file.name) {
-            let name = clean(&format!("{path}/{}", file.name));
-            found.insert(name, Renderable { file, dot: dot.clone(), folder: folder.clone() });
-        }
+    for file in templates(chart) {
+        let name = template_name(path, file);
+        found.insert(name, Renderable { file, dot: dot.clone(), folder: folder.clone() });
     }
     dot
+}
+
+/// The templates of a chart that count: in a library only those that print nothing.
+pub fn templates(chart: &Chart) -> impl Iterator<Item = &File> {
+    let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");
+    chart.templates.iter().filter(move |file| !is_library || is_partial(&file.name))
+}
+
+/// What a template is called whose chart lies at a path.
+pub fn template_name(path: &str, file: &File) -> Str {
+    clean(&format!("{path}/{}", file.name))
 }
 
 /// What the files of a subchart are named after.

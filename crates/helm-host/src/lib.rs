@@ -2,12 +2,14 @@
 //!
 //! The crates that render touch none of it by themselves; the command line and the server give them this.
 
+mod beside;
 mod chance;
 mod clock;
 pub mod folder;
 mod keys;
 mod sniff;
 
+pub use beside::beside;
 pub use folder::{load, load_unasked};
 
 use std::fmt::Write;

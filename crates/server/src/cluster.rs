@@ -70,6 +70,14 @@ pub async fn open_embedded(
     Ok(Embedded { cluster, listener, address })
 }
 
+/// Opens the data folder alone: nobody listens, and nothing is simulated.
+pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError> {
+    let config = embedded::Config { data: Some(data.to_owned()), ..embedded::Config::default() };
+    embedded::Cluster::open(config)
+        .await
+        .map_err(|source| ClusterError::Open { data: data.to_owned(), source })
+}
+
 /// The administrator's kubeconfig, out of the files in the folder `pki`.
 pub fn kubeconfig(pki: &Path, url: &str) -> Result<String, PkiError> {
     Pki::read(pki).map(|pki| pki.kubeconfig(url))

@@ -175,3 +175,6 @@ pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) 
     }
     Ok(password)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("server", &["api", "domain", "events", "kube-access", "kube-embedded", "kube-types", "tenancy"]),
     ("cli", &["domain", "helm-template", "helm-chart", "helm-host", "helm-engine"]),
     ("longshore", &["server", "cli"]),
-    ("bench", &["helm-template", "helm-chart", "helm-host", "helm-engine"]),
+    (
+        "bench",
+        &[
+            "domain",
+            "kube-access",
+            "kube-embedded",
+            "tenancy",
+            "helm-template",
+            "helm-chart",
+            "helm-host",
+            "helm-engine",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

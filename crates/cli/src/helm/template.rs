@@ -103,7 +103,12 @@ pub fn run(args: &TemplateArgs) -> Outcome {
     };
     // The process ends soon: taking all that was parsed apart would be work for nothing.
     let prepared = ManuallyDrop::new(Prepared::new(chart));
-    let rendered = Engine::new(profile).render(&prepared, &request, host.outside());
+    let engine = Engine::new(profile);
+    let rendered = helm_host::beside(
+        prepared.is_large(),
+        || engine.parse_ahead(&prepared),
+        || engine.render(&prepared, &request, host.outside()),
+    );
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
     for line in warnings {
         eprintln!("{line}");

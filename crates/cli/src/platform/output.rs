@@ -121,9 +121,7 @@ impl Kind {
     ) -> Result<String, Failure> {
         match args.output {
             Some(Format::Json) => json(whole),
-            Some(Format::Yaml) => {
-                serde_norway::to_string(whole).map_err(|error| Failure::Print(error.to_string()))
-            }
+            Some(Format::Yaml) => yaml(whole),
             Some(Format::Name) => Ok(items.iter().map(|item| self.named(item) + "\n").collect()),
             Some(Format::Wide) => Ok(self.table(items, true, now)),
             None => Ok(self.table(items, false, now)),
@@ -145,6 +143,10 @@ impl Kind {
 pub fn json(value: &Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Print(error.to_string()))?;
     Ok(text + "\n")
+}
+
+pub fn yaml(value: &Value) -> Result<String, Failure> {
+    serde_norway::to_string(value).map_err(|error| Failure::Print(error.to_string()))
 }
 
 /// Three blanks between columns, none at a line's end.

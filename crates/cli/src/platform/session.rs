@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::access::{Access, Target};
 use super::client::{Client, Credentials, segment};
-use super::contexts::Context;
-use super::output::{Format, OutputArgs, Said, Show, cell, json, lines};
+use super::contexts::{Context, Contexts};
+use super::output::{Format, OutputArgs, Said, Show, cell, json, lines, tame, yaml};
 use super::prompt::secret_from;
 use super::secret::Secret;
 use super::{Failure, World};
@@ -56,47 +56,69 @@ pub async fn login(args: &LoginArgs, world: &mut World) -> Result<Said, Failure>
     let file = world.contexts_file()?;
     let contexts = file.read()?;
     let (access, name) = platform(args, world, &contexts)?;
-    let nobody = Client::new(&Access { token: None, ..access.clone() })?;
+    let nobody = Client::new(&access)?;
     let credentials = credentials(args, world, &nobody).await?;
     let person = nobody.with(credentials.clone());
-    let account = account_id(&person.get("session").await?);
+    let account = account(&person.get("session").await?);
+    let (token, is_new) = token_for_machine(&person, credentials.clone(), &world.host).await?;
 
-    let token = match person.post("tokens", &for_machine(&world.host)).await {
-        Ok(made) => Secret::new(text(&made, "/token", &nobody)?),
-        // A token that is good for some things only can make no other: it is kept itself.
-        Err(Failure::Refused(problem)) if problem.status == StatusCode::FORBIDDEN => match credentials {
-            Credentials::Token(token) => token,
-            _ => return Err(Failure::Refused(problem)),
-        },
-        Err(failure) => return Err(failure),
-    };
+    let Access { server, ca, .. } = access;
     let context = Context {
         name: name.clone(),
-        server: access.server.clone(),
-        ca: access.ca.clone(),
+        server: server.clone(),
+        ca,
         account: Some(account.clone()),
         token: Some(token.clone()),
     };
-    let before = file.change(|contexts| {
+    let kept = file.change(|contexts| {
         let before = contexts.get(&name).cloned();
         contexts.enter(context);
         Ok(before)
-    })?;
-    let said = Said::line(format!("signed in to {} as {account}, context {name}", access.server));
-    Ok(match before {
-        Some(Context { server, token: Some(old), .. }) if server == access.server && old != token => {
-            replaced(&nobody, &old, said).await
+    });
+    let mut said = Said::line(format!("signed in to {server} as {account}, context {name}"));
+    if let Credentials::Session { .. } = credentials
+        && let Err(failure) = person.delete("session").await
+    {
+        said = said.note(format!("the session could not be ended, and ends by itself: {failure}"));
+    }
+    let useless = match &kept {
+        Ok(Some(Context { server: old, token: Some(before), .. })) if *old == server && *before != token => {
+            before.clone()
         }
-        _ => said,
-    })
+        Err(_) if is_new => token,
+        _ => return kept.map(|_| said).map_err(Failure::from),
+    };
+    // A token that is kept nowhere is of use to nobody.
+    if let Err(failure) = revoke(&nobody.with(Credentials::Token(useless.clone())), &useless).await {
+        let id = useless.token_id().unwrap_or_default();
+        said =
+            said.note(format!("token {id}, which is of no more use here, could not be revoked: {failure}"));
+    }
+    kept.map(|_| said).map_err(Failure::from)
+}
+
+/// A token of this machine's own, and whether it is a new one.
+async fn token_for_machine(
+    person: &Client,
+    shown: Credentials,
+    host: &str,
+) -> Result<(Secret, bool), Failure> {
+    let name: String = format!("longshore on {host}").chars().take(64).collect();
+    let body = json!({"name": name, "scopes": ["all"], "days": DAYS});
+    match (person.post("tokens", &body).await, shown) {
+        (Ok(made), _) => Ok((Secret::new(text(&made, "/token", person)?), true)),
+        // A token that is good for some things only can make no other: it is kept itself.
+        (Err(Failure::Refused(problem)), Credentials::Token(token))
+            if problem.status == StatusCode::FORBIDDEN =>
+        {
+            Ok((token, false))
+        }
+        (Err(failure), _) => Err(failure),
+    }
 }
 
 /// Which platform is meant, without any token, and what its context is to be called.
-fn platform(
-    args: &LoginArgs,
-    world: &World,
-    contexts: &super::contexts::Contexts,
-) -> Result<(Access, String), Failure> {
+fn platform(args: &LoginArgs, world: &World, contexts: &Contexts) -> Result<(Access, String), Failure> {
     let LoginArgs { address, target, .. } = args;
     let target = Target { server: address.clone().or_else(|| target.server.clone()), ..target.clone() };
     let known = world.known(contexts);
@@ -155,11 +177,6 @@ fn cookie(headers: &HeaderMap) -> Option<Secret> {
     pairs.map(str::trim).find(|pair| pair.starts_with("longshore_session=")).map(Secret::new)
 }
 
-fn for_machine(host: &str) -> Value {
-    let name: String = format!("longshore on {host}").chars().take(64).collect();
-    json!({"name": name, "scopes": ["all"], "days": DAYS})
-}
-
 fn strange(client: &Client, why: &str) -> Failure {
     Failure::Strange { server: client.server().clone(), why: why.to_owned() }
 }
@@ -169,18 +186,10 @@ fn text(answer: &Value, place: &str, client: &Client) -> Result<String, Failure>
     found.map(str::to_owned).ok_or_else(|| strange(client, &format!("its answer has no `{}`", &place[1..])))
 }
 
-fn account_id(session: &Value) -> String {
-    session.pointer("/user/id").and_then(Value::as_str).unwrap_or("nobody in particular").to_owned()
-}
-
-/// The token that this machine had before is of no more use.
-async fn replaced(nobody: &Client, old: &Secret, said: Said) -> Said {
-    match revoke(&nobody.with(Credentials::Token(old.clone())), old).await {
-        Ok(()) => said,
-        Err(failure) => {
-            said.note(format!("the token that this machine had before could not be revoked: {failure}"))
-        }
-    }
+/// The id of a person, or the name of a program.
+fn account(session: &Value) -> String {
+    let found = ["/user/id", "/serviceAccount"].iter().find_map(|place| session.pointer(place)?.as_str());
+    tame(found.unwrap_or("somebody"))
 }
 
 /// Takes a token's power away, by showing it. One that is not known any more has none.
@@ -221,10 +230,8 @@ pub async fn whoami(args: &WhoamiArgs, world: &mut World) -> Result<Said, Failur
     }
     let out = match args.output.output {
         Some(Format::Json) => json(&session)?,
-        Some(Format::Yaml) => {
-            serde_norway::to_string(&session).map_err(|error| Failure::Print(error.to_string()))?
-        }
-        Some(Format::Name) => format!("user/{}\n", account_id(&session)),
+        Some(Format::Yaml) => yaml(&session)?,
+        Some(Format::Name) => format!("user/{}\n", account(&session)),
         None | Some(Format::Wide) => picture(&session, &client, world),
     };
     Ok(Said { out, notes: Vec::new() })
@@ -237,11 +244,13 @@ fn picture(session: &Value, client: &Client, world: &World) -> String {
         let part = |place: &str| cell(workspace, place, Show::Text, world.now());
         format!("{} ({})", part("/name"), part("/role"))
     });
+    let workspaces: Vec<String> = workspaces.collect();
     let rows = [
-        ("account", show("/user/id", Show::Text)),
+        ("account", account(session)),
         ("e-mail", show("/user/email", Show::Text)),
         ("platform roles", show("/user/platformRoles", Show::Text)),
-        ("workspaces", workspaces.collect::<Vec<_>>().join(", ")),
+        ("workspaces", if workspaces.is_empty() { "-".to_owned() } else { workspaces.join(", ") }),
+        ("token for", show("/scopes", Show::Text)),
         ("server", client.server().to_string()),
     ];
     lines(&rows.map(|(what, is)| vec![what.to_owned(), is]))

@@ -58,7 +58,7 @@ pub enum Command {
     /// Change your own password, or give somebody else a new one
     #[command(visible_alias = "reset-password")]
     Password {
-        /// Whose: an id [default: your own]
+        /// Whose: an id or a name [default: your own]
         user: Option<String>,
         /// Read the new password from standard input instead of asking for it; for your own, the old one is the line before it
         #[arg(long)]
@@ -82,7 +82,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct UserArg {
-    /// Whose: an id, as `user list` shows it
+    /// Whose: an id or a name, as `user list -o wide` shows it; `me` is you
     pub user: String,
 }
 
@@ -128,7 +128,9 @@ pub const USERS: Kind = Kind {
         ("ROLES", "/platformRoles", Show::Text, false),
         ("DISABLED", "/disabled", Show::Text, false),
         ("READY", "/ready", Show::Text, false),
-        ("NODES", "/maxNodes", Show::Text, true),
+        ("EXPIRES", "/expires", Show::Age, true),
+        ("NODES", "/nodes", Show::Text, true),
+        ("MAX-NODES", "/maxNodes", Show::Text, true),
         ("NAME", "/name", Show::Text, true),
         ("AGE", "/created", Show::Age, false),
     ],

@@ -1,6 +1,9 @@
 //! A file that was parsed. Many charts carry the same library, so that the same text stands in many files.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::{Names, Source, Template, parsed};
 use crate::value::Str;
@@ -14,8 +17,19 @@ pub struct File {
 }
 
 impl File {
-    pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Self, Str> {
-        let (templates, names_itself) = parsed(name, text, functions)?;
+    /// What is no character becomes U+FFFD.
+    pub fn parse(name: &str, data: &Bytes, functions: &dyn Names) -> Result<Self, Str> {
+        // Checking the whole first is several times faster than going from character to character.
+        let text = match std::str::from_utf8(data) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(data),
+        };
+        let shared = match &text {
+            Cow::Borrowed(_) => data.clone(),
+            Cow::Owned(text) => Bytes::copy_from_slice(text.as_bytes()),
+        };
+        let source = Source { name: name.into(), text: shared };
+        let (templates, names_itself) = parsed(source, &text, functions)?;
         Ok(Self { templates: templates.into_iter().map(Arc::new).collect(), names_itself })
     }
 

@@ -9,6 +9,7 @@ mod tree;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lex::{Item, Lexer, Token};
 
 use crate::go::{Number, Unreadable, quote, unquote};
@@ -36,15 +37,16 @@ pub trait Names {
 
 /// Parses a text: the templates that it defines, and last the one of its own name.
 pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Template>, Str> {
-    parsed(name, text, functions).map(|(templates, _)| templates)
+    let source = Source { name: name.into(), text: Bytes::copy_from_slice(text.as_bytes()) };
+    parsed(source, text, functions).map(|(templates, _)| templates)
 }
 
-/// The same, and whether the text defines a template of its own name.
-fn parsed(name: &str, text: &str, functions: &dyn Names) -> Result<(Vec<Template>, bool), Str> {
-    let source = Arc::new(Source { name: name.into(), text: text.into() });
+/// The same of a source whose text this is, and whether it defines a template of its own name.
+fn parsed(source: Source, text: &str, functions: &dyn Names) -> Result<(Vec<Template>, bool), Str> {
     if u32::try_from(text.len()).is_err() {
-        return Err(format!("template: {name}: too large").into());
+        return Err(format!("template: {}: too large", source.name).into());
     }
+    let source = Arc::new(source);
     let mut parser = Parser {
         lexer: Lexer::new(text),
         source: source.clone(),
@@ -63,7 +65,8 @@ fn parsed(name: &str, text: &str, functions: &dyn Names) -> Result<(Vec<Template
         path: Vec::new(),
     };
     let body = parser.whole()?;
-    let own = Template { name: name.into(), source, body: body.into(), variables: parser.scope.most };
+    let name = source.name.clone();
+    let own = Template { name, source, body: body.into(), variables: parser.scope.most };
     let names_itself = parser.defined.iter().any(|template| template.name == own.name);
     parser.define(own)?;
     Ok((parser.defined, names_itself))

@@ -115,8 +115,9 @@ fn a_file_of_another_name_comes_to_the_same() {
         ("{{define \"two\"}}a{{end}} ", false),
         ("{{define \"\\x74wo\"}}a{{end}} ", false),
     ] {
-        let one = File::parse("one", text, &Known).unwrap();
-        let (renamed, two) = (one.renamed("two"), File::parse("two", text, &Known).unwrap());
+        let data = Bytes::from_static(text.as_bytes());
+        let one = File::parse("one", &data, &Known).unwrap();
+        let (renamed, two) = (one.renamed("two"), File::parse("two", &data, &Known).unwrap());
         assert_eq!(renamed.is_some(), shares, "{text}");
         if let Some(renamed) = renamed {
             assert_eq!(format!("{:?}", renamed.templates), format!("{:?}", two.templates), "{text}");

@@ -5,6 +5,8 @@
 use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::go::{Number, quote, quote_bytes};
 use crate::value::{Str, Value};
 
@@ -16,17 +18,23 @@ pub type At = u32;
 pub struct Source {
     /// The name under which it was parsed: that of the file.
     pub name: Str,
-    pub text: Str,
+    /// UTF-8, shared with the chart where it is the whole of a file.
+    pub text: Bytes,
 }
 
 impl Source {
     /// `name:line:column`, as Go counts them.
     pub fn place(&self, at: At) -> String {
-        let before = &self.text[..at as usize];
-        let line = 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count();
-        let column = memchr::memrchr(b'\n', before.as_bytes())
-            .map_or(before.len(), |newline| before.len() - newline - 1);
+        let before = self.part(0, at);
+        let line = 1 + memchr::memchr_iter(b'\n', before).count();
+        let column =
+            memchr::memrchr(b'\n', before).map_or(before.len(), |newline| before.len() - newline - 1);
         format!("{}:{line}:{column}", self.name)
+    }
+
+    /// The text between two places in it.
+    pub fn part(&self, from: At, to: At) -> &[u8] {
+        &self.text[from as usize..to as usize]
     }
 }
 
@@ -44,7 +52,9 @@ impl Template {
     /// It holds nothing but white space: it does not take the place of another template of its name.
     pub fn is_blank(&self) -> bool {
         self.body.iter().all(|node| match node {
-            Node::Text { from, to } => self.source.text[*from as usize..*to as usize].trim().is_empty(),
+            Node::Text { from, to } => {
+                std::str::from_utf8(self.source.part(*from, *to)).is_ok_and(|text| text.trim().is_empty())
+            }
             _ => false,
         })
     }

@@ -185,3 +185,6 @@ impl Index {
 fn owner_of_credentials(secret: &Secret) -> Option<UserId> {
     secret.metadata.name.as_deref()?.strip_prefix("credentials-")?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ fn by_a_tenant() -> String {
     let person = starts("'longshore:user:'");
     // Ids begin with `u`; the platform's own ServiceAccount does not.
     let by_kubeconfig = starts(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
-    let program = starts("'system:serviceaccount:' + request.namespace + ':'");
+    let program = starts("'system:serviceaccount:' + namespaceObject.metadata.name + ':'");
     format!("{person} || {by_kubeconfig} || {program}")
 }
 
@@ -82,7 +82,7 @@ fn validations() -> Value {
         {
             "expression": "request.resource.resource != 'rolebindings' || object == null || !has(object.subjects) || \
                            object.subjects.all(subject, subject.kind == 'ServiceAccount' && \
-                           (!has(subject.namespace) || subject.namespace == request.namespace))",
+                           (!has(subject.namespace) || subject.namespace == namespaceObject.metadata.name))",
             "message": "people get their rights as members of the workspace: a RoleBinding can only name ServiceAccounts of its own namespace",
             "reason": "Forbidden",
         },

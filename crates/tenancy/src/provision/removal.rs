@@ -3,8 +3,11 @@
 //! Each step looks at the cluster itself, not at what was heard of it, and can be repeated. An object goes when its finalizer is
 //! taken off, which is the last step.
 
+use std::fmt::Debug;
+
+use domain::ids::UserId;
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use kube_access::queue::Next;
@@ -12,14 +15,13 @@ use kube_types::marks::{USER, USER_FINALIZER, USER_UID, WORKSPACE_FINALIZER};
 use kube_types::workspace::OwnedNamespace;
 use kube_types::{SYSTEM_NAMESPACE, User, Workspace};
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
-
-use domain::ids::UserId;
 
 use super::namespace::Standing;
 use super::pieces::PieceKind;
 use super::user::administrator_binding;
 use super::{AGAIN, Doing, HOST, ProvisionError, Provisioner};
+use crate::register::claims;
+use crate::secrets;
 
 impl Provisioner {
     /// The grace period of a workspace is over. One that was restored meanwhile has another version, and stays.
@@ -73,7 +75,7 @@ impl Provisioner {
             if self.remove_personal_workspace(id).await? {
                 return Ok(Next::After(AGAIN));
             }
-            self.release_claims(user, id).await?;
+            self.release_claims(id).await?;
         }
         self.release(user, USER_FINALIZER).await?;
         Ok(Next::Rest)
@@ -81,16 +83,16 @@ impl Provisioner {
 
     /// Credentials and tokens: sessions end with the credentials that they were signed in by.
     async fn revoke(&self, id: &UserId) -> Result<(), ProvisionError> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let theirs = ListParams::default().labels(&format!("{USER}={id}"));
-        let found = secrets.list_metadata(&theirs).await.doing(|| format!("find the secrets of `{id}`"))?;
-        try_join_all(found.items.iter().map(async |secret| {
-            let name = secret.name_any();
-            let deleted = secrets.delete(&name, &DeleteParams::default()).await;
-            gone(deleted.map(drop)).doing(|| format!("delete secret `{name}`"))
-        }))
-        .await?;
+        let found = secrets::api(self.client.clone()).list_metadata(&theirs).await;
+        let found = found.doing(|| format!("find the secrets of `{id}`"))?;
+        try_join_all(found.items.iter().map(|secret| self.delete_secret(secret.name_any()))).await?;
         Ok(())
+    }
+
+    async fn delete_secret(&self, name: String) -> Result<(), ProvisionError> {
+        let deleted = secrets::api(self.client.clone()).delete(&name, &DeleteParams::default()).await;
+        gone(deleted.map(drop)).doing(|| format!("delete secret `{name}`"))
     }
 
     pub(super) async fn remove_service_account(
@@ -110,21 +112,20 @@ impl Provisioner {
     }
 
     async fn leave_workspaces(&self, id: &UserId) -> Result<(), ProvisionError> {
-        let is_member =
-            |workspace: &Workspace| workspace.spec.members.iter().any(|member| member.user == id.as_str());
+        let all = self.workspaces.all();
         let shared =
-            self.workspaces.all().into_iter().filter(|workspace| workspace.spec.owner != id.as_str());
-        try_join_all(shared.filter(|workspace| is_member(workspace)).map(async |workspace| {
-            let (api, name) = (self.api::<Workspace>(), workspace.name_any());
-            let doing = || format!("take `{id}` out of workspace `{name}`");
-            let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };
-            if is_member(&fresh) {
-                fresh.spec.members.retain(|member| member.user != id.as_str());
-                api.replace(&name, &PostParams::default(), &fresh).await.doing(doing)?;
-            }
-            Ok(())
-        }))
-        .await?;
+            all.iter().filter(|workspace| workspace.spec.owner != id.as_str() && has_member(workspace, id));
+        try_join_all(shared.map(|workspace| self.leave(workspace.name_any(), id))).await?;
+        Ok(())
+    }
+
+    async fn leave(&self, name: String, id: &UserId) -> Result<(), ProvisionError> {
+        let (api, doing) = (self.api::<Workspace>(), || format!("take `{id}` out of workspace `{name}`"));
+        let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };
+        if has_member(&fresh, id) {
+            fresh.spec.members.retain(|member| member.user != id.as_str());
+            api.replace(&name, &PostParams::default(), &fresh).await.doing(doing)?;
+        }
         Ok(())
     }
 
@@ -142,17 +143,12 @@ impl Provisioner {
     }
 
     /// The e-mail address is free for another account.
-    async fn release_claims(&self, user: &User, id: &UserId) -> Result<(), ProvisionError> {
-        let claims: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
+    async fn release_claims(&self, id: &UserId) -> Result<(), ProvisionError> {
         let theirs = ListParams::default().labels(&format!("{USER}={id}"));
-        let found =
-            claims.list(&theirs).await.doing(|| format!("find the claims of `{}`", user.name_any()))?;
-        try_join_all(found.items.iter().map(async |claim| {
-            let name = claim.name_any();
-            let deleted = claims.delete(&name, &DeleteParams::default()).await;
-            gone(deleted.map(drop)).doing(|| format!("delete the claim `{name}`"))
-        }))
-        .await?;
+        let claims = claims::maps(self.client.clone()).list(&theirs).await;
+        let claims = claims.doing(|| format!("find the claims of `{id}`"))?;
+        let released = claims.items.iter().map(|claim| claims::release(self.client.clone(), claim));
+        try_join_all(released).await.doing(|| format!("release the claims of `{id}`"))?;
         Ok(())
     }
 
@@ -175,6 +171,10 @@ impl Provisioner {
         let released = self.api::<K>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
         gone(released.map(drop)).doing(|| format!("let go of `{name}`"))
     }
+}
+
+fn has_member(workspace: &Workspace, id: &UserId) -> bool {
+    workspace.spec.members.iter().any(|member| member.user == id.as_str())
 }
 
 /// What is gone already need not be deleted.

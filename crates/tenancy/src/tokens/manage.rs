@@ -98,3 +98,116 @@ fn checked_name(name: &str) -> Result<&str, Error> {
         Err(Error::Invalid("the name of a token has 1 to 64 printable characters".to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::Kind;
+    use kube_types::UserSpec;
+    use testkit::until;
+
+    use super::*;
+    use crate::Presented;
+    use crate::testing::{Person, Stage};
+
+    fn request(scopes: &[&str]) -> TokenRequest {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        TokenRequest { name: "build".to_owned(), scopes, days: None }
+    }
+
+    async fn bearer(stage: &Stage, text: &str) -> Result<Actor, Error> {
+        stage.tenancy.authenticate(&Presented { bearer: Some(text), ..Presented::default() }).await
+    }
+
+    async fn people() -> (Stage, Person, Person, Person) {
+        let stage = Stage::new().await;
+        let admin = UserSpec { platform_roles: vec!["admin".to_owned()], ..UserSpec::default() };
+        let [ana, bob] = [stage.person(UserSpec::default()).await, stage.person(UserSpec::default()).await];
+        let admin = stage.person(admin).await;
+        (stage, ana, bob, admin)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_good_for_its_scopes_until_its_time() {
+        let (stage, ana, ..) = people().await;
+        let made = stage.tenancy.create_token(&stage.actor(&ana), &request(&["read"])).await.unwrap();
+        let actor = bearer(&stage, made.text.expose()).await.unwrap();
+        assert_eq!(actor.id(), Some(&ana.id));
+        assert_eq!(
+            actor.via,
+            Via::Token { id: made.record.id.clone(), scopes: Scopes::parse(["read"]).unwrap() }
+        );
+        let more = stage.tenancy.create_token(&actor, &request(&["all"])).await.err().unwrap();
+        assert_eq!(more.kind(), Kind::Forbidden, "a token for less makes none for more");
+        stage.clock.advance(SignedDuration::from_hours(24 * DEFAULT_DAYS) - SignedDuration::from_secs(1));
+        assert!(bearer(&stage, made.text.expose()).await.is_ok());
+        stage.clock.advance(SignedDuration::from_secs(1));
+        assert_eq!(bearer(&stage, made.text.expose()).await.err().unwrap().kind(), Kind::Unauthenticated);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_is_refused_and_nothing_is_made() {
+        let (stage, ana, ..) = people().await;
+        let long = "x".repeat(65);
+        for wrong in [
+            request(&[]),
+            request(&["everything"]),
+            TokenRequest { name: String::new(), ..request(&["all"]) },
+            TokenRequest { name: "a\nb".to_owned(), ..request(&["all"]) },
+            TokenRequest { name: long, ..request(&["all"]) },
+            TokenRequest { days: Some(0), ..request(&["all"]) },
+            TokenRequest { days: Some(-1), ..request(&["all"]) },
+            TokenRequest { days: Some(366), ..request(&["all"]) },
+            TokenRequest { days: Some(i64::MAX), ..request(&["all"]) },
+        ] {
+            let refused = stage.tenancy.create_token(&stage.actor(&ana), &wrong).await.err().unwrap();
+            assert_eq!(refused.kind(), Kind::Invalid, "{wrong:?}");
+        }
+        assert_eq!(
+            stage.tenancy.tokens(&stage.actor(&ana), &ana.id).unwrap().len(),
+            1,
+            "the login token alone"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_token_is_taken_back_by_its_owner_by_an_administrator_or_by_itself() {
+        let (stage, ana, bob, admin) = people().await;
+        let make =
+            async || stage.tenancy.create_token(&stage.actor(&ana), &request(&["read"])).await.unwrap();
+        let revoke = async |actor: &Actor, token: &NewToken| {
+            let done = stage.tenancy.revoke_token(actor, &token.record.id).await;
+            let good = bearer(&stage, token.text.expose()).await.is_ok();
+            (done.err().map(|error| error.kind()), good)
+        };
+        let (token, other) = (make().await, make().await);
+        let itself = bearer(&stage, token.text.expose()).await.unwrap();
+        assert_eq!(revoke(&stage.actor(&bob), &token).await, (Some(Kind::NotFound), true));
+        assert_eq!(revoke(&itself, &other).await, (Some(Kind::Forbidden), true));
+        assert_eq!(revoke(&stage.actor(&ana), &other).await, (None, false));
+        assert_eq!(revoke(&stage.actor(&ana), &other).await, (Some(Kind::NotFound), false));
+        assert_eq!(revoke(&itself, &token).await, (None, false));
+        assert_eq!(revoke(&stage.actor(&admin), &make().await).await, (None, false));
+        let seen =
+            |actor: &Person| stage.tenancy.tokens(&stage.actor(actor), &ana.id).map(|tokens| tokens.len());
+        assert_eq!((seen(&ana).unwrap(), seen(&admin).unwrap()), (1, 1));
+        assert_eq!(seen(&bob).err().unwrap().kind(), Kind::Forbidden);
+    }
+
+    #[tokio::test]
+    async fn the_last_use_is_shown_and_written_once_a_minute() {
+        let (stage, ana, ..) = people().await;
+        let directory = stage.tenancy.directory();
+        let token = async || directory.tokens_of(&ana.id).pop().and_then(|token| token.last_use);
+        assert_eq!(token().await, None);
+        for _ in 0..100 {
+            bearer(&stage, ana.token.expose()).await.unwrap();
+        }
+        let first = until("the first use", token).await;
+        stage.clock.advance(SignedDuration::from_secs(59));
+        bearer(&stage, ana.token.expose()).await.unwrap();
+        stage.clock.advance(SignedDuration::from_secs(1));
+        bearer(&stage, ana.token.expose()).await.unwrap();
+        let second = until("the next use", async || token().await.filter(|time| *time != first)).await;
+        assert_eq!(second.duration_since(first), SignedDuration::from_mins(1));
+    }
+}

@@ -30,6 +30,13 @@ pub enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Take an invitation back
+    Withdraw {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// As `invitations WORKSPACE -o wide` shows it: whom it is for is kept as a digest only
+        id: String,
+    },
     /// Accept an invitation
     Accept {
         #[command(flatten)]
@@ -83,6 +90,8 @@ const MEMBERS: Kind = Kind {
         ("USER", "/user", Show::Text, false),
         ("ROLE", "/role", Show::Text, false),
         ("EMAIL", "/email", Show::Text, false),
+        ("ORGANIZATION", "/organization", Show::Text, true),
+        ("DISABLED", "/disabled", Show::Text, true),
     ],
 };
 
@@ -93,8 +102,10 @@ const INVITATIONS: Kind = Kind {
     columns: &[
         ("WORKSPACE", "/workspace", Show::Text, false),
         ("ROLE", "/role", Show::Text, false),
+        ("DISPLAY-NAME", "/displayName", Show::Text, false),
         ("BY", "/by", Show::Text, false),
         ("EXPIRES", "/expires", Show::Age, false),
+        ("ID", "/id", Show::Text, true),
     ],
 };
 
@@ -116,6 +127,10 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<S
                 None => client.get("invitations").await?,
             };
             INVITATIONS.list(&answer, *output, now)
+        }
+        Command::Withdraw { workspace, id } => {
+            client.delete(&format!("{}/invitations/{}", workspace.path(), segment(id))).await?;
+            Ok(Said::line(format!("an invitation to {} is taken back", workspace.reference())))
         }
         Command::Accept { workspace } => {
             client.post(&invitation(workspace), &json!({})).await?;

@@ -1,17 +1,16 @@
 //! `longshore workspace`: what people share, and who shares it.
 //!
-//! Here: the workspace itself, its namespaces and its quota. Who belongs to it: [`members`].
+//! Here: the workspace itself and its namespaces. Who belongs to it: [`members`]; what it may use: [`quota`].
 
 pub mod members;
-
-use std::collections::BTreeMap;
+pub mod quota;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::access::Target;
 use super::client::{Client, segment};
-use super::output::{Format, Kind, OutputArgs, Said, Show};
+use super::output::{Kind, OutputArgs, Said, Show};
 use super::{Failure, World};
 
 #[derive(Debug, Args)]
@@ -56,16 +55,8 @@ pub enum Command {
     },
     #[command(flatten)]
     Members(members::Command),
-    /// Show what a workspace may use, or set it
-    Quota {
-        #[command(flatten)]
-        workspace: WorkspaceArg,
-        /// A limit in `ResourceQuota`'s words, such as requests.cpu=4; may be repeated; those not named go
-        #[arg(long = "set", value_name = "NAME=AMOUNT", value_parser = limit)]
-        limits: Vec<(String, String)>,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    /// Show what a workspace may use and uses, or set it
+    Quota(quota::QuotaArgs),
     /// List a workspace's namespaces
     #[command(visible_alias = "ns")]
     Namespaces {
@@ -81,7 +72,7 @@ pub enum Command {
         /// Its last part: `test` becomes WORKSPACE-test
         word: String,
         /// Its share of the workspace's quota, such as requests.cpu=1; may be repeated
-        #[arg(long = "share", value_name = "NAME=AMOUNT", value_parser = limit)]
+        #[arg(long = "share", value_name = "NAME=AMOUNT", value_parser = quota::amount)]
         share: Vec<(String, String)>,
     },
     /// Remove a namespace of a workspace, with everything in it
@@ -153,26 +144,6 @@ const NAMESPACES: Kind = Kind {
     columns: &[("NAME", "/name", Show::Text, false), ("SHARE", "/share", Show::Pairs, false)],
 };
 
-fn limit(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, amount)) if !name.is_empty() && !amount.is_empty() => {
-            Ok((name.to_owned(), amount.to_owned()))
-        }
-        _ => Err("a limit is NAME=AMOUNT, such as requests.cpu=4".to_owned()),
-    }
-}
-
-/// The limits by name; one that is named twice is not meant.
-fn limits(given: &[(String, String)]) -> Result<BTreeMap<&str, &str>, Failure> {
-    let mut limits = BTreeMap::new();
-    for (name, amount) in given {
-        if limits.insert(name.as_str(), amount.as_str()).is_some() {
-            return Err(Failure::Usage(format!("`{name}` is given twice")));
-        }
-    }
-    Ok(limits)
-}
-
 pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failure> {
     let client = world.client(&args.target)?;
     let now = world.now();
@@ -193,13 +164,13 @@ pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failur
             Ok(Said::line(format!("{} renamed", workspace.reference())))
         }
         Command::Members(command) => members::run(command, &client, now).await,
-        Command::Quota { workspace, limits, output } => quota(&client, workspace, limits, *output).await,
+        Command::Quota(args) => quota::run(args, &client).await,
         Command::Namespaces { workspace, output } => {
             let found = client.get(&workspace.path()).await?;
             NAMESPACES.list(&json!({"items": found["namespaces"]}), *output, now)
         }
         Command::AddNamespace { workspace, word, share } => {
-            let body = json!({"name": word, "share": limits(share)?});
+            let body = json!({"name": word, "share": quota::amounts(share)?});
             client.post(&format!("{}/namespaces", workspace.path()), &body).await?;
             let name = format!("{}-{word}", workspace.workspace);
             Ok(Said::line(format!("{} added to {}", NAMESPACES.reference(&name), workspace.reference())))
@@ -231,39 +202,4 @@ async fn delete(client: &Client, workspace: &WorkspaceArg, at_once: bool) -> Res
     let name = &workspace.workspace;
     Ok(Said::line(format!("{reference} will be removed"))
         .note(format!("until then `longshore workspace restore {name}` brings it back")))
-}
-
-/// What the workspace may use, a line each.
-async fn quota(
-    client: &Client,
-    workspace: &WorkspaceArg,
-    given: &[(String, String)],
-    output: OutputArgs,
-) -> Result<Said, Failure> {
-    let path = format!("{}/quota", workspace.path());
-    let answer = match limits(given)? {
-        limits if limits.is_empty() => client.get(&path).await?,
-        limits => client.put(&path, &json!({"quota": limits})).await?,
-    };
-    let out = match output.output {
-        Some(Format::Json) => super::output::json(&answer)?,
-        Some(Format::Yaml) => {
-            serde_norway::to_string(&answer).map_err(|error| Failure::Print(error.to_string()))?
-        }
-        Some(Format::Name) => format!("{}\n", workspace.reference()),
-        None | Some(Format::Wide) => picture(&answer),
-    };
-    Ok(Said { out, notes: Vec::new() })
-}
-
-fn picture(answer: &Value) -> String {
-    let limits = answer["quota"].as_object().into_iter().flatten();
-    let amount = |of: &str, name: &str| {
-        let value = answer[of].get(name).unwrap_or(&Value::Null);
-        super::output::cell(value, "", Show::Text, jiff::Timestamp::UNIX_EPOCH)
-    };
-    let titles = ["RESOURCE", "USED", "LIMIT"].map(str::to_owned).to_vec();
-    let rows =
-        limits.map(|(name, _)| vec![super::output::tame(name), amount("used", name), amount("quota", name)]);
-    super::output::lines(&std::iter::once(titles).chain(rows).collect::<Vec<_>>())
 }

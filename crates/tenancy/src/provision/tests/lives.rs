@@ -86,7 +86,9 @@ async fn a_closed_account_has_no_service_account_and_loses_nothing_else() {
     // Time closes it as well.
     patch::<User>(&world, "ana", json!({"spec": {"validPeriod": 7}})).await;
     clock.advance(SignedDuration::from_hours(7 * 24));
-    until_reached(&world, &Fault::none(), &clock, "expired", closed).await;
+    let expired = async || get::<User>(&world, "ana").await?.status?.expired.then_some(());
+    until_reached(&world, &Fault::none(), &clock, "expired", expired).await;
+    assert!(service_account(&world, ID).await.is_none());
     let status = get::<User>(&world, "ana").await.unwrap().status.unwrap();
     let begun = status.effective_time.unwrap();
     assert_eq!(status.expire_time.unwrap().0, begun.0 + SignedDuration::from_hours(7 * 24));
@@ -238,14 +240,13 @@ async fn an_account_goes_with_all_that_was_its_own() {
 async fn what_is_as_it_should_be_is_not_written() {
     let (world, clock) = (world().await, HeldClock::new());
     create(&world, &user("ana", Some(ID))).await;
-    let ready = async || user_is_ready(&world, "ana").await;
-    until_reached(&world, &Fault::none(), &clock, "ready", ready).await;
-    // A second pass over everything, known to be over when what is made last is there.
+    until_reached(&world, &Fault::none(), &clock, "told", async || is_told(&world, "ana").await).await;
+    // Another pass over everything, known to be over when what is made last is there and told of.
     let counted = Fault::none();
     create(&world, &workspace("last", &[])).await;
     let writes_of = async |workspace: &str| {
         let made = counted.writes();
-        until_reached(&world, &counted, &clock, "ready", async || is_ready(&world, workspace).await).await;
+        until_reached(&world, &counted, &clock, "told", async || is_told(&world, workspace).await).await;
         counted.writes() - made
     };
     let for_last = writes_of("last").await;
