@@ -93,13 +93,18 @@ impl Provisioner {
         let now = self.clock.now();
         let (user, id) = self.settle(&user).await?;
         let door = door(&user, now);
-        let (access, workspace, administrator) = futures::join!(
-            self.give_access(&user, &id, door),
-            self.personal_workspace(&id),
-            self.administrate(&user, &id, door),
-        );
-        let (access, workspace) = (access?, workspace?);
-        administrator?;
+        // Whatever is done under an id that is another's would be done to them.
+        let (access, workspace) = if self.is_anothers(&user, &id) {
+            (Access::Contested, None)
+        } else {
+            let (access, workspace, administrator) = futures::join!(
+                self.give_access(&user, &id, door),
+                self.personal_workspace(&id),
+                self.administrate(&user, &id, door),
+            );
+            administrator?;
+            (access?, workspace?)
+        };
         let credentials = self.secrets.get(&format!("credentials-{id}")).is_some();
         let seen = Looked { id: &id, door, access, workspace: workspace.as_ref(), credentials };
         let status = status(&user, &seen, now);
@@ -124,9 +129,11 @@ impl Provisioner {
         Ok((user, id))
     }
 
-    /// Whether another account has this id.
+    /// Whether another account has this id, by a better right.
     fn is_anothers(&self, user: &User, id: &UserId) -> bool {
-        self.users.all().iter().any(|other| other.uid() != user.uid() && settled(other).as_ref() == Some(id))
+        self.directory
+            .account(id)
+            .is_some_and(|account| Some(account.uid.as_str()) != user.metadata.uid.as_deref())
     }
 
     async fn hold_user(&self, user: &User, id: &UserId) -> Result<User, ProvisionError> {
@@ -354,14 +361,11 @@ fn findings(seen: &Looked<'_>) -> [Finding; 5] {
             finding(conditions::ACCESS_READY, false, "Disabled", "the account is disabled")
         }
     };
-    let credentials = match seen.credentials {
-        true => finding(conditions::CREDENTIALS_ISSUED, true, "Issued", "there are credentials"),
-        false => finding(
-            conditions::CREDENTIALS_ISSUED,
-            false,
-            "NoCredentials",
-            "nobody can sign in yet: an administrator can set a password",
-        ),
+    let credentials = if seen.credentials {
+        finding(conditions::CREDENTIALS_ISSUED, true, "Issued", "there are credentials")
+    } else {
+        let message = "nobody can sign in yet: an administrator can set a password";
+        finding(conditions::CREDENTIALS_ISSUED, false, "NoCredentials", message)
     };
     let expired = match seen.door {
         Door::Expired => finding(conditions::EXPIRED, true, "Over", "the account's time is over"),

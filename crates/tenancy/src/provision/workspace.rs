@@ -4,7 +4,7 @@
 //! `NamespacesReady`, `AccessReady`, `Ready`.
 //! Elsewhere: what is in a namespace ([`super::namespace`]), how a workspace goes ([`super::removal`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
@@ -19,7 +19,8 @@ use kube_types::workspace::{OwnedNamespace, conditions};
 use kube_types::{FIELD_MANAGER, Workspace, WorkspaceStatus};
 
 use super::namespace::{self, Marks, Standing, standing};
-use super::pieces::{Piece, PieceKind, Print};
+use super::pieces::{Piece, PieceKind};
+use super::seen::Pieces;
 use super::{Doing, HOST, NOT_YET, ProvisionError, Provisioner, until};
 use crate::quota::{self, Amounts};
 
@@ -155,8 +156,13 @@ impl Provisioner {
         }
     }
 
-    /// Looks whose the namespace is, makes it where there is none and `make` says so, and puts its labels right.
-    async fn stand(&self, workspace: &Workspace, name: &str, make: bool) -> Result<Standing, ProvisionError> {
+    /// Looks whose the namespace is, makes it where there is none and it may be made, and puts its labels right.
+    async fn stand(
+        &self,
+        workspace: &Workspace,
+        name: &str,
+        may_make: bool,
+    ) -> Result<Standing, ProvisionError> {
         let recorded = recorded(workspace, name);
         let known = self.seen.namespace(name);
         let wanted = namespace::namespace(workspace, name);
@@ -172,7 +178,7 @@ impl Provisioner {
             Standing::Leaving(uid) => Ok(Standing::Leaving(uid)),
             // What was heard may be old, and what is not labelled is not heard of at all.
             Standing::Taken => self.look(workspace, name).await,
-            Standing::Absent if recorded.is_some() || !make => self.look(workspace, name).await,
+            Standing::Absent if recorded.is_some() || !may_make => self.look(workspace, name).await,
             Standing::Absent => match self.api::<Namespace>().create(&PostParams::default(), &wanted).await {
                 Ok(made) => Ok(standing(workspace, None, Some(&Marks::of(&made)))),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -271,7 +277,7 @@ fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespa
 
 /// One thing to be done in a namespace.
 enum Repair {
-    Apply(Piece),
+    Apply(Box<Piece>),
     Delete(PieceKind, Arc<str>),
 }
 
@@ -285,15 +291,11 @@ impl Repair {
 }
 
 /// What makes the wanted pieces of those that were seen. Where the quota is not known, the old one stays.
-fn repairs(
-    mut seen: BTreeMap<(PieceKind, Arc<str>), Print>,
-    wanted: Vec<Piece>,
-    quota_too: bool,
-) -> Vec<Repair> {
+fn repairs(mut seen: Pieces, wanted: Vec<Piece>, quota_too: bool) -> Vec<Repair> {
     let mut repairs = Vec::new();
     for piece in wanted {
         if seen.remove(&(piece.kind, piece.name().into())) != Some(piece.print()) {
-            repairs.push(Repair::Apply(piece));
+            repairs.push(Repair::Apply(Box::new(piece)));
         }
     }
     let surplus = seen.into_keys().filter(|(kind, _)| quota_too || *kind != PieceKind::ResourceQuota);
