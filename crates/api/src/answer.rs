@@ -28,6 +28,7 @@ pub trait Gives: Send + 'static {
 }
 
 /// Something to read, as JSON.
+#[must_use]
 pub struct Answer<T> {
     body: T,
     status: Option<StatusCode>,
@@ -50,9 +51,10 @@ impl<T> Answer<T> {
     }
 
     fn header(mut self, name: HeaderName, text: &str) -> Self {
-        match HeaderValue::from_str(text) {
-            Ok(value) => self.headers.push((name, value)),
-            Err(_) => tracing::error!(header = %name, "a header could not be written"),
+        if let Ok(value) = HeaderValue::from_str(text) {
+            self.headers.push((name, value));
+        } else {
+            tracing::error!(header = %name, "a header could not be written");
         }
         self
     }
@@ -76,7 +78,7 @@ impl<T> Answer<T> {
         self.header(CACHE_CONTROL, "no-store")
     }
 
-    pub fn about(self, object: impl ToString) -> Self {
+    pub fn about(self, object: &impl ToString) -> Self {
         Self { object: Some(AuditObject(object.to_string())), ..self }
     }
 }
@@ -170,6 +172,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Gives for Events<T> {
 
 /// Several of a kind.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}List")]
 pub struct List<T> {
     pub items: Vec<T>,
     /// When this was true.

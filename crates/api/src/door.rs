@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
@@ -33,6 +34,7 @@ pub struct Door {
     pub act: &'static str,
     pub needs: Needs,
     pub query: Option<&'static [&'static str]>,
+    pub versioned: bool,
 }
 
 /// Lets a request through to its handler, or not.
@@ -62,9 +64,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
             trail.recognised(actor);
             door.needs.ask(actor, &params)?;
         }
-        if let Some(known) = door.query {
-            only_known(&parts, known)?;
-        }
+        door.understands(&parts)?;
         parts.extensions.insert(Entry { actor: actor.clone(), from, params });
         let response = next.run(Request::from_parts(parts, body)).await;
         Ok::<_, Problem>(match actor {
@@ -105,6 +105,16 @@ impl Door {
 
     async fn authenticate(&self, credentials: Credentials<'_>, method: &Method) -> Result<Actor, Error> {
         self.api.tenancy.authenticate(&credentials.presented(!method.is_safe())).await
+    }
+
+    /// A wish that this route does not know is refused: whoever has it would think it heeded.
+    fn understands(&self, parts: &Parts) -> Result<(), Problem> {
+        if !self.versioned && !parts.method.is_safe() && parts.headers.contains_key(IF_MATCH) {
+            return Err(Problem::invalid(
+                "`If-Match` is not taken here: what is changed has no version of its own",
+            ));
+        }
+        self.query.map_or(Ok(()), |known| only_known(parts, known))
     }
 
     /// What somebody was let through to is theirs alone, and for as long only as their credential is good.

@@ -41,6 +41,7 @@ use door::Door;
 pub use health::Readiness;
 pub use metrics::Metrics;
 pub use peer::of_peer;
+use route::Route;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -82,10 +83,16 @@ impl Api {
 
 /// Every route, behind its door and the layers that every request passes.
 pub fn router(api: &Api) -> Router {
+    router_of(api, routes::table())
+}
+
+/// The router of these rows. There is no other way into it than a row.
+pub fn router_of(api: &Api, table: Vec<Route>) -> Router {
     let mut router = Router::new();
-    for row in routes::table() {
-        let door = Arc::new(Door { api: api.clone(), act: row.act, needs: row.needs, query: row.query });
-        router = router.route(row.path, row.handler.layer(from_fn_with_state(door, door::pass)));
+    for row in table {
+        let Route { path, act, needs, query, versioned, handler, .. } = row;
+        let door = Arc::new(Door { api: api.clone(), act, needs, query, versioned });
+        router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));
     }
     let router = router
         .fallback(layers::nothing_here)

@@ -1,7 +1,6 @@
 //! What a route needs of whoever asks, decided before its handler runs. The functions behind the handlers ask again.
 
 use domain::actor::{Actor, Place};
-use domain::ids::WorkspaceName;
 use domain::roles::Capability;
 
 use crate::params::Params;
@@ -45,7 +44,7 @@ impl Needs {
             Self::Nothing | Self::Guest | Self::Anybody => Ok(()),
             Self::Themselves => Ok(actor.themselves().map(drop)?),
             Self::Nearby(what) | Self::Platform(what) => Ok(actor.may(what, Place::Platform)?),
-            Self::Workspace(what) => Ok(actor.may(what, Place::Workspace(&workspace(params)?))?),
+            Self::Workspace(what) => Ok(actor.may(what, Place::Workspace(&params.workspace()?))?),
             Self::Own(what) => own(what, actor, params),
         }
     }
@@ -53,12 +52,15 @@ impl Needs {
 
 fn own(what: Capability, actor: &Actor, params: &Params) -> Result<(), Problem> {
     let user = params.get("user");
-    let place = if params.has("workspace") { Some(workspace(params)?) } else { None };
+    let place = if params.has("workspace") { Some(params.workspace()?) } else { None };
     if params.is_self(actor) {
-        actor.themselves()?;
+        let whole = actor.themselves().map(drop);
         return match &place {
-            Some(workspace) => Ok(actor.may(Capability::ReadWorkspace, Place::Workspace(workspace))?),
-            None => Ok(()),
+            Some(workspace) => {
+                Ok(whole.and(actor.may(Capability::ReadWorkspace, Place::Workspace(workspace)))?)
+            }
+            // A token that is not good for everything does for its owner what it does for others.
+            None => Ok(whole.or_else(|refused| actor.may(what, Place::Platform).map_err(|_| refused))?),
         };
     }
     match &place {
@@ -69,9 +71,4 @@ fn own(what: Capability, actor: &Actor, params: &Params) -> Result<(), Problem> 
             other => other.into(),
         }),
     }
-}
-
-/// A name that cannot be a workspace's is one that nobody has.
-fn workspace(params: &Params) -> Result<WorkspaceName, Problem> {
-    params.workspace()
 }

@@ -88,7 +88,9 @@ fn operation(
         .unwrap_or_default()
         .iter()
         .map(|name| json!({"name": name, "in": "query", "schema": {"type": "boolean"}}));
-    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let version = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"}, "description": "The version that is to be changed, as `ETag` has it"});
+    let in_header = route.versioned.then_some(version);
+    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }

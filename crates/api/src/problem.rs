@@ -18,6 +18,7 @@ const PAUSE: u64 = 5;
 
 /// Why a request was not served. What only we may read has been logged before it gets here.
 #[derive(Debug)]
+#[must_use]
 pub struct Problem {
     kind: Kind,
     status: StatusCode,
@@ -37,8 +38,8 @@ pub struct ProblemView {
     status: u16,
     /// What went wrong, for people.
     detail: String,
-    /// Invalid, Unauthenticated, Forbidden, NotFound, Conflict, Precondition, TooLarge, Exhausted, Timeout, Unavailable,
-    /// Unsupported or Internal.
+    /// What sort of failure it was: `Invalid`, `Unauthenticated`, `Forbidden`, `NotFound`, `Conflict`, `Precondition`,
+    /// `TooLarge`, `Exhausted`, `Timeout`, `Unavailable`, `Unsupported` or `Internal`.
     kind: String,
     /// What went wrong, for programs.
     code: &'static str,

@@ -16,6 +16,7 @@ use crate::problem::Problem;
 use crate::sent::{SchemaOf, Takes};
 
 /// Everything that is known of a route.
+#[must_use]
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
@@ -25,6 +26,8 @@ pub struct Route {
     pub summary: &'static str,
     /// What may stand in the query; `None` where nobody looks.
     pub query: Option<&'static [&'static str]>,
+    /// Whether `If-Match` can name the version that is to be changed.
+    pub versioned: bool,
     pub takes: Option<SchemaOf>,
     pub gives: Gift,
     pub handler: MethodRouter<Api>,
@@ -34,6 +37,11 @@ impl Route {
     /// Takes these in the query too.
     pub fn with(self, query: &'static [&'static str]) -> Self {
         Self { query: Some(query), ..self }
+    }
+
+    /// Changes something that has versions.
+    pub fn versioned(self) -> Self {
+        Self { versioned: true, ..self }
     }
 }
 
@@ -69,6 +77,7 @@ where
         needs,
         summary,
         query: Some(&[]),
+        versioned: false,
         takes: B::schema(),
         gives: Gift { status, media: T::MEDIA, schema: T::schema() },
         handler: on(filter, handle),
@@ -121,6 +130,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         needs,
         summary,
         query: None,
+        versioned: false,
         takes: None,
         gives: Gift { status: StatusCode::OK, media, schema: None },
         handler: on(MethodFilter::GET, handler),

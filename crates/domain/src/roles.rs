@@ -258,6 +258,34 @@ mod tests {
         insta::assert_snapshot!(picture);
     }
 
+    /// What `docs/tenants.md` shows.
+    fn markdown() -> String {
+        let mut table = String::from("\n| |");
+        for role in PlatformRole::ALL {
+            write!(table, " platform {role} |").unwrap();
+        }
+        for role in WorkspaceRole::ALL {
+            write!(table, " {role} |").unwrap();
+        }
+        writeln!(table, "\n|---|{}", "---|".repeat(PlatformRole::ALL.len() + WorkspaceRole::ALL.len()))
+            .unwrap();
+        for what in Capability::ALL {
+            let platform = PlatformRole::ALL.iter().map(|role| role.may(*what));
+            let workspace = WorkspaceRole::ALL.iter().map(|role| role.may(*what));
+            let marks: String =
+                platform.chain(workspace).map(|may| if may { " × |" } else { " |" }).collect();
+            writeln!(table, "| `{what}` |{marks}").unwrap();
+        }
+        table + "\n"
+    }
+
+    #[test]
+    fn the_documentation_shows_this_table() {
+        let page = include_str!("../../../docs/tenants.md");
+        let shown = page.split("<!-- roles -->").nth(1).and_then(|rest| rest.split("<!-- /roles -->").next());
+        assert_eq!(shown, Some(markdown().as_str()), "docs/tenants.md shows another table");
+    }
+
     #[test]
     fn every_role_inside_a_namespace() {
         let mut picture = String::new();

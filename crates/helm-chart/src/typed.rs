@@ -201,7 +201,8 @@ impl Decoder {
             let value = self.value(value, shape)?;
             self.path.truncate(depth);
             if let Some(value) = value {
-                found.insert(name.into(), value);
+                // Most keys are spelt as the field is, and there are very many in an index.
+                found.insert(if &*key == name { key } else { name.into() }, value);
             }
         }
         self.within = outer;

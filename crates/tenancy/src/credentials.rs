@@ -23,7 +23,12 @@ impl Tenancy {
     ) -> Result<(), Error> {
         if actor.id() == Some(user) {
             actor.themselves()?;
-            self.recognise(user.as_str(), old.unwrap_or_default(), from).await?;
+            let known = self.recognise(user.as_str(), old.unwrap_or_default(), from).await;
+            // They are signed in: what is wrong is this one field.
+            known.map_err(|error| match error {
+                Error::WrongCredentials => Error::WrongOldSecret,
+                other => other,
+            })?;
         } else {
             self.manages(actor, user)?;
         }

@@ -167,7 +167,7 @@ impl Directory {
 
     /// Resolves when what the actor was recognised by is no longer good, or when they have lost a role that they had.
     pub fn until_revoked(&self, actor: &Actor) -> impl Future<Output = ()> + Send + 'static {
-        revoked::until_revoked(self.shared.clone(), actor.clone())
+        revoked::until_revoked(self.shared.clone(), actor.clone(), revoked::REVIEW)
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Error {
     /// Whatever was wrong with it: unknown, forged, expired, revoked, of somebody who is gone.
     #[error("sign in first, or send a token that is good")]
     NotSignedIn,
+    #[error("the old password is wrong")]
+    WrongOldSecret,
     #[error("the header X-CSRF-Token does not belong to this session")]
     ForgedRequest,
     /// Told only to whoever knew the secret.
@@ -71,7 +73,9 @@ impl Error {
             | Self::Invalid(_) => Kind::Invalid,
             Self::WrongCredentials | Self::NotSignedIn => Kind::Unauthenticated,
             Self::Throttled { .. } => Kind::Exhausted,
-            Self::RegistrationClosed | Self::ForgedRequest | Self::AccountExpired => Kind::Forbidden,
+            Self::RegistrationClosed | Self::ForgedRequest | Self::AccountExpired | Self::WrongOldSecret => {
+                Kind::Forbidden
+            }
             Self::AccountExists | Self::Conflict(_) | Self::Changed(_) => Kind::Conflict,
             Self::Moved(_) => Kind::Precondition,
             Self::NotFound { .. } => Kind::NotFound,

@@ -132,3 +132,6 @@ fn compose(account: &Account, address: &Address, token: &str) -> Result<String, 
     });
     serde_norway::to_string(&file).map_err(|error| Error::Internal(Box::new(error)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,12 +38,13 @@ const AT_ONCE: usize = 16;
 
 /// A ServiceAccount by namespace and name.
 type Known = (String, String);
+/// By the digest of the token: whose it is, if anybody's, and until when that answer counts.
+type Answers = HashMap<[u8; 32], (Option<Known>, Timestamp)>;
 
 pub(crate) struct Reviews {
     client: kube::Client,
     clock: Arc<dyn Clock>,
-    /// By the digest of the token: whose it is, if anybody's, and until when that answer counts.
-    answers: Mutex<HashMap<[u8; 32], (Option<Known>, Timestamp)>>,
+    answers: Mutex<Answers>,
     asking: Semaphore,
 }
 
@@ -91,7 +92,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// Drops what no longer counts; where that is too little, what would have ended first.
-fn forget(answers: &mut HashMap<[u8; 32], (Option<Known>, Timestamp)>, now: Timestamp) {
+fn forget(answers: &mut Answers, now: Timestamp) {
     answers.retain(|_, (_, until)| now < *until);
     if answers.len() >= REMEMBERED {
         let first = answers.iter().min_by_key(|(_, (_, until))| *until).map(|(digest, _)| *digest);

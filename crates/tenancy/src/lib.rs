@@ -121,7 +121,7 @@ pub enum StartError {
 }
 
 /// How long the cluster may take to tell all that there is.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How often is looked whether the keys are to be changed.
 const KEYS: Duration = Duration::from_hours(1);
 

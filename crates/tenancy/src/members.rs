@@ -152,3 +152,6 @@ fn has_admin(workspace: &Workspace) -> Result<(), Error> {
 pub(crate) fn unknown(kind: &'static str, name: &impl ToString) -> Error {
     Error::NotFound { kind, name: name.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,3 +94,6 @@ impl Tenancy {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests;

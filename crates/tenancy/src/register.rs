@@ -196,7 +196,8 @@ impl Tenancy {
         let users: Api<User> = Api::all(self.0.clients.own());
         let patch = json!({"metadata": {"annotations": {marks::UNTOLD: null}}});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        users.patch(name, &params, &Patch::Merge(patch)).await?;
+        let written = users.patch(name, &params, &Patch::Merge(patch)).await?;
+        self.heard_of(&written).await;
         Ok(())
     }
 }

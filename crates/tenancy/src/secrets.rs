@@ -17,7 +17,7 @@ use crate::Error;
 use crate::sessions::SessionId;
 
 /// How often a write is tried again that somebody else was faster with.
-const RACES: usize = 10;
+pub(crate) const RACES: usize = 10;
 
 /// As many bytes from the system. Without randomness nothing that we promise holds.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
@@ -164,7 +164,7 @@ pub(crate) async fn change_credentials(
             }
         };
         match written {
-            Err(lost) if is_code(&lost, 409) => {}
+            Err(lost) if is_code(&lost, 409) || is_code(&lost, 404) => {}
             other => return Ok(other?),
         }
     }

@@ -1,4 +1,4 @@
-//! A stage for tests: a cluster, the platform on it, and somebody who says of every account that it is ready.
+//! A stage for tests: a cluster, and the platform on it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use testkit::{Fault, HeldClock, World};
 use tokio::task::AbortHandle;
 
 use crate::register::{Registered, Registration};
-use crate::{Error, Settings, Tenancy};
+use crate::{Error, Settings, Tenancy, manifests, provision};
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -25,17 +25,17 @@ pub(crate) struct Stage {
     pub world: World,
     pub clock: HeldClock,
     pub tenancy: Tenancy,
-    stand_in: AbortHandle,
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        self.stand_in.abort();
-    }
+    provision: AbortHandle,
 }
 
 pub(crate) fn open() -> Settings {
     Settings { registration_open: true, ..Settings::default() }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.provision.abort();
+    }
 }
 
 /// The platform on this world, over that line.
@@ -55,10 +55,11 @@ impl Stage {
 
     pub async fn with(settings: Settings) -> Self {
         let clock = HeldClock::new();
-        let world = World::at(Arc::new(clock.clone())).await;
-        let stand_in = stand_in(&world);
+        // The platform may do what an administrator lets it, and no more.
+        let world = World::under(Arc::new(clock.clone()), manifests::manifests()).await;
         let tenancy = tenancy(&world, &clock, &Fault::none(), settings).await;
-        Self { world, clock, tenancy, stand_in }
+        let provision = tokio::spawn(provision::run(tenancy.clone())).abort_handle();
+        Self { world, clock, tenancy, provision }
     }
 
     pub fn users(&self) -> Api<User> {
@@ -99,7 +100,7 @@ impl Stage {
     }
 }
 
-/// Does as much of the provisioning as these tests need.
+/// Instead of the provisioning, says of every account that it is ready.
 pub(crate) fn stand_in(world: &World) -> AbortHandle {
     let users: Api<User> = Api::all(world.admin());
     let feed = Feed::start(users.clone(), Config::default(), |_| {});

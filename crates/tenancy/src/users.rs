@@ -278,7 +278,7 @@ impl Tenancy {
     }
 
     /// Waits until memory knows what was written, so that the caller's next question finds it.
-    async fn heard_of(&self, written: &User) {
+    pub(crate) async fn heard_of(&self, written: &User) {
         let (Some(account), Some(version)) = (Account::of(written), written.resource_version()) else {
             return;
         };

@@ -263,3 +263,6 @@ fn taken(name: &str) -> Error {
 fn unknown(name: &WorkspaceName) -> Error {
     Error::NotFound { kind: "workspace", name: name.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

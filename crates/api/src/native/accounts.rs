@@ -12,6 +12,7 @@ use crate::routes::USER;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Account")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question that people ask of an account")]
 pub struct AccountView {
     id: String,
     /// Of the User object.

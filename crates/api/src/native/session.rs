@@ -129,7 +129,7 @@ pub async fn sign_in(call: Call<Sent<SignIn>>) -> Result<Answer<SessionView>, Pr
     let seconds = signed.expires.duration_since(call.api.clock.now()).as_secs();
     let cookie = cookie(&signed.cookie, seconds, call.api.settings.secure());
     let view = view(&call, &signed.actor, Some(signed.csrf), Some(signed.expires));
-    Ok(Answer::new(view).cookie(&cookie).secret().about(signed.actor.label()))
+    Ok(Answer::new(view).cookie(&cookie).secret().about(&signed.actor.label()))
 }
 
 /// `GET session`

@@ -79,7 +79,7 @@ pub async fn create(call: Call<Sent<NewToken>>) -> Result<Answer<ToldToken>, Pro
     let made = call.api.tenancy.create_token(call.actor()?, &request).await?;
     let id = made.record.id.clone();
     let told = ToldToken { record: (&*made.record).into(), token: made.text.expose().to_owned() };
-    Ok(Answer::new(told).secret().about(id))
+    Ok(Answer::new(told).secret().about(&id))
 }
 
 /// `DELETE tokens/{token}`

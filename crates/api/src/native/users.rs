@@ -2,6 +2,8 @@
 
 use axum::http::StatusCode;
 use domain::fields::Password;
+use domain::roles::Capability;
+use domain::{Actor, Place};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::register::Registration;
@@ -68,7 +70,8 @@ pub async fn create(call: Call<Sent<NewUser>>) -> Result<Answer<RegisteredView>,
     let registration =
         Registration::parse(email, phone, organization, password.as_deref()).map_err(tenancy::Error::from)?;
     let tenancy = &call.api.tenancy;
-    let made = match call.guest() {
+    let manages = |actor: &&Actor| actor.may(Capability::ManageUsers, Place::Platform).is_ok();
+    let made = match call.guest().filter(manages) {
         Some(actor) => tenancy.create_user(actor, registration).await?,
         None => tenancy.register(registration, call.from()).await?,
     };
@@ -82,7 +85,7 @@ pub async fn create(call: Call<Sent<NewUser>>) -> Result<Answer<RegisteredView>,
         ready: made.ready,
         expires: made.expires.map(|time| time.to_string()),
     };
-    Ok(Answer::new(view).status(status).at(&format!("{ROOT}/users/{id}")).secret().about(id))
+    Ok(Answer::new(view).status(status).at(&format!("{ROOT}/users/{id}")).secret().about(&id))
 }
 
 /// `GET users`

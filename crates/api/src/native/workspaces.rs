@@ -146,7 +146,7 @@ pub async fn create(call: Call<Sent<NewWorkspace>>) -> Result<Answer<WorkspaceVi
     let name = made.name.clone();
     // Whoever made it is its admin, which they were not when they asked.
     let actor = call.api.as_now(actor);
-    Ok(answer(&actor, made).at(&format!("{ROOT}/workspaces/{name}")).about(name))
+    Ok(answer(&actor, made).at(&format!("{ROOT}/workspaces/{name}")).about(&name))
 }
 
 /// `GET workspaces/{workspace}`
@@ -183,7 +183,7 @@ pub async fn add_namespace(call: Call<Sent<NewNamespace>>) -> Result<Answer<Work
     let Sent(NewNamespace { name: word, share }) = &call.body;
     let expected = call.expected.as_deref();
     let changed = call.api.tenancy.add_namespace(actor, &name, word, plain(share), expected).await?;
-    Ok(answer(actor, changed).about(format!("{name}/{name}-{}", &**word)))
+    Ok(answer(actor, changed).about(&format!("{name}/{name}-{}", &**word)))
 }
 
 /// `DELETE workspaces/{workspace}/namespaces/{namespace}`

@@ -3,7 +3,7 @@
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
-use helm_template::yaml;
+use helm_template::{json, yaml};
 
 use crate::metadata::{Draft, METADATA, Metadata, text_of, texts_of};
 use crate::moment;
@@ -13,7 +13,8 @@ use crate::typed::{self, Keys, Package, Shape, Struct, structure};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChartVersion {
     pub metadata: Metadata,
-    pub urls: Vec<Str>,
+    /// None where the index says nothing of them; there may be a list without any.
+    pub urls: Option<Vec<Str>>,
     pub created: Str,
     pub removed: bool,
     /// SHA-256 of the archive, in hexadecimal digits.
@@ -67,6 +68,11 @@ pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
     typed::decode(one, Shape::Struct(&VERSION), profile, Keys::Strict)
 }
 
+/// Reads an entry that was read before, and written as JSON.
+pub(super) fn parse_json(text: &[u8], profile: Profile) -> Result<Data, Str> {
+    typed::decode(json::parse(text)?, Shape::Struct(&VERSION), profile, Keys::Any)
+}
+
 impl ChartVersion {
     /// From decoded data. An error is the version and what is wrong with it.
     pub(super) fn from_data(data: Data, profile: Profile) -> Result<Self, (Str, String)> {
@@ -77,7 +83,7 @@ impl ChartVersion {
             .map(|(key, value)| (key.clone(), value.clone()));
         let mut version = Self {
             metadata: Metadata::default(),
-            urls: texts_of(&data, "urls"),
+            urls: data.get("urls").and_then(Data::as_list).map(|_| texts_of(&data, "urls")),
             created: if created.is_empty() { moment::ZERO.into() } else { created },
             removed: data.get("removed").and_then(Data::as_bool).unwrap_or_default(),
             digest: text_of(&data, "digest"),
@@ -93,8 +99,8 @@ impl ChartVersion {
     /// As JSON has it.
     pub fn to_data(&self) -> Data {
         let Data::Map(mut members) = self.metadata.to_data() else { return Data::Null };
-        let urls = self.urls.iter().cloned().map(Data::String).collect();
-        members.insert("urls".into(), if self.urls.is_empty() { Data::Null } else { Data::List(urls) });
+        let list = |urls: &Vec<Str>| Data::List(urls.iter().cloned().map(Data::String).collect());
+        members.insert("urls".into(), self.urls.as_ref().map_or(Data::Null, list));
         members.insert("created".into(), Data::String(self.created.clone()));
         if self.removed {
             members.insert("removed".into(), Data::Bool(true));

@@ -3,7 +3,7 @@
 //! The index of a large repository has tens of megabytes, and who reads it wants one entry. So an [`Index`] keeps the
 //! text and knows where in it each version stands; an entry is decoded when it is asked for. Helm writes its indexes in
 //! one layout, which `scan` recognises line by line. What is laid out otherwise is cut into entries (`pieces`), and each
-//! is parsed once; what cannot be cut is parsed as a whole, brought to Helm's layout, and kept likewise.
+//! is parsed once; what cannot be cut is parsed as a whole, and each entry of it is kept as JSON.
 
 mod build;
 mod entry;
@@ -17,10 +17,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use helm_template::data::Data;
+use helm_template::json::{self, Style};
 use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 use helm_template::value::Str;
-use helm_template::{json, yaml};
 
 pub use build::{Builder, join_url};
 pub use entry::ChartVersion;
@@ -40,8 +40,17 @@ pub struct Index {
     /// By the names of charts; the newest version first.
     charts: BTreeMap<Str, Vec<Place>>,
     text: Bytes,
+    /// How entries are written in the text.
+    language: Language,
     /// What was passed over, and why.
     pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Language {
+    /// A list with one item.
+    Yaml,
+    Json,
 }
 
 /// Where an entry stands in the text.
@@ -145,13 +154,14 @@ impl Index {
         };
         let Data::Map(entries) = entries else { return index.finish() };
         let mut arena = String::with_capacity(text.len());
+        index.language = Language::Json;
         for (name, versions) in entries {
             let Data::List(versions) = versions else { continue };
             let mut places = Vec::with_capacity(versions.len());
             for data in versions {
                 let start = arena.len();
-                let text = yaml::write(&Data::List(vec![data.clone()]));
-                arena.push_str(&text.map_err(|problem| IndexError::Text(problem.into()))?);
+                let text = json::write(&data, Style::Plain);
+                arena.push_str(&text.map_err(|problem| IndexError::Text(problem.to_string().into()))?);
                 let span = start..arena.len();
                 index.take(&name, data, |version| places.push(Place { version, span }));
             }
@@ -184,6 +194,7 @@ impl Index {
             generated: Str::default(),
             charts: BTreeMap::new(),
             text,
+            language: Language::Yaml,
             warnings: Vec::new(),
         }
     }
@@ -239,7 +250,11 @@ impl Index {
 
     fn entry(&self, place: &Place) -> Result<ChartVersion, IndexError> {
         let text = self.text.get(place.span.clone()).unwrap_or_default();
-        let data = entry::parse(text, self.profile).map_err(IndexError::Text)?;
+        let data = match self.language {
+            Language::Yaml => entry::parse(text, self.profile),
+            Language::Json => entry::parse_json(text, self.profile),
+        };
+        let data = data.map_err(IndexError::Text)?;
         ChartVersion::from_data(data, self.profile).map_err(|(_, problem)| IndexError::Text(problem.into()))
     }
 }

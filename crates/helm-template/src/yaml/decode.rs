@@ -1,7 +1,8 @@
 //! Nodes to data, in JSON's types: what `sigs.k8s.io/yaml` makes of a document.
 
-use std::collections::HashSet;
 use std::sync::Arc;
+
+use foldhash::{HashSet, HashSetExt};
 
 use super::alias::{self, Refusal};
 use super::go_syntax;
@@ -30,7 +31,7 @@ struct Filling<'s> {
     shape: Option<&'s Shape>,
     members: Members,
     /// What is set already, as go-yaml tells keys apart: `1` is not `"1"`. Only a strict reading asks.
-    keys: HashSet<String>,
+    keys: HashSet<(bool, Str)>,
 }
 
 pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Data, Str> {
@@ -156,7 +157,7 @@ impl Decoder<'_, '_> {
             let value = self.value(value_at, map.shape.and_then(|shape| shape.member(&key)))?;
             // One that is not a number equals none, itself included.
             let comparable = !matches!(meaning, Meaning::Float(n) if n.is_nan());
-            if self.strict && comparable && !map.keys.insert(go_syntax::key(meaning, &key)) {
+            if self.strict && comparable && !map.keys.insert(identity(meaning, &key)) {
                 let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
                 let key = go_syntax::key(meaning, &key);
                 self.repeated.push(format!("line {line}: key {key} already set in map"));
@@ -262,6 +263,14 @@ pub(super) fn coerced(meaning: Meaning, text: &Str) -> Option<Str> {
 }
 
 /// As Go's JSON writes bytes that are no text: one mark for each of them.
+/// What a key is told apart by: whether it is a text, and how it is written.
+fn identity(meaning: Meaning, key: &Str) -> (bool, Str) {
+    match meaning {
+        Meaning::Text => (true, key.clone()),
+        other => (false, go_syntax::key(other, key).into()),
+    }
+}
+
 fn lossy(bytes: &[u8]) -> Str {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

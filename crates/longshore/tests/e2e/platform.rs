@@ -74,7 +74,7 @@ impl Person {
         let said = output(reset.arg(cluster.kubeconfig()));
         let password = said.split_whitespace().last().unwrap().to_owned();
         let platform = server.platform();
-        let body = json!({"account": account, "secret": password});
+        let body = json!({"login": account, "secret": password});
         let session = until(async || {
             let answer = call(&platform, None, Method::POST, "session", Some(&body)).await;
             (answer.code == 200).then_some(answer)
@@ -123,7 +123,7 @@ impl Person {
         let body = json!({"to": other.email, "role": role});
         let path = format!("workspaces/{workspace}/invitations");
         let asked = self.call(Method::POST, &path, Some(&body)).await;
-        assert_eq!(asked.code, 202, "{}", asked.text);
+        assert_eq!(asked.code, 201, "{}", asked.text);
         other.until("invitations", |list| list["items"].to_string().contains(workspace)).await;
         let accepted = other.call(Method::POST, &format!("invitations/{workspace}"), None).await;
         assert_eq!(accepted.code, 200, "{}", accepted.text);

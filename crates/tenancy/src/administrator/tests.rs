@@ -1,3 +1,5 @@
+//! Questions about the first administrator, on an embedded cluster.
+
 use std::sync::Arc;
 
 use domain::Kind;

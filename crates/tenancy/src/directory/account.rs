@@ -7,12 +7,14 @@ use domain::fields::{Email, Phone};
 use domain::ids::UserId;
 use domain::roles::PlatformRole;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube_types::user::conditions;
 use kube_types::{User, marks, progress};
 
 /// The account of a person: the User object, slimmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself, as the object has it")]
 pub struct Account {
     pub id: UserId,
     /// The name of the User object.
@@ -49,9 +51,7 @@ impl Account {
         let status = user.status.as_ref();
         let settled = status.and_then(|status| status.tenant_id.parse::<UserId>().ok());
         let announced = || user.annotations().get(marks::TENANT_ID).and_then(|id| id.parse().ok());
-        let time = |time: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
-            time.as_ref().map(|time| time.0)
-        };
+        let time = |time: &Option<Time>| time.as_ref().map(|time| time.0);
         Some(Self {
             settled: settled.is_some(),
             id: settled.or_else(announced)?,

@@ -14,12 +14,13 @@ use crate::sessions::SessionId;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What Kubernetes said of a token is good for a minute, and whoever came with one has to show it again.
-pub(crate) const REVIEW: Duration = Duration::from_mins(1);
+pub(super) const REVIEW: Duration = Duration::from_mins(1);
 
-pub(super) async fn until_revoked(shared: Arc<Shared>, then: Actor) {
+/// `review` is for how long whoever came with a token of Kubernetes may stay.
+pub(super) async fn until_revoked(shared: Arc<Shared>, then: Actor, review: Duration) {
     let begun = Instant::now();
     let mut changed = shared.changed.subscribe();
-    while shared.is_still_good(&then) && (then.via != Via::Kubernetes || begun.elapsed() < REVIEW) {
+    while shared.is_still_good(&then) && (then.via != Via::Kubernetes || begun.elapsed() < review) {
         // Either way it is time to look again.
         let _ = timeout(LOOK, changed.changed()).await;
     }
@@ -50,5 +51,58 @@ impl Shared {
             }),
             _ => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use domain::clock::Clock;
+    use domain::scopes::Scopes;
+    use jiff::{SignedDuration, Timestamp};
+    use kube::ResourceExt;
+    use kube_types::{User, UserSpec, marks};
+    use parking_lot::RwLock;
+    use testkit::HeldClock;
+    use testkit::until::LIMIT;
+    use tokio::sync::watch;
+
+    use super::super::index::Index;
+    use super::*;
+    use crate::secrets::new_user_id;
+    use crate::tokens::{TokenKind, mint};
+
+    fn shared(clock: &HeldClock, index: Index) -> Arc<Shared> {
+        let clock = Arc::new(clock.clone());
+        Arc::new(Shared { index: RwLock::new(index), changed: watch::Sender::new(()), clock })
+    }
+
+    #[tokio::test]
+    async fn a_token_whose_time_is_over_lets_go_although_nothing_changes() {
+        let (clock, id, mut index) = (HeldClock::new(), new_user_id(), Index::default());
+        let mut user = User::new("ana", UserSpec::default());
+        user.annotations_mut().insert(marks::TENANT_ID.to_owned(), id.to_string());
+        index.user_applied(&user);
+        let ends = Clock::now(&clock) + SignedDuration::from_mins(1);
+        let (_, token) = mint(&id, TokenKind::Api, "x", Scopes::all(), Timestamp::UNIX_EPOCH, Some(ends));
+        index.secret_applied(&token.to_secret());
+        let shared = shared(&clock, index);
+        let actor = shared.actor(&id, Via::Token { id: token.id, scopes: token.scopes }).unwrap();
+        let mut let_go = Box::pin(until_revoked(shared, actor, REVIEW));
+        assert!(futures::poll!(&mut let_go).is_pending());
+        clock.advance(SignedDuration::from_mins(1));
+        timeout(LIMIT, let_go).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_has_to_show_its_token_again_after_a_while() {
+        let who = Who::ServiceAccount { namespace: "acme".to_owned(), name: "x".to_owned() };
+        let (platform, memberships) = (BTreeSet::new(), BTreeMap::new());
+        let actor = Actor { who, platform, memberships, via: Via::Kubernetes };
+        let shared = shared(&HeldClock::new(), Index::default());
+        let stays = until_revoked(shared.clone(), actor.clone(), REVIEW);
+        assert!(futures::poll!(Box::pin(stays)).is_pending());
+        timeout(LIMIT, until_revoked(shared, actor, Duration::ZERO)).await.unwrap();
     }
 }

@@ -1,3 +1,5 @@
+//! Questions about tokens of Kubernetes, on an embedded cluster.
+
 use domain::Kind;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, UserInfo};
 use k8s_openapi::api::core::v1::ServiceAccount;

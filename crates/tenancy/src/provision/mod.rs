@@ -26,17 +26,16 @@ use futures::future::{BoxFuture, ready};
 use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::{ClusterResourceScope, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 use kube_access::feed::{Change, Feed};
 use kube_access::queue::{self, Next};
-use kube_types::marks::{USER, WORKSPACE};
-use kube_types::progress::{Transition, condition};
+use kube_types::marks::USER;
+use kube_types::progress::condition;
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, User, Workspace};
 use tokio::sync::mpsc;
 
@@ -52,6 +51,11 @@ pub const HOST: &str = "host";
 
 /// So many accounts, and so many workspaces, are worked on at once.
 const AT_ONCE: usize = 16;
+
+/// Of accounts and of workspaces alike.
+const READY: &str = kube_types::workspace::conditions::READY;
+/// The reason of what only needs more time.
+const NOT_YET: &str = "NotYet";
 
 /// When something is looked at again that should have been heard of by then.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -82,13 +86,18 @@ impl<T> Doing<T> for Result<T, kube::Error> {
     }
 }
 
+/// Whom something concerns, by the name of the object.
+enum Concerned {
+    User(String),
+    Workspace(String),
+}
+
 /// What both controllers work with.
 struct Provisioner {
     client: kube::Client,
     users: Feed<User>,
     workspaces: Feed<Workspace>,
     secrets: Feed<Secret>,
-    namespaces: Feed<Namespace>,
     seen: Seen,
     /// What a personal workspace may use.
     quota: BTreeMap<String, String>,
@@ -100,14 +109,12 @@ struct Provisioner {
 /// Provisions and removes, for ever; ended by dropping it. Only one server of a cluster may do this.
 pub async fn run(tenancy: Tenancy) -> Infallible {
     let client = tenancy.0.clients.own();
-    let ours = watcher::Config::default().labels(WORKSPACE);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let Feeds { users, workspaces, secrets } = tenancy.0.directory.feeds().clone();
     let provisioner = Arc::new(Provisioner {
         users,
         workspaces,
         secrets,
-        namespaces: Feed::start(Api::all(client.clone()), ours, slim),
         seen: Seen::new(),
         quota: tenancy.0.settings.quota.clone(),
         clock: tenancy.0.clock.clone(),
@@ -121,11 +128,6 @@ pub async fn run(tenancy: Tenancy) -> Infallible {
     std::future::pending().await
 }
 
-/// Of a namespace its marks are needed.
-fn slim(namespace: &mut Namespace) {
-    (namespace.spec, namespace.status) = (None, None);
-}
-
 /// Passes over whatever changed.
 async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver<Changed>) {
     provisioner.synced().await;
@@ -134,9 +136,10 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
     let dispatcher = provisioner.clone();
     let dispatch = received(changes).for_each(move |changed| {
         // The receivers live as long as this.
-        match dispatcher.person_of(&changed) {
-            Some(user) => drop(for_users.send(user)),
-            None => drop(dispatcher.workspace_of(&changed).map(|workspace| for_workspaces.send(workspace))),
+        match dispatcher.concerned(changed) {
+            Some(Concerned::User(name)) => drop(for_users.send(name)),
+            Some(Concerned::Workspace(name)) => drop(for_workspaces.send(name)),
+            None => {}
         }
         ready(())
     });
@@ -149,11 +152,6 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
     ]);
     let workspace_keys = stream::select_all([
         provisioner.workspaces.changes().map(|change| Some(object(&change).name_any())).boxed(),
-        provisioner
-            .namespaces
-            .changes()
-            .map(|change| object(&change).labels().get(WORKSPACE).cloned())
-            .boxed(),
         received(of_workspaces).map(Some).boxed(),
     ]);
     let (users, workspaces) = (provisioner.clone(), provisioner);
@@ -172,7 +170,6 @@ impl Provisioner {
             self.users.synced(),
             self.workspaces.synced(),
             self.secrets.synced(),
-            self.namespaces.synced(),
             self.seen.synced(),
         );
     }
@@ -200,18 +197,23 @@ impl Provisioner {
         self.user_of(&secret.labels().get(USER)?.parse().ok()?)
     }
 
-    /// Whose ServiceAccount or ClusterRoleBinding it was that changed.
-    fn person_of(&self, changed: &Changed) -> Option<String> {
-        let id = match &*changed.namespace {
-            "" => user::administrator_of(&changed.name)?,
-            SYSTEM_NAMESPACE => changed.name.parse().ok()?,
-            _ => return None,
+    /// Whom a change of what was provisioned concerns.
+    fn concerned(&self, changed: Changed) -> Option<Concerned> {
+        let (namespace, name) = match changed {
+            Changed::Namespace { workspace } => return Some(Concerned::Workspace(workspace)),
+            Changed::Piece { namespace, name } => (namespace, name),
         };
-        self.user_of(&id)
-    }
-
-    fn workspace_of(&self, changed: &Changed) -> Option<String> {
-        self.namespaces.get(&changed.namespace)?.labels().get(WORKSPACE).cloned()
+        let person = match &*namespace {
+            "" => user::administrator_of(&name),
+            SYSTEM_NAMESPACE => name.parse().ok(),
+            _ => {
+                return self
+                    .seen
+                    .namespace(&namespace)
+                    .map(|marks| Concerned::Workspace(marks.workspace.into()));
+            }
+        };
+        self.user_of(&person?).map(Concerned::User)
     }
 
     fn api<K: Resource<DynamicType = (), Scope = ClusterResourceScope>>(&self) -> Api<K> {
@@ -242,13 +244,21 @@ impl Provisioner {
         removal::gone(deleted.map(drop)).doing(|| said("delete", kind, name, namespace))
     }
 
-    /// An event for each turn of `Ready` since `before`. What cannot be told is no reason to do it again.
-    async fn announce<K>(&self, object: &K, conditions: &[Condition], transitions: &[Transition], before: i64)
-    where
-        K: Resource<DynamicType = ()>,
-    {
-        let turned = transitions.iter().any(|turn| turn.sequence > before && turn.to.starts_with("Ready="));
-        let Some(ready) = condition(conditions, "Ready").filter(|_| turned) else { return };
+    /// An event where the reason for being ready or not is another than before. That something is not ready yet is no news,
+    /// and what cannot be told is no reason to do it again.
+    async fn announce<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        before: &[Condition],
+        now: &[Condition],
+    ) {
+        let was = condition(before, READY).map(|ready| ready.reason.as_str());
+        let Some(ready) = condition(now, READY).filter(|ready| Some(ready.reason.as_str()) != was) else {
+            return;
+        };
+        if ready.reason == NOT_YET {
+            return;
+        }
         let event = Event {
             type_: if ready.status == "True" { EventType::Normal } else { EventType::Warning },
             reason: ready.reason.clone(),

@@ -42,21 +42,51 @@ pub enum Standing {
     Taken,
 }
 
+/// What a namespace says of itself, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    pub uid: Box<str>,
+    /// The label: whose it is said to be.
+    pub workspace: Box<str>,
+    /// The annotation: the UID of the workspace that it was made for.
+    made_for: Box<str>,
+    tenant: Box<str>,
+    pod_security: Box<str>,
+    leaving: bool,
+}
+
+impl Marks {
+    pub fn of(namespace: &Namespace) -> Self {
+        let text = |text: Option<&String>| text.map_or_else(Box::default, |text| text.as_str().into());
+        let label = |label: &str| text(namespace.labels().get(label));
+        Self {
+            uid: text(namespace.metadata.uid.as_ref()),
+            workspace: label(WORKSPACE),
+            made_for: text(namespace.annotations().get(WORKSPACE_UID)),
+            tenant: label(TENANT),
+            pod_security: label(POD_SECURITY),
+            leaving: namespace.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether the labels are those of `wanted`.
+    pub fn is_labelled_as(&self, wanted: &Namespace) -> bool {
+        let wanted = Self::of(wanted);
+        (&self.workspace, &self.tenant, &self.pod_security)
+            == (&wanted.workspace, &wanted.tenant, &wanted.pod_security)
+    }
+}
+
 /// Whose this namespace is. Ours is what has our label and the recorded UID; until a UID is recorded, what was made for
 /// this very workspace, for a server can die between making it and recording it.
-pub fn standing(
-    workspace: &Workspace,
-    recorded: Option<&OwnedNamespace>,
-    found: Option<&Namespace>,
-) -> Standing {
+pub fn standing(workspace: &Workspace, recorded: Option<&OwnedNamespace>, found: Option<&Marks>) -> Standing {
     let Some(found) = found else { return Standing::Absent };
-    let uid = found.uid().unwrap_or_default();
-    let labelled = found.labels().get(WORKSPACE) == Some(&workspace.name_any());
     let ours = match recorded {
-        Some(recorded) => recorded.uid == uid,
-        None => found.annotations().get(WORKSPACE_UID) == workspace.uid().as_ref(),
+        Some(recorded) => *recorded.uid == *found.uid,
+        None => Some(&*found.made_for) == workspace.metadata.uid.as_deref(),
     };
-    match (labelled && ours, found.metadata.deletion_timestamp.is_some()) {
+    let uid = found.uid.to_string();
+    match (*found.workspace == workspace.name_any() && ours, found.leaving) {
         (false, _) => Standing::Taken,
         (true, true) => Standing::Leaving(uid),
         (true, false) => Standing::Ours(uid),
@@ -88,11 +118,6 @@ pub fn namespace(workspace: &Workspace, name: &str) -> Namespace {
         ..ObjectMeta::default()
     };
     Namespace { metadata, ..Namespace::default() }
-}
-
-/// Whether the namespace has the labels that it should have.
-pub fn is_labelled(found: &Namespace, wanted: &Namespace) -> bool {
-    wanted.labels().iter().all(|(key, value)| found.labels().get(key) == Some(value))
 }
 
 /// What is in a namespace from the beginning. While it is closed nobody has a role in it, and all else stays.

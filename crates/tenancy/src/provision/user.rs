@@ -24,7 +24,7 @@ use kube_types::{SYSTEM_NAMESPACE, User, UserStatus, Workspace, WorkspaceSpec};
 
 use super::namespace::service_account;
 use super::pieces::{Piece, PieceKind, labels};
-use super::{Doing, HOST, ProvisionError, Provisioner, until};
+use super::{Doing, HOST, NOT_YET, ProvisionError, Provisioner, until};
 use crate::secrets::new_user_id;
 
 /// The ClusterRoleBinding of an administrator of the platform.
@@ -239,7 +239,7 @@ impl Provisioner {
         if user.status.as_ref() == Some(&status) {
             return Ok(());
         }
-        let before = user.status.as_ref().map_or(0, |status| status.sequence);
+        let conditions = |user: &User| user.status.clone().unwrap_or_default().conditions;
         let name = user.name_any();
         let told = User { status: Some(status), ..user.clone() };
         let told = self
@@ -247,9 +247,7 @@ impl Provisioner {
             .replace_status(&name, &PostParams::default(), &told)
             .await
             .doing(|| format!("write the status of user `{name}`"))?;
-        if let Some(status) = &told.status {
-            self.announce(&told, &status.conditions, &status.transitions, before).await;
-        }
+        self.announce(&told, &conditions(user), &conditions(&told)).await;
         Ok(())
     }
 }
@@ -337,14 +335,14 @@ fn findings(seen: &Looked<'_>) -> [Finding; 5] {
             "WorkspaceTaken",
             "there is a workspace with this id already, which is not this user's; it is left alone",
         ),
-        _ => finding(conditions::NAMESPACE_READY, false, "NotYet", "the personal workspace is not ready"),
+        _ => finding(conditions::NAMESPACE_READY, false, NOT_YET, "the personal workspace is not ready"),
     };
     let access = match (seen.access, seen.door) {
         (Access::Given, _) if workspace(workspace::conditions::ACCESS_READY) => {
             finding(conditions::ACCESS_READY, true, "Bound", "roles and ServiceAccount are there")
         }
         (Access::Given, _) => {
-            finding(conditions::ACCESS_READY, false, "NotYet", "the personal workspace is not ready")
+            finding(conditions::ACCESS_READY, false, NOT_YET, "the personal workspace is not ready")
         }
         (Access::Contested, _) => {
             finding(conditions::ACCESS_READY, false, "IdTaken", "the id is another user's")

@@ -5,6 +5,7 @@
 //! Elsewhere: what is in a namespace ([`super::namespace`]), how a workspace goes ([`super::removal`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
 use jiff::Timestamp;
@@ -12,14 +13,14 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube_access::queue::Next;
-use kube_types::marks::{REMOVE_AFTER, WORKSPACE, WORKSPACE_FINALIZER};
+use kube_types::marks::{REMOVE_AFTER, WORKSPACE_FINALIZER};
 use kube_types::progress::{Finding, enter};
 use kube_types::workspace::{OwnedNamespace, conditions};
 use kube_types::{FIELD_MANAGER, Workspace, WorkspaceStatus};
 
-use super::namespace::{self, Standing, standing};
-use super::pieces::{Piece, PieceKind};
-use super::{Doing, HOST, ProvisionError, Provisioner, until};
+use super::namespace::{self, Marks, Standing, standing};
+use super::pieces::{Piece, PieceKind, Print};
+use super::{Doing, HOST, NOT_YET, ProvisionError, Provisioner, until};
 use crate::quota::{self, Amounts};
 
 /// Whether a workspace is one that people work in.
@@ -86,14 +87,13 @@ impl Provisioner {
         let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
         let outcomes: Vec<(String, Outcome)> = names.zip(outcomes).collect();
         let leaving = self.let_go(&workspace).await?;
-        let status =
-            status(&workspace, &outcomes, leaving, shares.err().map(|error| error.to_string()), &life, now);
-        self.tell_workspace(&workspace, status).await?;
-        let failed = outcomes.into_iter().find_map(|(_, outcome)| match outcome {
+        let done = Done { outcomes, leaving, unshared: shares.err().map(|error| error.to_string()), life };
+        self.tell_workspace(&workspace, &done, now).await?;
+        let failed = done.outcomes.into_iter().find_map(|(_, outcome)| match outcome {
             Outcome::Failed { error, .. } => Some(error),
             _ => None,
         });
-        match (failed, life) {
+        match (failed, done.life) {
             (Some(error), _) => Err(error),
             (None, Life::Closed(Some(after))) => Ok(Next::After(until(now, after))),
             (None, _) => Ok(Next::Rest),
@@ -138,14 +138,10 @@ impl Provisioner {
                 return Outcome::Failed { uid: recorded.map(|recorded| recorded.uid.clone()), error };
             }
         };
-        let (bindings, first): (Vec<_>, Vec<_>) = self
-            .repairs(
-                name,
-                namespace::pieces(workspace, name, hard.as_ref().unwrap_or(&Amounts::new()), closed),
-                hard.is_some(),
-            )
-            .into_iter()
-            .partition(|repair| repair.kind() == PieceKind::RoleBinding);
+        let wanted = namespace::pieces(workspace, name, hard.as_ref().unwrap_or(&Amounts::new()), closed);
+        let repairs = repairs(self.seen.inside(name), wanted, hard.is_some());
+        let (bindings, first): (Vec<_>, Vec<_>) =
+            repairs.into_iter().partition(|repair| repair.kind() == PieceKind::RoleBinding);
         // Nobody gets into a new namespace before its limits are there. In an old one they are, whatever ails, and who
         // is no longer a member must not stay one.
         let limited = self.repair_all(name, first).await;
@@ -162,12 +158,12 @@ impl Provisioner {
     /// Looks whose the namespace is, makes it where there is none and `make` says so, and puts its labels right.
     async fn stand(&self, workspace: &Workspace, name: &str, make: bool) -> Result<Standing, ProvisionError> {
         let recorded = recorded(workspace, name);
-        let known = self.namespaces.get(name);
+        let known = self.seen.namespace(name);
         let wanted = namespace::namespace(workspace, name);
-        match standing(workspace, recorded, known.as_deref()) {
+        match standing(workspace, recorded, known.as_ref()) {
             Standing::Ours(uid) => {
                 if let Some(found) = known
-                    && !namespace::is_labelled(&found, &wanted)
+                    && !found.is_labelled_as(&wanted)
                 {
                     self.label(wanted, &uid).await?;
                 }
@@ -178,7 +174,7 @@ impl Provisioner {
             Standing::Taken => self.look(workspace, name).await,
             Standing::Absent if recorded.is_some() || !make => self.look(workspace, name).await,
             Standing::Absent => match self.api::<Namespace>().create(&PostParams::default(), &wanted).await {
-                Ok(made) => Ok(standing(workspace, None, Some(&made))),
+                Ok(made) => Ok(standing(workspace, None, Some(&Marks::of(&made)))),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {
                     self.look(workspace, name).await
                 }
@@ -191,7 +187,7 @@ impl Provisioner {
     pub(super) async fn look(&self, workspace: &Workspace, name: &str) -> Result<Standing, ProvisionError> {
         let found =
             self.api::<Namespace>().get_opt(name).await.doing(|| format!("look at namespace `{name}`"))?;
-        Ok(standing(workspace, recorded(workspace, name), found.as_ref()))
+        Ok(standing(workspace, recorded(workspace, name), found.as_ref().map(Marks::of).as_ref()))
     }
 
     async fn label(&self, mut wanted: Namespace, uid: &str) -> Result<(), ProvisionError> {
@@ -217,28 +213,9 @@ impl Provisioner {
 
     /// The names of all namespaces that are or might be this workspace's.
     pub(super) fn known_namespaces(&self, workspace: &Workspace) -> BTreeSet<String> {
-        let name = workspace.name_any();
-        let labelled = self
-            .namespaces
-            .all()
-            .into_iter()
-            .filter(|namespace| namespace.labels().get(WORKSPACE) == Some(&name));
         let records = workspace.status.iter().flat_map(|status| &status.namespaces);
-        labelled
-            .map(|namespace| namespace.name_any())
-            .chain(records.map(|record| record.name.clone()))
-            .collect()
-    }
-
-    /// What has to be done in a namespace so that it has these pieces and no others.
-    fn repairs(&self, namespace: &str, wanted: Vec<Piece>, quota_too: bool) -> Vec<Repair> {
-        let seen: BTreeMap<_, _> = self
-            .seen
-            .inside(namespace)
-            .into_iter()
-            .map(|(kind, name, print)| ((kind, name.to_string()), print))
-            .collect();
-        repairs(seen, wanted, quota_too)
+        let labelled = self.seen.labelled(&workspace.name_any());
+        labelled.into_iter().chain(records.map(|record| record.name.clone())).collect()
     }
 
     async fn repair_all(&self, namespace: &str, repairs: Vec<Repair>) -> Result<(), ProvisionError> {
@@ -253,28 +230,38 @@ impl Provisioner {
         }
     }
 
-    /// Writes the status, where it is another, and tells of what turned.
+    /// Writes the status, where it is another, and tells of it.
     async fn tell_workspace(
         &self,
         workspace: &Workspace,
-        status: WorkspaceStatus,
+        done: &Done,
+        now: Timestamp,
     ) -> Result<(), ProvisionError> {
-        if workspace.status.as_ref() == Some(&status) {
+        if workspace.status.as_ref() == Some(&status(workspace, done, now)) {
             return Ok(());
         }
-        let before = workspace.status.as_ref().map_or(0, |status| status.sequence);
         let name = workspace.name_any();
-        let told = Workspace { status: Some(status), ..workspace.clone() };
+        let doing = || format!("write the status of workspace `{name}`");
+        let told = Workspace { status: Some(status(workspace, done, now)), ..workspace.clone() };
         let told = self
             .api::<Workspace>()
             .replace_status(&name, &PostParams::default(), &told)
             .await
-            .doing(|| format!("write the status of workspace `{name}`"))?;
-        if let Some(status) = &told.status {
-            self.announce(&told, &status.conditions, &status.transitions, before).await;
-        }
+            .doing(doing)?;
+        let conditions = |workspace: &Workspace| workspace.status.clone().unwrap_or_default().conditions;
+        self.announce(&told, &conditions(workspace), &conditions(&told)).await;
         Ok(())
     }
+}
+
+/// What a pass did.
+struct Done {
+    outcomes: Vec<(String, Outcome)>,
+    /// Namespaces that the spec no longer names, and that are still there.
+    leaving: Vec<OwnedNamespace>,
+    /// Why the quota cannot be shared out.
+    unshared: Option<String>,
+    life: Life,
 }
 
 fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
@@ -285,7 +272,7 @@ fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespa
 /// One thing to be done in a namespace.
 enum Repair {
     Apply(Piece),
-    Delete(PieceKind, String),
+    Delete(PieceKind, Arc<str>),
 }
 
 impl Repair {
@@ -299,13 +286,13 @@ impl Repair {
 
 /// What makes the wanted pieces of those that were seen. Where the quota is not known, the old one stays.
 fn repairs(
-    mut seen: BTreeMap<(PieceKind, String), super::pieces::Print>,
+    mut seen: BTreeMap<(PieceKind, Arc<str>), Print>,
     wanted: Vec<Piece>,
     quota_too: bool,
 ) -> Vec<Repair> {
     let mut repairs = Vec::new();
     for piece in wanted {
-        if seen.remove(&(piece.kind, piece.name())) != Some(piece.print()) {
+        if seen.remove(&(piece.kind, piece.name().into())) != Some(piece.print()) {
             repairs.push(Repair::Apply(piece));
         }
     }
@@ -315,14 +302,7 @@ fn repairs(
 }
 
 /// The status that follows from what was done.
-fn status(
-    workspace: &Workspace,
-    outcomes: &[(String, Outcome)],
-    leaving: Vec<OwnedNamespace>,
-    unshared: Option<String>,
-    life: &Life,
-    now: Timestamp,
-) -> WorkspaceStatus {
+fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> WorkspaceStatus {
     let mut status = workspace.status.clone().unwrap_or_default();
     let record = |(name, outcome): &(String, Outcome)| match outcome {
         Outcome::Ready { uid } | Outcome::Leaving { uid } | Outcome::Failed { uid: Some(uid), .. } => {
@@ -332,21 +312,16 @@ fn status(
         Outcome::Taken => recorded(workspace, name).cloned(),
         Outcome::Gone | Outcome::NotOwn | Outcome::Unshared | Outcome::Failed { uid: None, .. } => None,
     };
-    status.namespaces = outcomes.iter().filter_map(record).chain(leaving).collect();
+    status.namespaces = done.outcomes.iter().filter_map(record).chain(done.leaving.iter().cloned()).collect();
     status.members = i64::try_from(workspace.spec.members.len()).unwrap_or(i64::MAX);
     status.observed_generation = workspace.metadata.generation;
-    let findings = findings(workspace, outcomes, unshared, life);
+    let findings = findings(workspace, done);
     let WorkspaceStatus { conditions, sequence, transitions, .. } = &mut status;
     enter(conditions, sequence, transitions, &findings, workspace.metadata.generation, now);
     status
 }
 
-fn findings(
-    workspace: &Workspace,
-    outcomes: &[(String, Outcome)],
-    unshared: Option<String>,
-    life: &Life,
-) -> [Finding; 3] {
+fn findings(workspace: &Workspace, Done { outcomes, unshared, life, .. }: &Done) -> [Finding; 3] {
     let elsewhere = workspace.spec.clusters.iter().find(|cluster| *cluster != HOST);
     let trouble = outcomes.iter().find_map(|(name, outcome)| match outcome {
         Outcome::Ready { .. } => None,
@@ -366,7 +341,7 @@ fn findings(
         }
         Outcome::Failed { error, .. } => Some(("ProvisioningFailed", error.to_string())),
     });
-    let trouble = unshared.map(|error| ("QuotaInvalid", error)).or(trouble);
+    let trouble = unshared.clone().map(|error| ("QuotaInvalid", error)).or(trouble);
     let trouble = trouble
         .or_else(|| elsewhere.map(|cluster| ("ClusterUnknown", format!("there is no cluster `{cluster}`"))));
     let (made, reason, message) = match trouble {
@@ -377,7 +352,7 @@ fn findings(
         Life::Open if outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ready { .. })) => {
             (true, "Bound", "members have their roles".to_owned())
         }
-        Life::Open => (false, "NotYet", "not all namespaces are there".to_owned()),
+        Life::Open => (false, NOT_YET, "not all namespaces are there".to_owned()),
         Life::Closed(Some(after)) => {
             (false, "Removing", format!("will be removed after {after}; until then it can be restored"))
         }

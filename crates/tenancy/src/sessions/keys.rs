@@ -13,7 +13,7 @@ use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, marks};
 
 use super::{Key, Session};
 use crate::Error;
-use crate::secrets::{self, is_code, random, writing};
+use crate::secrets::{self, RACES, is_code, random, writing};
 
 pub(crate) const NAME: &str = "session-keys";
 const LENGTH: usize = 32;
@@ -91,7 +91,7 @@ impl Keys {
 
     async fn keep_fresh(&self, now: Timestamp) -> Result<Ring, Error> {
         let secrets = secrets::api(self.client.clone());
-        loop {
+        for _ in 0..RACES {
             let written = match secrets.get_opt(NAME).await? {
                 None => {
                     let ring = Ring::next(None, now);
@@ -112,6 +112,7 @@ impl Keys {
                 other => return Ok(other?),
             }
         }
+        Err(Error::Changed("the keys of sessions".to_owned()))
     }
 }
 

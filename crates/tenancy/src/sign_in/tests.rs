@@ -1,17 +1,21 @@
+//! Questions about signing in, on an embedded cluster.
+
 use domain::Kind;
 use domain::scopes::Scopes;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube_access::Clients;
 use kube_types::{User, UserSpec};
 use serde_json::{Value, json};
+use testkit::Fault;
+use testkit::fault::Line;
 use tokio::time::timeout;
 
 use super::*;
-use crate::Presented;
-use crate::administrator;
 use crate::testing::{HERE, PASSWORD, Person, Stage};
 use crate::tokens::TokenRequest;
+use crate::{Presented, Settings, administrator};
 
 fn ana() -> UserSpec {
     UserSpec {
@@ -244,7 +248,7 @@ async fn a_new_password_needs_the_old_secret_and_ends_all_sessions() {
         stage.tenancy.change_password(actor, &user.id, old, &new, HERE).await.map_err(|error| error.kind())
     };
     for old in [None, Some(""), Some("wrong")] {
-        assert_eq!(change(&signed_in.actor, &person, old).await, Err(Kind::Unauthenticated), "{old:?}");
+        assert_eq!(change(&signed_in.actor, &person, old).await, Err(Kind::Forbidden), "{old:?}");
     }
     let limited = Via::Token { id: "aaaaaaaaaa".parse().unwrap(), scopes: Scopes::parse(["read"]).unwrap() };
     let limited = Actor { via: limited, ..signed_in.actor.clone() };
@@ -263,7 +267,7 @@ async fn a_new_password_needs_the_old_secret_and_ends_all_sessions() {
     let admin = stage.person(admin).await;
     assert_eq!(change(&stage.actor(&admin), &person, None).await, Ok(()));
     refused(stage.who(&again.cookie).await);
-    assert_eq!(change(&stage.actor(&admin), &admin, None).await, Err(Kind::Unauthenticated));
+    assert_eq!(change(&stage.actor(&admin), &admin, None).await, Err(Kind::Forbidden));
     let nobody = Person { id: crate::secrets::new_user_id(), token: other.token.clone() };
     assert_eq!(change(&stage.actor(&admin), &nobody, None).await, Err(Kind::NotFound));
 }
@@ -290,10 +294,10 @@ async fn whoever_is_revoked_is_let_go_at_once() {
     assert!(futures::poll!(still).is_pending());
 
     tokio::join!(let_go(&by_token), async {
-        stage.tenancy.revoke_token(&by_token, &token.record.id).await.unwrap()
+        stage.tenancy.revoke_token(&by_token, &token.record.id).await.unwrap();
     });
     tokio::join!(let_go(&by_session), async {
-        stage.tenancy.revoke_sessions(&by_session, &person.id).await.unwrap()
+        stage.tenancy.revoke_sessions(&by_session, &person.id).await.unwrap();
     });
 
     let by_login = stage.bearer(person.token.expose()).await.unwrap();
@@ -351,4 +355,41 @@ async fn credentials_that_cannot_be_read_let_nobody_in_and_are_made_anew() {
         administrator::reset_password(&admin, person.id.as_str(), stage.clock_now()).await.unwrap();
     stage.tenancy.directory().until(|directory| directory.epoch(&person.id).is_some()).await;
     stage.tenancy.sign_in(person.id.as_str(), password.expose(), HERE).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_one_server_revokes_every_server_refuses() {
+    let stage = Stage::new().await;
+    let person = stage.person(ana()).await;
+    let clients = Clients::new(stage.world.platform());
+    let other = Tenancy::start(clients, Settings::default(), Arc::new(stage.clock.clone())).await.unwrap();
+    let signed_in = stage.sign_in(&person).await;
+    let presented = Presented { cookie: Some(&signed_in.cookie), ..Presented::default() };
+    let there =
+        testkit::until("the keys are shared", async || other.authenticate(&presented).await.ok()).await;
+    let let_go = timeout(testkit::until::LIMIT, other.directory().until_revoked(&there));
+    let (gone, revoked) = tokio::join!(let_go, stage.tenancy.revoke_sessions(&signed_in.actor, &person.id));
+    gone.unwrap();
+    revoked.unwrap();
+    refused(other.authenticate(&presented).await);
+}
+
+#[tokio::test]
+async fn while_the_cluster_does_not_answer_those_who_are_known_are_known() {
+    let stage = Stage::new().await;
+    let person = stage.person(ana()).await;
+    let fault = Fault::none();
+    let clients = Clients::new(fault.over(stage.world.platform()));
+    let cut_off = Tenancy::start(clients, Settings::default(), Arc::new(stage.clock.clone())).await.unwrap();
+    assert_eq!(cut_off.directory().stale_for(), None);
+    fault.turn(Line::Cut);
+    testkit::until("it is noticed", async || cut_off.directory().stale_for()).await;
+    let signed_in = cut_off.sign_in(person.id.as_str(), PASSWORD, HERE).await.unwrap();
+    let by_cookie = Presented { cookie: Some(&signed_in.cookie), ..Presented::default() };
+    let by_token = Presented { bearer: Some(person.token.expose()), ..Presented::default() };
+    for presented in [by_cookie, by_token] {
+        assert_eq!(cut_off.authenticate(&presented).await.unwrap().id(), Some(&person.id));
+    }
+    let refused = cut_off.revoke_sessions(&signed_in.actor, &person.id).await.err().unwrap();
+    assert_eq!(refused.kind(), Kind::Unavailable);
 }

@@ -35,6 +35,16 @@ async fn claims(stage: &Stage) -> Vec<(String, Claim)> {
     maps.iter().map(claim).collect()
 }
 
+/// Resolves when nothing is left of an account.
+async fn gone(stage: &Stage, id: &UserId) {
+    // The cluster takes its time with a namespace, by the clock.
+    testkit::until("the account is gone", async || {
+        stage.clock.advance(SignedDuration::from_secs(1));
+        stage.tenancy.directory().account(id).is_none().then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn others_are_not_there_for_those_who_may_not_see_them() {
     let stage = Stage::new().await;
@@ -127,7 +137,7 @@ async fn another_version_than_expected_changes_nothing() {
     assert_eq!(refused.kind(), Kind::Precondition);
     assert!(stage.tenancy.user(&admin, &id).unwrap().disabled);
     stage.tenancy.delete_user(&admin, &id, Some(&changed.version)).await.unwrap();
-    assert_eq!(stage.tenancy.user(&admin, &id).unwrap_err().kind(), Kind::NotFound);
+    gone(&stage, &id).await;
 }
 
 #[tokio::test]
@@ -154,17 +164,19 @@ async fn the_last_administrator_stays() {
     attempts().await;
     patch(disabled(false)).await.unwrap();
     stage.tenancy.delete_user(&admin, &first, None).await.unwrap();
-    assert!(stage.tenancy.directory().account(&first).is_none());
+    gone(&stage, &first).await;
 }
 
 #[tokio::test]
 async fn two_administrators_cannot_remove_each_other_at_once() {
     let stage = Stage::new().await;
-    for round in 0..10 {
+    for round in 0..6 {
         let (one, first) = stage.administrator(&format!("1840000{round:04}")).await;
         let (two, second) = stage.administrator(&format!("1850000{round:04}")).await;
         let nobody_else = stage.tenancy.users(&first).unwrap();
-        for other in nobody_else.iter().filter(|account| account.id != one && account.id != two) {
+        for other in
+            nobody_else.iter().filter(|account| account.id != one && account.id != two && !account.leaving)
+        {
             let resigned = stage.tenancy.patch_user(&first, &other.id, roles(&[]), None).await;
             resigned.unwrap();
         }

@@ -24,7 +24,7 @@ async fn no_secret_is_seen_where_it_does_not_belong() {
     let id = registered.json()["id"].as_str().unwrap().to_owned();
     let wrong = format!("canary-wrong-{phone}");
     for secret in [password.as_str(), &token, &wrong] {
-        let body = json!({"account": email, "secret": secret});
+        let body = json!({"login": email, "secret": secret});
         call(&platform, None, Method::POST, "session", Some(&body)).await;
         // In places where it should not have been sent, either.
         call(&platform, None, Method::GET, &format!("session?token={secret}"), None).await;
@@ -33,7 +33,7 @@ async fn no_secret_is_seen_where_it_does_not_belong() {
         send(&platform, odd.body(Vec::new()).unwrap()).await;
     }
     let signed =
-        call(&platform, None, Method::POST, "session", Some(&json!({"account": email, "secret": password})))
+        call(&platform, None, Method::POST, "session", Some(&json!({"login": email, "secret": password})))
             .await;
     assert_eq!(signed.code, 200, "{}", signed.text);
     let cookie = signed.header("set-cookie").split(';').next().unwrap().split_once('=').unwrap().1.to_owned();

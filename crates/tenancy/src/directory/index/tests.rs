@@ -1,3 +1,5 @@
+//! Questions about the index.
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_types::workspace::{Member, OwnedNamespace};
@@ -218,9 +220,15 @@ proptest! {
             }
         }
         let mut afresh = Index::default();
-        users.values().for_each(|user| afresh.user_applied(user));
-        workspaces.values().for_each(|workspace| afresh.workspace_applied(workspace));
-        secrets.values().for_each(|secret| afresh.secret_applied(secret));
+        for user in users.values() {
+            afresh.user_applied(user);
+        }
+        for workspace in workspaces.values() {
+            afresh.workspace_applied(workspace);
+        }
+        for secret in secrets.values() {
+            afresh.secret_applied(secret);
+        }
         prop_assert_eq!(picture(&index), picture(&afresh));
     }
 }

@@ -240,14 +240,13 @@ async fn an_account_goes_with_all_that_was_its_own() {
 async fn what_is_as_it_should_be_is_not_written() {
     let (world, clock) = (world().await, HeldClock::new());
     create(&world, &user("ana", Some(ID))).await;
-    let ready = async || user_is_ready(&world, "ana").await;
-    until_reached(&world, &Fault::none(), &clock, "ready", ready).await;
-    // A second pass over everything, known to be over when what is made last is there.
+    until_reached(&world, &Fault::none(), &clock, "told", async || is_told(&world, "ana").await).await;
+    // Another pass over everything, known to be over when what is made last is there and told of.
     let counted = Fault::none();
     create(&world, &workspace("last", &[])).await;
     let writes_of = async |workspace: &str| {
         let made = counted.writes();
-        until_reached(&world, &counted, &clock, "ready", async || is_ready(&world, workspace).await).await;
+        until_reached(&world, &counted, &clock, "told", async || is_told(&world, workspace).await).await;
         counted.writes() - made
     };
     let for_last = writes_of("last").await;

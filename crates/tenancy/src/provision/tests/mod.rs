@@ -26,7 +26,9 @@ const OTHER: &str = "ubbbbbbbbbb";
 
 /// The cluster goes by the machine's clock: removing a namespace takes it a moment.
 async fn world() -> World {
-    World::under(Arc::new(SystemClock), manifests::manifests()).await
+    let world = World::under(Arc::new(SystemClock), []).await;
+    manifests::apply(&world.admin()).await.unwrap();
+    world
 }
 
 async fn tenancy(world: &World, fault: &Fault, clock: &HeldClock) -> Result<Tenancy, crate::StartError> {
@@ -236,4 +238,15 @@ async fn administrators(world: &World) -> Vec<String> {
     let ours = ListParams::default().labels(marks::PROVISIONED);
     let all = Api::<ClusterRoleBinding>::all(world.admin()).list(&ours).await.unwrap();
     all.items.iter().map(ResourceExt::name_any).collect()
+}
+
+/// Whether an event says of the object that it is ready.
+async fn is_told(world: &World, name: &str) -> Option<()> {
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(world.admin(), "default");
+    let all = events.list(&ListParams::default()).await.unwrap().items;
+    let tells = |event: &k8s_openapi::api::events::v1::Event| {
+        event.reason.as_deref() == Some("Ready")
+            && event.regarding.as_ref().is_some_and(|it| it.name.as_deref() == Some(name))
+    };
+    all.iter().any(tells).then_some(())
 }
