@@ -5,6 +5,7 @@
 pub mod helm;
 pub mod platform;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -110,6 +111,13 @@ pub fn completion(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
     String::from_utf8_lossy(&script).into_owned()
+}
+
+/// The environment of this process, without what is no text.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// Writes a command's result; a reader that has gone away (`| head`) is no error.

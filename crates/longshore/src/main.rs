@@ -100,7 +100,7 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
 fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut world = World::of_process(|| {
-        let Some(data) = server::config::default_data(&std::env::vars().collect()) else { return Ok(None) };
+        let Some(data) = server::config::default_data(&cli::environment()) else { return Ok(None) };
         let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
         Ok(endpoints.map(|endpoints| endpoints.url))
     });
@@ -109,7 +109,7 @@ fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result
 
 /// The one that was named, or the user's own.
 fn data_folder(named: Option<PathBuf>) -> Result<PathBuf> {
-    let own = || server::config::default_data(&std::env::vars().collect());
+    let own = || server::config::default_data(&cli::environment());
     named.or_else(own).context("no data folder is known: give --data")
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH, USER_AGENT};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Http;
@@ -185,8 +185,10 @@ impl Client {
     }
 
     fn refused(&self, problem: Problem) -> Failure {
-        match (&self.credentials, problem.status) {
-            (Credentials::Token(_), StatusCode::UNAUTHORIZED) => Failure::Unknown { problem },
+        match &self.credentials {
+            Credentials::Token(_) if problem.is_about_the_token() => {
+                Failure::Unknown { server: self.server.clone(), problem }
+            }
             _ => Failure::Refused(problem),
         }
     }

@@ -54,7 +54,7 @@ pub fn run(command: &Command, world: &World) -> Result<Said, Failure> {
             let said = Said::line(format!("context {name} deleted"));
             Ok(match removed.token.as_ref().and_then(|token| token.token_id()) {
                 Some(id) => {
-                    said.note(format!("its token is still good: `longshore token revoke {id}` ends that"))
+                    said.note(format!("its token was not revoked: `longshore token revoke {id}` does that"))
                 }
                 None => said,
             })

@@ -25,8 +25,8 @@ pub enum Failure {
     RunsHere(String),
     #[error("not signed in to {server}: run `longshore login {server}`")]
     SignedOut { server: Address },
-    #[error("the platform does not know this token (any more): run `longshore login` ({problem})")]
-    Unknown { problem: Problem },
+    #[error("{server} does not know this token (any more): run `longshore login`{}", problem.request())]
+    Unknown { server: Address, problem: Problem },
     #[error("{0}")]
     Refused(Problem),
     #[error("cannot use the certificates in `{}`: {why}", file.display())]

@@ -213,7 +213,8 @@ pub fn tame(text: &str) -> String {
 /// The time between, as short as kubectl writes it.
 fn age(time: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - time.as_second();
-    let (seconds, prefix) = if seconds < 0 { (-seconds, "in ") } else { (seconds, "") };
+    // What was to last for 30 days does so a moment later too.
+    let (seconds, prefix) = if seconds < 0 { ((59 - seconds) / 60 * 60, "in ") } else { (seconds, "") };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let pair = |big: i64, unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{big}{unit}"),
@@ -318,6 +319,8 @@ mod tests {
             (63_158_400, "2y1d"),
             (315_360_000, "10y"),
             (-7200, "in 120m"),
+            (-2_591_999, "in 30d"),
+            (-1, "in 60s"),
             (-2_592_000, "in 30d"),
         ];
         for (seconds, expected) in rows {

@@ -13,22 +13,36 @@ pub struct Problem {
     pub status: StatusCode,
     /// The platform's own words; without them the status has to do.
     pub detail: Option<String>,
+    /// What went wrong, for programs.
+    pub code: Option<String>,
     /// Under which the platform's log has more.
     pub request_id: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Body {
     detail: Option<String>,
     title: Option<String>,
+    code: Option<String>,
 }
 
 impl Problem {
     /// Of an answer that says no, whoever wrote it: a proxy on the way has no problem documents.
     pub fn of(status: StatusCode, body: &[u8], request_id: Option<&str>) -> Self {
         let body: Option<Body> = serde_json::from_slice(body).ok();
-        let detail = body.and_then(|body| body.detail.or(body.title)).filter(|text| !text.is_empty());
-        Self { status, detail, request_id: request_id.map(str::to_owned) }
+        let body = body.unwrap_or_default();
+        let detail = body.detail.or(body.title).filter(|text| !text.is_empty());
+        Self { status, detail, code: body.code, request_id: request_id.map(str::to_owned) }
+    }
+
+    /// Whether it is the token that is no good, and not something that was sent with it.
+    pub fn is_about_the_token(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED && self.code.as_deref() != Some("wrong-credentials")
+    }
+
+    /// ` (request ID)`, for the end of a line.
+    pub fn request(&self) -> String {
+        self.request_id.as_ref().map(|id| format!(" (request {})", tame(id))).unwrap_or_default()
     }
 }
 
@@ -38,10 +52,7 @@ impl fmt::Display for Problem {
             Some(detail) => f.write_str(&tame(detail))?,
             None => write!(f, "the answer was {}", self.status)?,
         }
-        match &self.request_id {
-            Some(id) => write!(f, " (request {})", tame(id)),
-            None => Ok(()),
-        }
+        f.write_str(&self.request())
     }
 }
 

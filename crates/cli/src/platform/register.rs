@@ -64,10 +64,8 @@ pub async fn make(
                 "{} is made. The line above is its token: it is told this once; keep it.",
                 user::USERS.reference(&part("/id"))
             ));
-            said.note(format!(
-                "Sign in with `longshore login {} --account {email} --token-stdin`.",
-                client.server()
-            ))
+            let how = if *password_stdin { "" } else { " --token-stdin" };
+            said.note(format!("Sign in with `longshore login {} --account {email}{how}`.", client.server()))
         }
     };
     Ok(match made["ready"] {

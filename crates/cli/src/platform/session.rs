@@ -249,7 +249,7 @@ fn picture(session: &Value, client: &Client, world: &World) -> String {
         ("account", account(session)),
         ("e-mail", show("/user/email", Show::Text)),
         ("platform roles", show("/user/platformRoles", Show::Text)),
-        ("workspaces", if workspaces.is_empty() { "-".to_owned() } else { workspaces.join(", ") }),
+        ("member of", if workspaces.is_empty() { "-".to_owned() } else { workspaces.join(", ") }),
         ("token for", show("/scopes", Show::Text)),
         ("server", client.server().to_string()),
     ];

@@ -231,7 +231,10 @@ async fn password(
         body["old"] = old.expose().into();
     }
     client.post(&format!("{}/password", path(whose)), &body).await?;
-    Ok(Said::line(format!("{} has a new password", USERS.reference(whose))))
+    Ok(Said::line(match user {
+        Some(user) => format!("{} has a new password", USERS.reference(user)),
+        None => "your password is changed".to_owned(),
+    }))
 }
 
 /// The old one and the new one.

@@ -27,11 +27,8 @@ pub struct World {
 impl World {
     /// That of this process.
     pub fn of_process(runs_here: impl Fn() -> Result<Option<String>, String> + 'static) -> Self {
-        let text = |pair: (std::ffi::OsString, std::ffi::OsString)| {
-            Some((pair.0.into_string().ok()?, pair.1.into_string().ok()?))
-        };
         Self {
-            environment: std::env::vars_os().filter_map(text).collect(),
+            environment: crate::environment(),
             runs_here: Box::new(runs_here),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             stdin: Box::new(std::io::stdin()),

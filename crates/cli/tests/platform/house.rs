@@ -65,9 +65,8 @@ impl House {
         }));
         let leader = tenancy.clone();
         let tasks = vec![
-            tokio::task::spawn_blocking(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                runtime.block_on(async { tokio::select! { _ = leader.lead() => {}, () = tokio::time::sleep(std::time::Duration::from_secs(120)) => {} } });
+            tokio::spawn(async move {
+                leader.lead().await;
             }),
             tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() }),
         ];

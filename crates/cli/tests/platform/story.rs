@@ -16,9 +16,12 @@ fn steady(screen: &str, url: &str) -> String {
     for (pattern, with) in [
         (r"lsh_[a-z2-7]{10}_[A-Za-z0-9_-]{43}", "TOKEN"),
         (r"\bu[a-z2-7]{10}\b", "USER"),
-        (r"\b[a-z2-7]{10}\b( {2}|\s+revoked)", "ID$1"),
-        (r"token/[a-z2-7]{10}", "token/ID"),
-        (r"\b[0-9]{1,3}s\b", "AGE"),
+        (r"(?m)^[a-z2-7]{10} {2}", "ID  "),
+        (r"(token/|revoke |.id.: .)[a-z2-7]{10}\b", "${1}ID"),
+        (r"\b[0-9a-f]{64}\b", "DIGEST"),
+        (r"\bin [0-9][0-9dhms]*", "in TIME"),
+        (r"\b([0-9]+m)?[0-9]{1,3}s\b|\b[0-9]{1,3}m\b", "AGE"),
+        (r"(on desk +all +)(-|AGE)", "${1}USED"),
         (r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", "TIME"),
         (r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b", "REQUEST"),
         (r" {2,}", "  "),
@@ -83,6 +86,9 @@ async fn people_share_a_workspace() {
     ana.type_in("workspace invite acme bob@example.com --role viewer").await.unwrap();
     ana.type_in("workspace invite acme nobody@example.com").await.unwrap();
     ana.type_in("workspace invitations acme").await.unwrap();
+    let ids = ana.type_in("workspace invitations acme -o name").await.unwrap();
+    let id = ids.lines().last().unwrap().strip_prefix("invitation/").unwrap();
+    ana.type_in(&format!("workspace withdraw acme {id}")).await.unwrap();
     assert!(bob.type_in("workspace get acme").await.is_err());
     bob.type_in("workspace invitations").await.unwrap();
     bob.type_in("workspace accept acme").await.unwrap();

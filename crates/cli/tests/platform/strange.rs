@@ -84,7 +84,7 @@ async fn what_is_odd_is_said_in_one_line() {
             "401 Unauthorized",
             id,
             "{}",
-            "error: the platform does not know this token (any more): run `longshore login` (the answer was 401 Unauthorized (request r-7))",
+            "error: URL does not know this token (any more): run `longshore login` (request r-7)",
         ),
         (
             "200 OK",

@@ -41,6 +41,7 @@ async fn an_account_has_what_was_said_and_what_the_settings_say() {
         email: "ana@example.com".to_owned(),
         mobilephone: "8618300000000".to_owned(),
         organization: "Acme".to_owned(),
+        namespace: made.id.to_string(),
         valid_period: 7,
         max_node_num: 3,
         ..UserSpec::default()

@@ -34,7 +34,7 @@ pub enum Command {
     Withdraw {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// As `invitations WORKSPACE -o wide` shows it: whom it is for is kept as a digest only
+        /// As `invitations WORKSPACE` shows it: whom it is for is kept as a digest only
         id: String,
     },
     /// Accept an invitation
@@ -95,17 +95,29 @@ const MEMBERS: Kind = Kind {
     ],
 };
 
-const INVITATIONS: Kind = Kind {
-    word: "invitation",
+/// What one was asked to join.
+const OWN_INVITATIONS: Kind = Kind {
+    word: "workspace",
     plural: "invitations",
     name: "/workspace",
     columns: &[
         ("WORKSPACE", "/workspace", Show::Text, false),
-        ("ROLE", "/role", Show::Text, false),
         ("DISPLAY-NAME", "/displayName", Show::Text, false),
+        ("ROLE", "/role", Show::Text, false),
+        ("EXPIRES", "/expires", Show::Age, false),
+    ],
+};
+
+/// Who was asked to join, which is kept as a digest only.
+const INVITATIONS: Kind = Kind {
+    word: "invitation",
+    plural: "invitations",
+    name: "/id",
+    columns: &[
+        ("ID", "/id", Show::Text, false),
+        ("ROLE", "/role", Show::Text, false),
         ("BY", "/by", Show::Text, false),
         ("EXPIRES", "/expires", Show::Age, false),
-        ("ID", "/id", Show::Text, true),
     ],
 };
 
@@ -119,14 +131,12 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<S
             client.post(&path, &json!({"to": who, "role": role})).await?;
             Ok(Said::line(format!("{} is invited to {} as {role}", tame(who), workspace.reference())))
         }
-        Command::Invitations { workspace, output } => {
-            let answer = match workspace {
-                Some(workspace) => {
-                    client.get(&format!("workspaces/{}/invitations", segment(workspace))).await?
-                }
-                None => client.get("invitations").await?,
-            };
-            INVITATIONS.list(&answer, *output, now)
+        Command::Invitations { workspace: None, output } => {
+            OWN_INVITATIONS.list(&client.get("invitations").await?, *output, now)
+        }
+        Command::Invitations { workspace: Some(workspace), output } => {
+            let path = format!("workspaces/{}/invitations", segment(workspace));
+            INVITATIONS.list(&client.get(&path).await?, *output, now)
         }
         Command::Withdraw { workspace, id } => {
             client.delete(&format!("{}/invitations/{}", workspace.path(), segment(id))).await?;
