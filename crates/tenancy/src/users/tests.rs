@@ -223,9 +223,9 @@ async fn an_address_moves_with_its_claim() {
     let taken = stage.tenancy.patch_user(&another, &other, address("18300000009@example.com"), None).await;
     assert_eq!(taken.unwrap().email, "18300000009@example.com");
     // A version that moved gives the claim back.
-    let stale =
+    let outdated =
         stage.tenancy.patch_user(&person, &id, address("third@example.com"), Some("1")).await.unwrap_err();
-    assert_eq!(stale.kind(), Kind::Precondition);
+    assert_eq!(outdated.kind(), Kind::Precondition);
     assert_eq!(claims(&stage).await.len(), 2);
 }
 
