@@ -13,10 +13,12 @@ use kube::{Client, ResourceExt};
 use kube_types::FIELD_MANAGER;
 use kube_types::definitions::Definition;
 use kube_types::marks::CRD_REVISION;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long a cluster may take to serve a kind.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How soon we look again at what is on the move.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a definition could not be brought in. Nothing that was there has been changed by it.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,8 @@ enum Step {
     Create,
     Apply,
     Leave,
+    /// It is being deleted: what comes after it is ours to make.
+    Wait,
 }
 
 /// Brings in all definitions, in order, and waits until the cluster serves them.
@@ -48,12 +52,9 @@ pub async fn install(client: &Client, definitions: Vec<Definition>) -> Result<()
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for definition in &definitions {
         let name = definition.crd.name_any();
-        bring_in(&api, &name, definition).await?;
-        let served = await_condition(api.clone(), &name, is_crd_established());
-        match timeout(LIMIT, served).await {
+        match timeout(LIMIT, bring_in(&api, &name, definition)).await {
+            Ok(done) => done?,
             Err(_) => return Err(InstallError::NotServed { name }),
-            Ok(Err(source)) => return Err(InstallError::Wait { name, source: Box::new(source) }),
-            Ok(Ok(_)) => {}
         }
     }
     Ok(())
@@ -68,7 +69,11 @@ async fn bring_in(
     loop {
         let found = api.get_opt(name).await.map_err(failed)?;
         let written = match decide(found.as_ref(), definition)? {
-            Step::Leave => return Ok(()),
+            Step::Leave => break,
+            Step::Wait => {
+                sleep(PAUSE).await;
+                continue;
+            }
             Step::Create => {
                 let manager = Some(FIELD_MANAGER.to_owned());
                 api.create(&PostParams { field_manager: manager, dry_run: false }, &definition.crd).await
@@ -81,13 +86,16 @@ async fn bring_in(
         match written {
             Ok(_) => {
                 tracing::info!(definition = name, "brought in a definition");
-                return Ok(());
+                break;
             }
             // Somebody else was faster: look at theirs.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => sleep(PAUSE).await,
             Err(error) => return Err(failed(error)),
         }
     }
+    let served = await_condition(api.clone(), name, is_crd_established()).await;
+    served.map_err(|source| InstallError::Wait { name: name.to_owned(), source: Box::new(source) })?;
+    Ok(())
 }
 
 /// Thinks only.
@@ -96,6 +104,9 @@ fn decide(found: Option<&CustomResourceDefinition>, definition: &Definition) -> 
     let Some(theirs) = found else {
         return Ok(if *foreign { Step::Create } else { Step::Apply });
     };
+    if theirs.metadata.deletion_timestamp.is_some() {
+        return Ok(Step::Wait);
+    }
     let name = ours.name_any();
     if theirs.spec.scope != ours.spec.scope {
         let (theirs, ours) = (theirs.spec.scope.clone(), ours.spec.scope.clone());

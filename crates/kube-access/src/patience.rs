@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use crate::clients::NoName;
+use crate::clients::Unsent;
 
 /// How long a cluster may take to answer.
 pub const LIMIT: Duration = Duration::from_secs(15);
@@ -24,7 +24,7 @@ pub struct Silent(pub Duration);
 pub fn is_out_of_reach(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
-        kube::Error::Service(cause) => !cause.is::<NoName>(),
+        kube::Error::Service(cause) => !cause.is::<Unsent>(),
         kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => true,
         _ => false,
     }

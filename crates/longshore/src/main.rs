@@ -64,16 +64,7 @@ fn flags(args: ServeArgs) -> Flags {
     Flags { config, data, listen, kube_listen, kubeconfig, context }
 }
 
-/// Huge pages save a command that prints and ends a quarter of its time. In a server they save a tenth of the time of a
-/// long list, and cost a fifth of the memory for as long as it runs.
-fn without_huge_pages() {
-    // Where they cannot be turned off, the server only needs more memory.
-    #[cfg(target_os = "linux")]
-    let _ = nix::sys::prctl::set_thp_disable(true);
-}
-
 fn serve(config: Config) -> Result<()> {
-    without_huge_pages();
     server::logs::install(config.logs);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

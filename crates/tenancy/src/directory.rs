@@ -121,6 +121,10 @@ impl Directory {
         self.shared.index.read().token(id).cloned()
     }
 
+    pub(crate) fn tokens(&self) -> Vec<Arc<TokenRecord>> {
+        self.shared.index.read().tokens().cloned().collect()
+    }
+
     /// The newest first.
     pub fn tokens_of(&self, id: &UserId) -> Vec<Arc<TokenRecord>> {
         let mut tokens: Vec<_> = self.shared.index.read().tokens_of(id).cloned().collect();

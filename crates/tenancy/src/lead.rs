@@ -16,8 +16,10 @@ impl Tenancy {
         let sweeping = async {
             loop {
                 sleep(SWEEP).await;
-                if let Err(error) = self.sweep().await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                for swept in [self.sweep().await.map(drop), self.sweep_tokens().await] {
+                    if let Err(error) = swept {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                    }
                 }
             }
         };

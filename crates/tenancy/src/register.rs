@@ -28,7 +28,7 @@ pub(crate) mod claims;
 pub mod sweep;
 
 /// How long a visitor waits for an account that can be used at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// All that somebody may say of themselves, checked. Nothing else can be asked for: an account is as long and as large
 /// as the settings have it.
@@ -90,8 +90,8 @@ impl Tenancy {
 
     async fn make_account(&self, registration: Registration) -> Result<Registered, Error> {
         let Registration { email, phone, organization, password } = registration;
-        let taken = |login| self.0.directory.by_login(login).is_some();
-        if taken(email.as_str()) || taken(phone.as_str()) {
+        let is_anothers = |login| self.0.directory.by_login(login).is_some();
+        if is_anothers(email.as_str()) || is_anothers(phone.as_str()) {
             return Err(Error::AccountExists);
         }
         let hash = match &password {

@@ -91,10 +91,11 @@ impl Stage {
             .patch(&format!("user-{phone}"), &PatchParams::default(), &Patch::Merge(patch))
             .await
             .unwrap();
-        let directory = self.tenancy.directory();
-        directory
-            .until(|directory| directory.account(&id).is_some_and(|account| !account.platform.is_empty()))
-            .await;
+        testkit::until("the role is known", async || {
+            let account = self.tenancy.directory().account(&id)?;
+            (!account.platform.is_empty()).then_some(())
+        })
+        .await;
         let actor = self.actor(&id);
         (id, actor)
     }

@@ -193,6 +193,7 @@ impl Tenancy {
                 return Err(full());
             }
         }
+        self.0.directory.seen(|directory| directory.workspace(&name).is_some()).await;
         self.answer(actor, made).await
     }
 
@@ -231,7 +232,8 @@ impl Tenancy {
         let version = written.resource_version().unwrap_or_default();
         let heard = |directory: &crate::Directory| {
             let known = directory.workspace(&name).and_then(|workspace| workspace.resource_version());
-            known.is_some_and(|known| at_least(&known, &version))
+            // One that is no longer known is gone already.
+            known.is_none_or(|known| at_least(&known, &version))
         };
         self.0.directory.seen(heard).await;
         // They may have become a member, or have ceased to be one, by what was written.

@@ -46,3 +46,25 @@ impl clock::Clock for HeldClock {
         self.0.wait_until(at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::clock::Clock;
+    use k8s_openapi::api::core::v1::Namespace;
+    use kube::Api;
+    use serde_json::json;
+
+    use super::*;
+    use crate::World;
+
+    #[tokio::test]
+    async fn the_cluster_and_we_see_the_same_time_and_it_stands_still() {
+        let clock = HeldClock::new();
+        let world = World::at(Arc::new(clock.clone())).await;
+        clock.advance(SignedDuration::from_hours(30));
+        world.apply([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}})]).await;
+        let late = Api::<Namespace>::all(world.admin()).get("late").await.unwrap();
+        assert_eq!(late.metadata.creation_timestamp.unwrap().0, Clock::now(&clock));
+        assert_eq!(Clock::now(&clock).to_string(), "2026-01-03T09:04:05Z");
+    }
+}

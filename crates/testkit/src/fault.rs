@@ -175,3 +175,33 @@ fn is_write(request: &Request<Body>) -> bool {
 fn broken() -> kube::Error {
     kube::Error::Service(Box::new(io::Error::other("the line is cut")))
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+    use kube::api::{ListParams, PostParams};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::World;
+
+    #[tokio::test]
+    async fn a_slow_line_is_slow_and_a_review_is_no_write() {
+        let (world, fault) = (World::new().await, Fault::none());
+        let client = fault.over(world.platform());
+        let slow = Duration::from_millis(200);
+        fault.turn(Line::Slow(slow));
+        let began = Instant::now();
+        Api::<ConfigMap>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+        assert!(began.elapsed() >= slow);
+        fault.turn(Line::Sound);
+        let reviews = Api::<SelfSubjectAccessReview>::all(client);
+        let asked = serde_json::from_value(serde_json::json!({
+            "spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}
+        }));
+        reviews.create(&PostParams::default(), &asked.unwrap()).await.unwrap();
+        assert_eq!((fault.calls(), fault.writes()), (2, 0));
+    }
+}

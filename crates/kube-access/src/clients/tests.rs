@@ -71,6 +71,46 @@ async fn a_request_is_made_as_whom_the_client_is_for_whatever_it_brings_along() 
     }
 }
 
+/// Otherwise a client over a client could do as the platform what it should do as somebody.
+#[tokio::test]
+async fn a_client_over_a_client_acts_as_the_one_who_is_named_or_not_at_all() {
+    let world = World::new().await;
+    let (line, heard) = listening(world.admin());
+    let clients = Clients::new(line);
+    let person = clients.acting_as(&deployer());
+    for client in [Clients::new(clients.own()).acting_as(&deployer()), Clients::new(person.clone()).own()] {
+        client.send(smuggling()).await.unwrap();
+        let headers = heard.lock().pop().unwrap();
+        assert_eq!(headers.get_all("impersonate-user").iter().collect::<Vec<_>>(), [deployer().user()]);
+        assert!(!headers.contains_key("impersonate-group"));
+    }
+    Clients::new(clients.own()).own().send(smuggling()).await.unwrap();
+    assert!(!heard.lock().pop().unwrap().contains_key("impersonate-user"));
+    for twice in [deployer(), Impersonation::service_account("other", "default")] {
+        let refused = Clients::new(person.clone()).acting_as(&twice).send(smuggling()).await.unwrap_err();
+        assert!(refused.to_string().contains("somebody else besides"), "{refused}");
+        assert!(heard.lock().is_empty());
+    }
+}
+
+#[test]
+fn a_configuration_that_acts_as_somebody_is_refused() {
+    let config = |auth: serde_json::Value| {
+        let mut config = kube::Config::new("https://kube.example".parse().unwrap());
+        config.auth_info = serde_json::from_value(auth).unwrap();
+        check(&config).is_ok()
+    };
+    assert!(config(json!({"token": "t"})));
+    for auth in [
+        json!({"as": "admin"}),
+        json!({"as-groups": ["system:masters"]}),
+        json!({"as-uid": "1"}),
+        json!({"as-user-extra": {"a": ["b"]}}),
+    ] {
+        assert!(!config(auth.clone()), "{auth}");
+    }
+}
+
 #[tokio::test]
 async fn kubernetes_decides_what_somebody_may_do_through_us() {
     let world = World::new().await;

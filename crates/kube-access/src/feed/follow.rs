@@ -184,12 +184,12 @@ where
     }
 
     fn remove(&mut self, meta: &ObjectMeta) {
-        self.version = meta.resource_version.clone();
+        self.version.clone_from(&meta.resource_version);
         self.shared.store.lock().remove(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
     }
 
     /// The object as it is kept, or of one that cannot be read its metadata.
-    fn readable(&self, object: Readable<K>) -> Result<K, ObjectMeta> {
+    fn readable(&self, object: Readable<K>) -> Result<K, Box<ObjectMeta>> {
         match object.0 {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;

@@ -14,7 +14,7 @@ pub(super) struct Readable<K>(pub(super) Result<K, Unreadable>);
 
 #[derive(Clone, Debug)]
 pub(super) struct Unreadable {
-    pub(super) metadata: ObjectMeta,
+    pub(super) metadata: Box<ObjectMeta>,
     pub(super) why: String,
 }
 
@@ -31,7 +31,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         struct Any {
-            metadata: ObjectMeta,
+            metadata: Box<ObjectMeta>,
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
         Ok(Self(match serde_json::from_str(text.get()) {

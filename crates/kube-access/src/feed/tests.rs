@@ -54,8 +54,12 @@ fn said(change: Change<ConfigMap>) -> String {
     }
 }
 
+async fn heard<K>(changes: &mut Changes<K>) -> Option<Change<K>> {
+    timeout(testkit::until::LIMIT, changes.next()).await.expect("nothing is heard")
+}
+
 async fn next(changes: &mut Changes<ConfigMap>) -> String {
-    said(timeout(testkit::until::LIMIT, changes.next()).await.unwrap().unwrap())
+    said(heard(changes).await.unwrap())
 }
 
 fn known(feed: &Feed<ConfigMap>) -> Vec<String> {
@@ -127,40 +131,45 @@ async fn what_happened_while_the_line_was_cut_is_heard_after_it() {
     }
 }
 
-/// A server that has forgotten what happened since: to the first watch it says so in a way of its own.
 #[tokio::test]
 async fn a_version_that_is_too_old_is_no_loss() {
     for told in [Told::AtOnce, Told::InTheStream] {
         let world = World::new().await;
         write(&world, "stays", "0").await;
         write(&world, "goes", "0").await;
-        let forgetful = forgetful(&world, told);
-        let feed = Feed::start(maps(forgetful), short(), |_| {});
+        let feed = Feed::start(maps(forgetful(&world, told)), short(), |_| {});
         let mut changes = feed.changes();
-        assert_eq!((next(&mut changes).await, next(&mut changes).await), ("goes=0".into(), "stays=0".into()));
+        assert_eq!([next(&mut changes).await, next(&mut changes).await], ["goes=0", "stays=0"]);
         assert_eq!(next(&mut changes).await, "goes gone");
         write(&world, "stays", "1").await;
         assert_eq!(next(&mut changes).await, "stays=1");
     }
 }
 
+/// How a server says that it has forgotten.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     AtOnce,
     InTheStream,
 }
 
-/// Answers the first watch by 410, and deletes something before that.
+/// A server that forgets what happened since the first version that is watched from: something is deleted.
 fn forgetful(world: &World, told: Told) -> kube::Client {
-    let (client, first) = (world.admin(), Arc::new(Mutex::new(true)));
+    let (client, forgotten) = (world.admin(), Arc::new(Mutex::new(None)));
     let call = move |request: http::Request<kube::client::Body>| {
-        let (client, first) = (client.clone(), first.clone());
+        let (client, forgotten) = (client.clone(), forgotten.clone());
         async move {
-            let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-            if !watches || !std::mem::replace(&mut *first.lock(), false) {
+            let query = request.uri().query().unwrap_or_default();
+            let version =
+                query.split('&').find(|pair| pair.starts_with("resourceVersion=")).map(str::to_owned);
+            let first = forgotten.lock().is_none();
+            if !query.contains("watch=true") || (!first && *forgotten.lock() != version) {
                 return client.send(request).await;
             }
-            maps(client).delete("goes", &DeleteParams::default()).await.unwrap();
+            if first {
+                *forgotten.lock() = version;
+                maps(client).delete("goes", &DeleteParams::default()).await.unwrap();
+            }
             let gone = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410,
                 "reason": "Expired", "message": "too old resource version",
@@ -210,11 +219,11 @@ async fn an_object_that_cannot_be_read_hides_itself_and_nobody_else() {
     feed.synced().await;
     assert_eq!(feed.all().len(), 1);
     let mut changes = feed.changes();
-    assert!(matches!(changes.next().await, Some(Change::Applied(user)) if user.name_any() == "good"));
+    assert!(matches!(heard(&mut changes).await, Some(Change::Applied(user)) if user.name_any() == "good"));
     world.apply([user("bad", json!(4))]).await;
-    assert!(matches!(changes.next().await, Some(Change::Applied(user)) if user.spec.valid_period == 4));
+    assert!(matches!(heard(&mut changes).await, Some(Change::Applied(user)) if user.spec.valid_period == 4));
     world.apply([user("good", json!({}))]).await;
-    assert!(matches!(changes.next().await, Some(Change::Deleted(user)) if user.name_any() == "good"));
+    assert!(matches!(heard(&mut changes).await, Some(Change::Deleted(user)) if user.name_any() == "good"));
 }
 
 #[tokio::test]
@@ -230,7 +239,7 @@ async fn the_watch_and_what_it_tells_end_with_the_last_feed() {
     write(&world, "a", "1").await;
     assert_eq!(next(&mut changes).await, "a=1", "a clone keeps it going");
     drop(second);
-    assert!(timeout(testkit::until::LIMIT, changes.next()).await.unwrap().is_none());
+    assert!(heard(&mut changes).await.is_none());
     let calls = fault.calls();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(fault.calls(), calls, "no watch is begun any more");
@@ -274,5 +283,5 @@ async fn one_who_may_not_list_hears_nothing_and_is_stale() {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}],
     });
     world.apply([binding]).await;
-    assert!(timeout(testkit::until::LIMIT, changes.next()).await.unwrap().is_some());
+    assert!(heard(&mut changes).await.is_some());
 }

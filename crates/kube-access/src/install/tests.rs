@@ -92,6 +92,29 @@ async fn what_another_project_brought_is_never_changed() {
 }
 
 #[tokio::test]
+async fn one_that_is_being_deleted_is_waited_for_and_made_anew() {
+    let (client, crds) = cluster().await;
+    for name in [USERS, WORKSPACES] {
+        let mut held = plain(name);
+        held.metadata.finalizers = Some(vec!["test.example/hold".to_owned()]);
+        create(&crds, &held).await;
+        crds.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let let_go = async {
+        for name in [USERS, WORKSPACES] {
+            assert!(crds.get(name).await.unwrap().metadata.deletion_timestamp.is_some());
+            tokio::time::sleep(2 * PAUSE).await;
+            change(&crds, name, json!({"metadata": {"finalizers": null}})).await;
+        }
+    };
+    let (done, ()) = tokio::join!(install(&client, definitions::all()), let_go);
+    done.unwrap();
+    for name in [USERS, WORKSPACES] {
+        assert!(columns(&crds.get(name).await.unwrap()) > 0, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_serve_us_is_refused_by_name_and_left_as_it_is() {
     for (name, wanted) in [
         (

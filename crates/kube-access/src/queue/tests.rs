@@ -83,7 +83,8 @@ async fn failures_pause_and_double_and_a_success_forgets_them() {
     let log = Log::new();
     let (keys, handed_in) = unbounded();
     let passes = run(handed_in, 1, async |key: &String| match log.note(key) {
-        5 | 7 => Ok(Next::Rest),
+        5 => Ok(Next::After(2 * SECOND)),
+        7 | 9 => Ok(Next::Rest),
         _ => Err("not yet"),
     });
     let told = async {
@@ -94,7 +95,7 @@ async fn failures_pause_and_double_and_a_success_forgets_them() {
         drop(keys);
     };
     tokio::join!(passes, told);
-    assert_eq!(log.of("a"), [0.0, 0.2, 0.6, 1.4, 3.0, 10.0, 10.2]);
+    assert_eq!(log.of("a"), [0.0, 0.2, 0.6, 1.4, 3.0, 5.0, 5.2, 10.0, 10.2]);
     assert_eq!(pause(3), Duration::from_millis(1600));
     assert_eq!(pause(8), LONGEST_PAUSE);
     assert_eq!(pause(u32::MAX), LONGEST_PAUSE);

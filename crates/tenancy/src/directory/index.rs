@@ -176,6 +176,10 @@ impl Index {
         self.tokens.get(id)
     }
 
+    pub fn tokens(&self) -> impl Iterator<Item = &Arc<TokenRecord>> {
+        self.tokens.values()
+    }
+
     pub fn tokens_of(&self, id: &UserId) -> impl Iterator<Item = &Arc<TokenRecord>> {
         self.tokens_of.get(id).into_iter().flatten().filter_map(|token| self.tokens.get(token))
     }

@@ -91,20 +91,23 @@ fn role_ref(kind: &str) -> RoleRef {
     }
 }
 
-fn subjects() -> Option<Vec<Subject>> {
-    Some(vec![Subject {
+fn subject() -> Subject {
+    Subject {
         kind: "ServiceAccount".to_owned(),
         name: PLATFORM.to_owned(),
         namespace: Some(SYSTEM_NAMESPACE.to_owned()),
         api_group: None,
-    }])
+    }
 }
 
 /// A Role and its binding in `namespace`.
 fn inside(namespace: &str, rules: Vec<PolicyRule>) -> [Value; 2] {
     let role = Role { metadata: metadata(Some(namespace)), rules: Some(rules) };
-    let binding =
-        RoleBinding { metadata: metadata(Some(namespace)), role_ref: role_ref("Role"), subjects: subjects() };
+    let binding = RoleBinding {
+        metadata: metadata(Some(namespace)),
+        role_ref: role_ref("Role"),
+        subjects: Some(vec![subject()]),
+    };
     [written(&role), written(&binding)]
 }
 
@@ -116,7 +119,7 @@ pub(super) fn objects() -> Vec<Value> {
     let binding = ClusterRoleBinding {
         metadata: metadata(None),
         role_ref: role_ref("ClusterRole"),
-        subjects: subjects(),
+        subjects: Some(vec![subject()]),
     };
     let mut all = vec![written(&role), written(&binding)];
     all.extend(inside(SYSTEM_NAMESPACE, AT_HOME.iter().map(rule).collect()));

@@ -1,3 +1,5 @@
+//! What an administrator reads before applying it.
+
 use std::fmt::Write;
 
 use super::*;

@@ -62,10 +62,18 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Why a pass could not be finished. It is tried again after a pause.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}: {cause}")]
+#[error("cannot {doing}: {}", words(cause))]
 pub(crate) struct ProvisionError {
     doing: String,
     cause: kube::Error,
+}
+
+/// What Kubernetes itself said, where it said anything.
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 impl ProvisionError {
@@ -122,8 +130,8 @@ pub async fn run(tenancy: Tenancy) -> Infallible {
         directory: tenancy.0.directory.clone(),
         client: client.clone(),
     });
-    let (changed, changes) = mpsc::unbounded_channel();
-    futures::join!(provisioner.seen.follow(client, changed), control(provisioner.clone(), changes));
+    let (tell, changes) = mpsc::unbounded_channel();
+    futures::join!(provisioner.seen.follow(client, tell), control(provisioner.clone(), changes));
     // Watches do not end while they are listened to.
     std::future::pending().await
 }

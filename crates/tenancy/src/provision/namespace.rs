@@ -272,3 +272,97 @@ pub(super) fn service_account(namespace: &str, name: &str) -> Subject {
         api_group: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use kube_types::WorkspaceSpec;
+
+    use super::*;
+
+    const ID: &str = "uaaaaaaaaaa";
+
+    fn acme() -> Workspace {
+        let member = |user: &str, role: &str| Member { user: user.to_owned(), role: role.to_owned() };
+        let members =
+            vec![member(ID, "admin"), member("ubbbbbbbbbb", "viewer"), member("longshore", "admin")];
+        let mut acme = Workspace::new("acme", WorkspaceSpec { members, ..WorkspaceSpec::default() });
+        acme.metadata.uid = Some("1".to_owned());
+        acme
+    }
+
+    #[test]
+    fn what_a_namespace_begins_with() {
+        let hard = [("pods".to_owned(), "50".to_owned())].into();
+        let mut text = serde_norway::to_string(&namespace(&acme(), "acme")).unwrap();
+        for piece in pieces(&acme(), "acme", &hard, false) {
+            write!(text, "---\n{}", serde_norway::to_string(&piece.object).unwrap()).unwrap();
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_closed_workspace_has_everything_but_people() {
+        let kinds =
+            |closed| pieces(&acme(), "acme", &BTreeMap::new(), closed).into_iter().map(|piece| piece.kind);
+        assert_eq!(kinds(false).filter(|kind| *kind == PieceKind::RoleBinding).count(), 6);
+        let (open, closed): (Vec<_>, Vec<_>) = (kinds(false).collect(), kinds(true).collect());
+        assert_eq!(
+            closed,
+            open.into_iter().filter(|kind| *kind != PieceKind::RoleBinding).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn whose_a_namespace_is() {
+        use Standing::*;
+        let found = |uid: &str, workspace: &str, made_for: &str| Marks {
+            uid: uid.into(),
+            workspace: workspace.into(),
+            made_for: made_for.into(),
+            tenant: "".into(),
+            pod_security: "".into(),
+            leaving: false,
+        };
+        let recorded =
+            OwnedNamespace { name: "acme".to_owned(), uid: "a".to_owned(), cluster: "host".to_owned() };
+        let ours = || Ours("a".to_owned());
+        #[rustfmt::skip]
+        let rows = [
+            // recorded, found (UID, label, made for), whose
+            (true,  Some(found("a", "acme",  "1")), ours()),
+            (true,  Some(found("a", "acme",  "")),  ours()),
+            (true,  Some(found("b", "acme",  "1")), Taken), // another in its place, with our marks
+            (true,  Some(found("a", "",      "1")), Taken), // somebody took our label off
+            (true,  Some(found("a", "other", "1")), Taken),
+            (true,  None,                           Absent),
+            (false, Some(found("a", "acme",  "1")), ours()), // made, and not recorded yet
+            (false, Some(found("a", "acme",  "2")), Taken),  // of a former workspace of this name
+            (false, Some(found("a", "acme",  "")),  Taken),
+            (false, Some(found("a", "",      "1")), Taken),
+            (false, None,                           Absent),
+        ];
+        for (is_recorded, found, whose) in rows {
+            let recorded = Some(&recorded).filter(|_| is_recorded);
+            assert_eq!(standing(&acme(), recorded, found.as_ref()), whose, "{is_recorded} {found:?}");
+            let leaving = found.map(|found| Marks { leaving: true, ..found });
+            let whose = if whose == ours() { Leaving("a".to_owned()) } else { whose };
+            assert_eq!(standing(&acme(), recorded, leaving.as_ref()), whose, "{is_recorded} {leaving:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_has_namespaces_of_its_own_name_only() {
+        for (name, own) in [
+            ("acme", true),
+            ("acme-test", true),
+            ("acme-", false),
+            ("acmetest", false),
+            ("kube-system", false),
+            ("", false),
+        ] {
+            assert_eq!(may_be_called("acme", name), own, "{name}");
+        }
+    }
+}

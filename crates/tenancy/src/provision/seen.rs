@@ -32,10 +32,13 @@ struct Shared {
 struct State {
     namespaces: BTreeMap<Arc<str>, Marks>,
     /// By namespace; those of the whole cluster under the empty name.
-    pieces: BTreeMap<Arc<str>, BTreeMap<(PieceKind, Arc<str>), Print>>,
+    pieces: BTreeMap<Arc<str>, Pieces>,
     /// Each name of a piece once: most are the same in every namespace.
     names: BTreeSet<Arc<str>>,
 }
+
+/// What is in one namespace.
+pub type Pieces = BTreeMap<(PieceKind, Arc<str>), Print>;
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,12 +103,12 @@ impl Seen {
     }
 
     /// All that is in one namespace.
-    pub fn inside(&self, namespace: &str) -> BTreeMap<(PieceKind, Arc<str>), Print> {
+    pub fn inside(&self, namespace: &str) -> Pieces {
         self.0.state.lock().pieces.get(namespace).cloned().unwrap_or_default()
     }
 
     /// Follows what the cluster says, for ever, and tells of each change after all was heard once.
-    pub async fn follow(&self, client: kube::Client, changes: mpsc::UnboundedSender<Changed>) {
+    pub async fn follow(&self, client: kube::Client, tell: mpsc::UnboundedSender<Changed>) {
         let mut events = stream::select_all(sources(&client));
         let mut relisted: BTreeMap<Source, Vec<Heard>> = BTreeMap::new();
         let mut known: BTreeSet<Source> = BTreeSet::new();
@@ -140,7 +143,7 @@ impl Seen {
             };
             for change in changed {
                 // Nobody listens any more when the controllers have ended, and then this has too.
-                let _ = changes.send(change);
+                let _ = tell.send(change);
             }
         }
     }
@@ -228,7 +231,7 @@ impl State {
         let Some(kind) = source else {
             return self.namespaces.keys().map(|name| ("".into(), name.clone())).collect();
         };
-        let of_kind = |(namespace, inside): (&Arc<str>, &BTreeMap<(PieceKind, Arc<str>), Print>)| {
+        let of_kind = |(namespace, inside): (&Arc<str>, &Pieces)| {
             let names = inside.keys().filter(|(is, _)| *is == kind);
             names.map(|(_, name)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
         };

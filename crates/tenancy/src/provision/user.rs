@@ -6,25 +6,24 @@
 //! to the same, but for credentials.
 //! Elsewhere: what becomes of the personal workspace ([`super::workspace`]), how an account goes ([`super::removal`]).
 
+mod report;
+
 use domain::ids::UserId;
 use domain::roles::{PlatformRole, WorkspaceRole};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
 use kube_access::queue::Next;
 use kube_types::marks::{TENANT_ID, USER, USER_FINALIZER, USER_UID};
-use kube_types::progress::{Finding, enter, is_true};
-use kube_types::user::conditions;
-use kube_types::workspace::{self, Member, WorkspaceNamespace};
+use kube_types::workspace::{Member, WorkspaceNamespace};
 use kube_types::{SYSTEM_NAMESPACE, User, UserStatus, Workspace, WorkspaceSpec};
 
+use self::report::{Access, Door, Looked, door, status};
 use super::namespace::service_account;
 use super::pieces::{Piece, PieceKind, labels};
-use super::{Doing, HOST, NOT_YET, ProvisionError, Provisioner, until};
+use super::{Doing, HOST, ProvisionError, Provisioner, until};
 use crate::secrets::new_user_id;
 
 /// The ClusterRoleBinding of an administrator of the platform.
@@ -35,39 +34,6 @@ pub(super) fn administrator_binding(id: &UserId) -> String {
 /// Whose `administrator_binding` a name is.
 pub(super) fn administrator_of(binding: &str) -> Option<UserId> {
     binding.strip_prefix("longshore-admin-")?.parse().ok()
-}
-
-/// Whether an account has its ServiceAccount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    Given,
-    /// The account is closed.
-    Withheld,
-    /// Its id is another account's.
-    Contested,
-}
-
-/// Whether somebody may use the account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
-    Open,
-    Disabled,
-    Expired,
-}
-
-fn door(user: &User, now: Timestamp) -> Door {
-    match expiry(user) {
-        _ if user.spec.disabled => Door::Disabled,
-        Some(expiry) if expiry <= now => Door::Expired,
-        _ => Door::Open,
-    }
-}
-
-/// When the account ends, once it has begun.
-fn expiry(user: &User) -> Option<Timestamp> {
-    let begun = user.status.as_ref()?.effective_time.as_ref()?.0;
-    let days = Some(user.spec.valid_period).filter(|days| *days > 0)?;
-    begun.checked_add(SignedDuration::from_hours(days.saturating_mul(24))).ok()
 }
 
 fn settled(user: &User) -> Option<UserId> {
@@ -93,13 +59,18 @@ impl Provisioner {
         let now = self.clock.now();
         let (user, id) = self.settle(&user).await?;
         let door = door(&user, now);
-        let (access, workspace, administrator) = futures::join!(
-            self.give_access(&user, &id, door),
-            self.personal_workspace(&id),
-            self.administrate(&user, &id, door),
-        );
-        let (access, workspace) = (access?, workspace?);
-        administrator?;
+        // Whatever is done under an id that is another's would be done to them.
+        let (access, workspace) = if self.is_anothers(&user, &id) {
+            (Access::Contested, None)
+        } else {
+            let (access, workspace, administrator) = futures::join!(
+                self.give_access(&user, &id, door),
+                self.personal_workspace(&id),
+                self.administrate(&user, &id, door),
+            );
+            administrator?;
+            (access?, workspace?)
+        };
         let credentials = self.secrets.get(&format!("credentials-{id}")).is_some();
         let seen = Looked { id: &id, door, access, workspace: workspace.as_ref(), credentials };
         let status = status(&user, &seen, now);
@@ -124,9 +95,11 @@ impl Provisioner {
         Ok((user, id))
     }
 
-    /// Whether another account has this id.
+    /// Whether another account has this id, by a better right.
     fn is_anothers(&self, user: &User, id: &UserId) -> bool {
-        self.users.all().iter().any(|other| other.uid() != user.uid() && settled(other).as_ref() == Some(id))
+        self.directory
+            .account(id)
+            .is_some_and(|account| Some(account.uid.as_str()) != user.metadata.uid.as_deref())
     }
 
     async fn hold_user(&self, user: &User, id: &UserId) -> Result<User, ProvisionError> {
@@ -286,91 +259,4 @@ fn everything(id: &UserId) -> ClusterRoleBinding {
         },
         subjects: Some(vec![person, service_account(SYSTEM_NAMESPACE, id.as_str())]),
     }
-}
-
-/// What a pass saw.
-struct Looked<'a> {
-    id: &'a UserId,
-    door: Door,
-    access: Access,
-    workspace: Option<&'a Workspace>,
-    credentials: bool,
-}
-
-/// The status that follows from what was seen.
-fn status(user: &User, seen: &Looked<'_>, now: Timestamp) -> UserStatus {
-    let mut status = user.status.clone().unwrap_or_default();
-    seen.id.as_str().clone_into(&mut status.tenant_id);
-    status.observed_generation = user.metadata.generation;
-    let findings = findings(seen);
-    let complete = findings
-        .iter()
-        .filter(|finding| finding.kind != conditions::CREDENTIALS_ISSUED)
-        .all(|finding| finding.holds != (finding.kind == conditions::EXPIRED));
-    if status.effective_time.is_none() && complete {
-        status.effective_time = Some(Time(now));
-    }
-    status.expire_time = expiry(&User { status: Some(status.clone()), ..user.clone() }).map(Time);
-    status.expired = seen.door == Door::Expired;
-    let UserStatus { conditions, sequence, transitions, .. } = &mut status;
-    enter(conditions, sequence, transitions, &findings, user.metadata.generation, now);
-    status
-}
-
-fn findings(seen: &Looked<'_>) -> [Finding; 5] {
-    let own = seen.workspace.filter(|workspace| workspace.spec.owner == seen.id.as_str());
-    let workspace = |kind| {
-        let status = own.and_then(|workspace| workspace.status.as_ref());
-        status.is_some_and(|status| is_true(&status.conditions, kind))
-    };
-    let finding =
-        |kind, holds, reason, message: &str| Finding { kind, holds, reason, message: message.to_owned() };
-    let namespace = match (seen.workspace, own) {
-        _ if workspace(workspace::conditions::NAMESPACES_READY) => {
-            finding(conditions::NAMESPACE_READY, true, "Provisioned", "the namespace is there")
-        }
-        (Some(_), None) => finding(
-            conditions::NAMESPACE_READY,
-            false,
-            "WorkspaceTaken",
-            "there is a workspace with this id already, which is not this user's; it is left alone",
-        ),
-        _ => finding(conditions::NAMESPACE_READY, false, NOT_YET, "the personal workspace is not ready"),
-    };
-    let access = match (seen.access, seen.door) {
-        (Access::Given, _) if workspace(workspace::conditions::ACCESS_READY) => {
-            finding(conditions::ACCESS_READY, true, "Bound", "roles and ServiceAccount are there")
-        }
-        (Access::Given, _) => {
-            finding(conditions::ACCESS_READY, false, NOT_YET, "the personal workspace is not ready")
-        }
-        (Access::Contested, _) => {
-            finding(conditions::ACCESS_READY, false, "IdTaken", "the id is another user's")
-        }
-        (Access::Withheld, Door::Expired) => {
-            finding(conditions::ACCESS_READY, false, "Expired", "the account has expired")
-        }
-        (Access::Withheld, _) => {
-            finding(conditions::ACCESS_READY, false, "Disabled", "the account is disabled")
-        }
-    };
-    let credentials = match seen.credentials {
-        true => finding(conditions::CREDENTIALS_ISSUED, true, "Issued", "there are credentials"),
-        false => finding(
-            conditions::CREDENTIALS_ISSUED,
-            false,
-            "NoCredentials",
-            "nobody can sign in yet: an administrator can set a password",
-        ),
-    };
-    let expired = match seen.door {
-        Door::Expired => finding(conditions::EXPIRED, true, "Over", "the account's time is over"),
-        _ => finding(conditions::EXPIRED, false, "Valid", "the account's time is not over"),
-    };
-    let missing = [&namespace, &access].into_iter().find(|finding| !finding.holds);
-    let ready = match missing {
-        None => finding(conditions::READY, true, "Ready", "the account can be used"),
-        Some(missing) => finding(conditions::READY, false, missing.reason, &missing.message),
-    };
-    [namespace, access, credentials, expired, ready]
 }

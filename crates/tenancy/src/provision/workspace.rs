@@ -4,7 +4,9 @@
 //! `NamespacesReady`, `AccessReady`, `Ready`.
 //! Elsewhere: what is in a namespace ([`super::namespace`]), how a workspace goes ([`super::removal`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod report;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
@@ -13,55 +15,16 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube_access::queue::Next;
-use kube_types::marks::{REMOVE_AFTER, WORKSPACE_FINALIZER};
-use kube_types::progress::{Finding, enter};
-use kube_types::workspace::{OwnedNamespace, conditions};
-use kube_types::{FIELD_MANAGER, Workspace, WorkspaceStatus};
+use kube_types::marks::WORKSPACE_FINALIZER;
+use kube_types::workspace::OwnedNamespace;
+use kube_types::{FIELD_MANAGER, Workspace};
 
+use self::report::{Done, Life, Outcome, life, recorded, status};
 use super::namespace::{self, Marks, Standing, standing};
-use super::pieces::{Piece, PieceKind, Print};
-use super::{Doing, HOST, NOT_YET, ProvisionError, Provisioner, until};
+use super::pieces::{Piece, PieceKind};
+use super::seen::Pieces;
+use super::{Doing, ProvisionError, Provisioner, until};
 use crate::quota::{self, Amounts};
-
-/// Whether a workspace is one that people work in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    Open,
-    /// To be removed at that moment, where it can be read; until then it can be brought back, and nobody has a role in it.
-    Closed(Option<Timestamp>),
-    Over,
-}
-
-pub(super) fn life(workspace: &Workspace, now: Timestamp) -> Life {
-    match workspace.annotations().get(REMOVE_AFTER).map(|text| text.parse::<Timestamp>()) {
-        None => Life::Open,
-        Some(Ok(after)) if after <= now => Life::Over,
-        Some(after) => Life::Closed(after.ok()),
-    }
-}
-
-/// What became of one namespace.
-#[derive(Debug)]
-enum Outcome {
-    Ready {
-        uid: String,
-    },
-    /// On its way out; made anew when it is gone.
-    Leaving {
-        uid: String,
-    },
-    /// The recorded one is gone: forgotten first, made anew afterwards.
-    Gone,
-    Taken,
-    /// No name that a namespace of this workspace can have.
-    NotOwn,
-    /// Nothing is made without a quota that can be shared out.
-    Unshared,
-    Failed {
-        uid: Option<String>,
-        error: ProvisionError,
-    },
-}
 
 impl Provisioner {
     pub(super) async fn sync_workspace(&self, name: &str) -> Result<Next, ProvisionError> {
@@ -155,8 +118,13 @@ impl Provisioner {
         }
     }
 
-    /// Looks whose the namespace is, makes it where there is none and `make` says so, and puts its labels right.
-    async fn stand(&self, workspace: &Workspace, name: &str, make: bool) -> Result<Standing, ProvisionError> {
+    /// Looks whose the namespace is, makes it where there is none and it may be made, and puts its labels right.
+    async fn stand(
+        &self,
+        workspace: &Workspace,
+        name: &str,
+        may_make: bool,
+    ) -> Result<Standing, ProvisionError> {
         let recorded = recorded(workspace, name);
         let known = self.seen.namespace(name);
         let wanted = namespace::namespace(workspace, name);
@@ -172,7 +140,7 @@ impl Provisioner {
             Standing::Leaving(uid) => Ok(Standing::Leaving(uid)),
             // What was heard may be old, and what is not labelled is not heard of at all.
             Standing::Taken => self.look(workspace, name).await,
-            Standing::Absent if recorded.is_some() || !make => self.look(workspace, name).await,
+            Standing::Absent if recorded.is_some() || !may_make => self.look(workspace, name).await,
             Standing::Absent => match self.api::<Namespace>().create(&PostParams::default(), &wanted).await {
                 Ok(made) => Ok(standing(workspace, None, Some(&Marks::of(&made)))),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -254,24 +222,9 @@ impl Provisioner {
     }
 }
 
-/// What a pass did.
-struct Done {
-    outcomes: Vec<(String, Outcome)>,
-    /// Namespaces that the spec no longer names, and that are still there.
-    leaving: Vec<OwnedNamespace>,
-    /// Why the quota cannot be shared out.
-    unshared: Option<String>,
-    life: Life,
-}
-
-fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
-    let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
-    records.find(|record| record.name == name && record.cluster == HOST)
-}
-
 /// One thing to be done in a namespace.
 enum Repair {
-    Apply(Piece),
+    Apply(Box<Piece>),
     Delete(PieceKind, Arc<str>),
 }
 
@@ -285,94 +238,14 @@ impl Repair {
 }
 
 /// What makes the wanted pieces of those that were seen. Where the quota is not known, the old one stays.
-fn repairs(
-    mut seen: BTreeMap<(PieceKind, Arc<str>), Print>,
-    wanted: Vec<Piece>,
-    quota_too: bool,
-) -> Vec<Repair> {
+fn repairs(mut seen: Pieces, wanted: Vec<Piece>, quota_too: bool) -> Vec<Repair> {
     let mut repairs = Vec::new();
     for piece in wanted {
         if seen.remove(&(piece.kind, piece.name().into())) != Some(piece.print()) {
-            repairs.push(Repair::Apply(piece));
+            repairs.push(Repair::Apply(Box::new(piece)));
         }
     }
     let surplus = seen.into_keys().filter(|(kind, _)| quota_too || *kind != PieceKind::ResourceQuota);
     repairs.extend(surplus.map(|(kind, name)| Repair::Delete(kind, name)));
     repairs
-}
-
-/// The status that follows from what was done.
-fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> WorkspaceStatus {
-    let mut status = workspace.status.clone().unwrap_or_default();
-    let record = |(name, outcome): &(String, Outcome)| match outcome {
-        Outcome::Ready { uid } | Outcome::Leaving { uid } | Outcome::Failed { uid: Some(uid), .. } => {
-            Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned() })
-        }
-        // What was recorded stays so, that another namespace in its place is never taken for ours.
-        Outcome::Taken => recorded(workspace, name).cloned(),
-        Outcome::Gone | Outcome::NotOwn | Outcome::Unshared | Outcome::Failed { uid: None, .. } => None,
-    };
-    status.namespaces = done.outcomes.iter().filter_map(record).chain(done.leaving.iter().cloned()).collect();
-    status.members = i64::try_from(workspace.spec.members.len()).unwrap_or(i64::MAX);
-    status.observed_generation = workspace.metadata.generation;
-    let findings = findings(workspace, done);
-    let WorkspaceStatus { conditions, sequence, transitions, .. } = &mut status;
-    enter(conditions, sequence, transitions, &findings, workspace.metadata.generation, now);
-    status
-}
-
-fn findings(workspace: &Workspace, Done { outcomes, unshared, life, .. }: &Done) -> [Finding; 3] {
-    let elsewhere = workspace.spec.clusters.iter().find(|cluster| *cluster != HOST);
-    let trouble = outcomes.iter().find_map(|(name, outcome)| match outcome {
-        Outcome::Ready { .. } => None,
-        Outcome::Taken => Some((
-            "NamespaceTaken",
-            format!("there is a namespace `{name}` already, which is not this workspace's; it is left alone"),
-        )),
-        Outcome::NotOwn => Some(("NotOwnName", format!("`{name}` does not begin with the workspace's name"))),
-        Outcome::Leaving { .. } => {
-            Some(("NamespaceLeaving", format!("namespace `{name}` is being deleted; it will be made anew")))
-        }
-        Outcome::Gone => {
-            Some(("NamespaceGone", format!("namespace `{name}` was deleted; it is being made anew")))
-        }
-        Outcome::Unshared => {
-            Some(("QuotaInvalid", format!("namespace `{name}` is not made without a quota")))
-        }
-        Outcome::Failed { error, .. } => Some(("ProvisioningFailed", error.to_string())),
-    });
-    let trouble = unshared.clone().map(|error| ("QuotaInvalid", error)).or(trouble);
-    let trouble = trouble
-        .or_else(|| elsewhere.map(|cluster| ("ClusterUnknown", format!("there is no cluster `{cluster}`"))));
-    let (made, reason, message) = match trouble {
-        Some((reason, message)) => (false, reason, message),
-        None => (true, "Provisioned", "all namespaces are there".to_owned()),
-    };
-    let (bound, why, text) = match life {
-        Life::Open if outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ready { .. })) => {
-            (true, "Bound", "members have their roles".to_owned())
-        }
-        Life::Open => (false, NOT_YET, "not all namespaces are there".to_owned()),
-        Life::Closed(Some(after)) => {
-            (false, "Removing", format!("will be removed after {after}; until then it can be restored"))
-        }
-        Life::Closed(None) | Life::Over => {
-            (false, "Removing", "is to be removed, at a time that cannot be read".to_owned())
-        }
-    };
-    let (ready_reason, ready_message) = match (made, bound) {
-        (true, true) => ("Ready", "the workspace can be used".to_owned()),
-        (true, false) => (why, text.clone()),
-        (false, _) => (reason, message.clone()),
-    };
-    [
-        Finding { kind: conditions::NAMESPACES_READY, holds: made, reason, message },
-        Finding { kind: conditions::ACCESS_READY, holds: bound, reason: why, message: text },
-        Finding {
-            kind: conditions::READY,
-            holds: made && bound,
-            reason: ready_reason,
-            message: ready_message,
-        },
-    ]
 }

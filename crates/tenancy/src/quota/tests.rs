@@ -50,8 +50,9 @@ async fn the_whole_is_the_platforms_and_the_shares_are_the_workspaces() {
         less.to_string(),
         "the namespaces' shares of `pods` are 10 together, more than the workspace's 9"
     );
-    let stale = tenancy.set_quota(&platform, &acme, whole(&[("pods", "99")]), Some("1")).await.unwrap_err();
-    assert_eq!(stale.kind(), Kind::Precondition);
+    let outdated =
+        tenancy.set_quota(&platform, &acme, whole(&[("pods", "99")]), Some("1")).await.unwrap_err();
+    assert_eq!(outdated.kind(), Kind::Precondition);
 
     // The cluster has it, and counts.
     let counted = until("the cluster counts", async || {

@@ -21,6 +21,8 @@ use crate::tokens::hex;
 /// How long a claim counts by itself.
 pub(crate) const ALONE: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) const PREFIX: &str = "email-";
+/// How often an address may be given up and claimed while one claims it.
+const RACES: usize = 10;
 
 /// Who claims an address, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +85,7 @@ pub(crate) fn maps(client: kube::Client) -> Api<ConfigMap> {
 pub(crate) async fn claim(client: kube::Client, email: &Email, claim: &Claim) -> Result<ConfigMap, Error> {
     let maps = maps(client.clone());
     let users: Api<User> = Api::all(client);
-    loop {
+    for _ in 0..RACES {
         match maps.create(&writing(), &claim.to_map(email, None)).await {
             Err(taken) if is_code(&taken, 409) => {}
             made => return Ok(made?),
@@ -102,6 +104,7 @@ pub(crate) async fn claim(client: kube::Client, email: &Email, claim: &Claim) ->
             written => Ok(written?),
         };
     }
+    Err(Error::Changed("who has this e-mail address".to_owned()))
 }
 
 /// Gives a claim back, if it is still as it was written.

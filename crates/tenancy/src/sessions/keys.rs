@@ -3,13 +3,16 @@
 //! The key before the present one is still good for what it has signed, so that nobody is signed out by a change of keys.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use kube_access::feed::Feed;
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, marks};
+use tokio::time::timeout;
 
 use super::{Key, Session};
 use crate::Error;
@@ -18,9 +21,11 @@ use crate::secrets::{self, RACES, is_code, random, writing};
 pub(crate) const NAME: &str = "session-keys";
 const LENGTH: usize = 32;
 const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How long to wait for the watch to tell of what was written.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the Secret says.
-struct Ring {
+pub(crate) struct Ring {
     current: [u8; LENGTH],
     previous: Option<[u8; LENGTH]>,
     made: Timestamp,
@@ -73,7 +78,7 @@ impl Keys {
     pub async fn current(&self, now: Timestamp) -> Result<Key, Error> {
         match self.ring() {
             Some(ring) => Ok(Key::new(&ring.current)),
-            None => Ok(Key::new(&self.keep_fresh(now).await?.current)),
+            None => Ok(Key::new(&self.refresh(now).await?.current)),
         }
     }
 
@@ -84,9 +89,17 @@ impl Keys {
         keys.map(|bytes| Key::new(&bytes)).find_map(|key| Some((key.open(cookie)?, key)))
     }
 
-    /// Makes the keys where there are none, and a new one where the present one is old.
-    pub async fn refresh(&self, now: Timestamp) -> Result<(), Error> {
-        self.keep_fresh(now).await.map(drop)
+    /// Makes the keys where there are none, and a new one where the present one is old. Returns when what they sign is
+    /// also accepted here.
+    pub async fn refresh(&self, now: Timestamp) -> Result<Ring, Error> {
+        let ring = self.keep_fresh(now).await?;
+        let mut changes = self.feed.changes();
+        let heard = async {
+            while self.ring().is_none_or(|heard| heard.made < ring.made) && changes.next().await.is_some() {}
+        };
+        // A cluster that falls silent now does so for everybody: what is written is written.
+        let _ = timeout(PATIENCE, heard).await;
+        Ok(ring)
     }
 
     async fn keep_fresh(&self, now: Timestamp) -> Result<Ring, Error> {
@@ -147,25 +160,23 @@ mod tests {
         let stage = Stage::new().await;
         let person = stage.person(UserSpec::default()).await;
         let keys = &stage.tenancy.0.keys;
-        let made = until("the keys", async || keys.ring()).await;
-        keys.refresh(stage.clock.now()).await.unwrap();
+        let made = keys.ring().expect("they are known from the start");
         assert_eq!(
-            keys.keep_fresh(stage.clock.now()).await.unwrap().current,
+            keys.refresh(stage.clock.now()).await.unwrap().current,
             made.current,
             "they are made once"
         );
 
         stage.clock.advance(LIFE);
         let signed_in = stage.sign_in(&person).await;
-        let new = keys.keep_fresh(stage.clock.now()).await.unwrap();
+        let new = keys.refresh(stage.clock.now()).await.unwrap();
         assert_eq!((new.previous, new.current != made.current), (Some(made.current), true));
-        until("the new key", async || keys.ring().filter(|ring| ring.current == new.current)).await;
+        assert!(keys.ring().unwrap().current == new.current, "it is known at once");
         assert!(keys.open(&signed_in.cookie).is_some(), "what the last key has signed is good");
         assert!(stage.sign_in(&person).await.cookie != signed_in.cookie);
 
         stage.clock.advance(LIFE);
-        let newest = keys.keep_fresh(stage.clock.now()).await.unwrap();
-        until("the newest key", async || keys.ring().filter(|ring| ring.current == newest.current)).await;
+        keys.refresh(stage.clock.now()).await.unwrap();
         assert!(keys.open(&signed_in.cookie).is_none(), "and what the one before has signed is not");
     }
 
@@ -178,7 +189,7 @@ mod tests {
         let short = Patch::Merge(json!({"data": {"current": ""}}));
         for delete in [true, false] {
             let before = stage.sign_in(&person).await;
-            until("keys", async || keys.open(&before.cookie)).await;
+            assert!(keys.open(&before.cookie).is_some());
             if delete {
                 secrets.delete(NAME, &DeleteParams::default()).await.unwrap();
             } else {
@@ -188,8 +199,7 @@ mod tests {
             let presented = Presented { cookie: Some(&before.cookie), ..Presented::default() };
             assert!(stage.tenancy.authenticate(&presented).await.is_err());
             let after = stage.tenancy.sign_in(person.id.as_str(), PASSWORD, HERE).await.unwrap();
-            until("new keys", async || keys.open(&after.cookie)).await;
-            assert!(keys.open(&before.cookie).is_none());
+            assert!(keys.open(&after.cookie).is_some() && keys.open(&before.cookie).is_none());
         }
     }
 }

@@ -19,6 +19,8 @@ const DEFAULT_DAYS: i64 = 90;
 const MOST_DAYS: i64 = 365;
 /// How many one person may have.
 const MOST_TOKENS: usize = 100;
+/// For how long a token is still shown that is no longer good, so that its owner sees why.
+const SHOWN: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +49,11 @@ impl Tenancy {
         if !(1..=MOST_DAYS).contains(&days) {
             return Err(Error::Invalid(format!("a token is good for 1 to {MOST_DAYS} days")));
         }
-        if self.0.directory.tokens_of(owner).len() >= MOST_TOKENS {
+        let now = self.0.clock.now();
+        let good = self.0.directory.tokens_of(owner).iter().filter(|token| !token.is_expired(now)).count();
+        if good >= MOST_TOKENS {
             return Err(Error::Conflict(format!("you have {MOST_TOKENS} tokens: revoke one first")));
         }
-        let now = self.0.clock.now();
         let expires = now + SignedDuration::from_hours(24 * days);
         let (text, record) = mint(owner, TokenKind::Api, name, scopes, now, Some(expires));
         secrets::api(self.0.clients.own()).create(&writing(), &record.to_secret()).await?;
@@ -79,13 +82,26 @@ impl Tenancy {
                 _ => nothing(),
             })?;
         }
-        let name = TokenRecord::secret_name(id);
-        match secrets::api(self.0.clients.own()).delete(&name, &DeleteParams::default()).await {
-            Err(error) if !is_code(&error, 404) => return Err(error.into()),
-            _ => {}
-        }
+        self.delete_token(id).await?;
         self.0.directory.seen(|directory| directory.token(id).is_none()).await;
         Ok(())
+    }
+
+    /// Takes away tokens that ended a week ago. To be called now and then.
+    pub async fn sweep_tokens(&self) -> Result<(), Error> {
+        let over = self.0.clock.now() - SHOWN;
+        for token in self.0.directory.tokens().iter().filter(|token| token.is_expired(over)) {
+            self.delete_token(&token.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_token(&self, id: &TokenId) -> Result<(), Error> {
+        let name = TokenRecord::secret_name(id);
+        match secrets::api(self.0.clients.own()).delete(&name, &DeleteParams::default()).await {
+            Err(error) if !is_code(&error, 404) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -142,6 +158,22 @@ mod tests {
         assert!(bearer(&stage, made.text.expose()).await.is_ok());
         stage.clock.advance(SignedDuration::from_secs(1));
         assert_eq!(bearer(&stage, made.text.expose()).await.err().unwrap().kind(), Kind::Unauthenticated);
+    }
+
+    #[tokio::test]
+    async fn a_token_that_ended_is_shown_for_a_week_and_then_taken_away() {
+        let (stage, ana, ..) = people().await;
+        let made = stage.tenancy.create_token(&stage.actor(&ana), &request(&["all"])).await.unwrap();
+        let there = || stage.tenancy.directory().token(&made.record.id).is_some();
+        stage
+            .clock
+            .advance(SignedDuration::from_hours(24 * DEFAULT_DAYS) + SHOWN - SignedDuration::from_secs(1));
+        stage.tenancy.sweep_tokens().await.unwrap();
+        assert!(there());
+        stage.clock.advance(SignedDuration::from_secs(1));
+        stage.tenancy.sweep_tokens().await.unwrap();
+        until("it is gone", async || (!there()).then_some(())).await;
+        assert!(bearer(&stage, ana.token.expose()).await.is_ok(), "a login token has no end");
     }
 
     #[tokio::test]

@@ -129,14 +129,22 @@ async fn another_version_than_expected_changes_nothing() {
     let stage = Stage::new().await;
     let (_, admin) = stage.administrator("18300000005").await;
     let (id, _) = stage.person("18300000006").await;
-    let seen = stage.tenancy.user(&admin, &id).unwrap().version.clone();
-    let changed = stage.tenancy.patch_user(&admin, &id, disabled(true), Some(&seen)).await.unwrap();
+    // The controllers write too, so that one may have to look again.
+    let version = || stage.tenancy.user(&admin, &id).unwrap().version.clone();
+    let seen = testkit::until("changed from the version that was seen", async || {
+        let seen = version();
+        stage.tenancy.patch_user(&admin, &id, disabled(true), Some(&seen)).await.is_ok().then_some(seen)
+    })
+    .await;
     let refused = stage.tenancy.patch_user(&admin, &id, disabled(false), Some(&seen)).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Precondition);
     let refused = stage.tenancy.delete_user(&admin, &id, Some(&seen)).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Precondition);
     assert!(stage.tenancy.user(&admin, &id).unwrap().disabled);
-    stage.tenancy.delete_user(&admin, &id, Some(&changed.version)).await.unwrap();
+    testkit::until("deleted at the version that was seen", async || {
+        stage.tenancy.delete_user(&admin, &id, Some(&version())).await.ok()
+    })
+    .await;
     gone(&stage, &id).await;
 }
 
@@ -215,9 +223,9 @@ async fn an_address_moves_with_its_claim() {
     let taken = stage.tenancy.patch_user(&another, &other, address("18300000009@example.com"), None).await;
     assert_eq!(taken.unwrap().email, "18300000009@example.com");
     // A version that moved gives the claim back.
-    let stale =
+    let outdated =
         stage.tenancy.patch_user(&person, &id, address("third@example.com"), Some("1")).await.unwrap_err();
-    assert_eq!(stale.kind(), Kind::Precondition);
+    assert_eq!(outdated.kind(), Kind::Precondition);
     assert_eq!(claims(&stage).await.len(), 2);
 }
 
@@ -245,4 +253,32 @@ async fn somebody_whom_a_workspace_hangs_on_does_not_go() {
         refused.to_string(),
         "user-18300000012 is the only admin of workspace `acme`: give it another, or delete it first"
     );
+}
+
+#[tokio::test]
+async fn wherever_a_move_is_killed_an_account_has_one_address_and_holds_no_other() {
+    let phone = "18300000013";
+    let points = testkit::every_kill_point(
+        async || {
+            let stage = Stage::new().await;
+            stage.person(phone).await;
+            stage
+        },
+        async |stage, fault| {
+            let tenancy =
+                crate::stage::tenancy(&stage.world, &stage.clock, fault, crate::stage::open()).await;
+            let account = tenancy.directory().by_login(phone).unwrap();
+            let actor = tenancy.directory().actor(&account.id, Via::Session { id: String::new() }).unwrap();
+            tenancy.patch_user(&actor, &account.id, address("moved@example.com"), None).await.map(drop)
+        },
+        async |stage| {
+            stage.clock.advance(SignedDuration::from_mins(11));
+            stage.tenancy.sweep().await.unwrap();
+            let user = stage.users().get(&format!("user-{phone}")).await.unwrap();
+            assert_eq!(user.spec.email, "moved@example.com");
+            let held: Vec<String> = claims(stage).await.into_iter().map(|(name, _)| name).collect();
+            assert_eq!(held, [claims::name(&Email::parse("moved@example.com").unwrap())]);
+        },
+    );
+    assert!(points.await >= 3);
 }

@@ -144,8 +144,8 @@ async fn its_end_is_announced_and_can_be_called_off() {
     let again = tenancy.delete_workspace(&actor, &acme, false, None).await.unwrap();
     assert_eq!(again.removal, Some(now + day), "asking twice does not put it off");
     assert_eq!(tenancy.restore_workspace(&actor, &acme, None).await.unwrap().removal, None);
-    let stale = tenancy.delete_workspace(&actor, &acme, true, Some(&announced.version)).await.unwrap_err();
-    assert_eq!(stale.kind(), Kind::Precondition);
+    let outdated = tenancy.delete_workspace(&actor, &acme, true, Some(&announced.version)).await.unwrap_err();
+    assert_eq!(outdated.kind(), Kind::Precondition);
 
     tenancy.delete_workspace(&actor, &acme, true, None).await.unwrap();
     until("the workspace is gone", async || {
@@ -180,8 +180,8 @@ async fn further_namespaces_come_and_go_and_the_first_stays() {
     assert_eq!(first.to_string(), "`acme` is the first namespace of workspace `acme`, and goes with it");
     let foreign = tenancy.remove_namespace(&actor, &acme, "kube-system", None).await.unwrap_err();
     assert_eq!(foreign.kind(), Kind::NotFound);
-    let stale = tenancy.remove_namespace(&actor, &acme, "acme-test", Some("1")).await.unwrap_err();
-    assert_eq!(stale.kind(), Kind::Precondition);
+    let outdated = tenancy.remove_namespace(&actor, &acme, "acme-test", Some("1")).await.unwrap_err();
+    assert_eq!(outdated.kind(), Kind::Precondition);
     let removed = tenancy.remove_namespace(&actor, &acme, "acme-test", None).await.unwrap();
     assert_eq!(removed.namespaces.len(), 1);
 }

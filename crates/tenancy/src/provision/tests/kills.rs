@@ -56,7 +56,7 @@ async fn members_change_whenever_the_server_dies() {
     every_kill_point(
         async || {
             let acme = async |world: &World| {
-                drop(create(world, &workspace("acme", &[(ID, "admin"), (OTHER, "viewer")])).await)
+                drop(create(world, &workspace("acme", &[(ID, "admin"), (OTHER, "viewer")])).await);
             };
             let world = world_after("ready", acme, async |world| is_ready(world, "acme").await).await;
             let members = json!([{"user": OTHER, "role": "admin"}]);

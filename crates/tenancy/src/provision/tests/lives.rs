@@ -55,6 +55,32 @@ async fn an_id_is_given_once_and_to_one() {
     assert_eq!(id("ana").await, ana);
 }
 
+/// Somebody with the rights for it writes another's id into a status.
+#[tokio::test]
+async fn who_claims_anothers_id_gets_nothing_and_takes_nothing() {
+    let (world, clock) = (world().await, HeldClock::new());
+    let mut ana = user("ana", Some(ID));
+    ana.spec.platform_roles = vec!["admin".to_owned()];
+    create(&world, &ana).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || user_is_ready(&world, "ana").await).await;
+    give_credentials(&world, ID).await;
+    create(&world, &user("eve", Some(OTHER))).await;
+    let status =
+        Patch::Merge(json!({"status": {"tenantID": ID, "expired": false, "nodeNum": 0, "sequence": 0}}));
+    Api::<User>::all(world.admin()).patch_status("eve", &PatchParams::default(), &status).await.unwrap();
+    let told = async || {
+        let status = get::<User>(&world, "eve").await?.status?;
+        (progress::condition(&status.conditions, "AccessReady")?.reason == "IdTaken").then_some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "told", told).await;
+    delete::<User>(&world, "eve").await;
+    let gone = async || get::<User>(&world, "eve").await.is_none().then_some(());
+    until_reached(&world, &Fault::none(), &clock, "gone", gone).await;
+    is_whole(&world, ID).await;
+    assert_eq!((administrators(&world).await.len(), secrets_of(&world, ID).await.len()), (1, 1));
+    assert!(service_account(&world, ID).await.is_some());
+}
+
 #[tokio::test]
 async fn who_administrates_the_platform_has_the_cluster_and_loses_it_with_the_role() {
     let (world, clock) = (world().await, HeldClock::new());
