@@ -12,6 +12,7 @@ use domain::fields::{Email, FieldError, Organization, Password, Phone};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::Capability;
 use domain::{Actor, Place};
+use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams};
@@ -147,18 +148,19 @@ impl Tenancy {
     ) -> Result<(), Error> {
         let client = self.0.clients.own();
         let claimed = claims::claim(client.clone(), email, claim).await?;
-        let mut made = Vec::new();
-        for secret in secrets {
-            match secrets::api(client.clone()).create(&writing(), secret).await {
-                Ok(secret) => made.push(secret),
-                Err(error) => {
-                    self.take_back(&claimed, &made).await;
-                    return Err(error.into());
-                }
-            }
+        let (kept, writing) = (secrets::api(client.clone()), writing());
+        let (one, other) = join(kept.create(&writing, &secrets[0]), kept.create(&writing, &secrets[1])).await;
+        let (made, failed) = match (one, other) {
+            (Ok(one), Ok(other)) => (vec![one, other], None),
+            (Ok(made), Err(error)) | (Err(error), Ok(made)) => (vec![made], Some(error)),
+            (Err(error), Err(_)) => (Vec::new(), Some(error)),
+        };
+        if let Some(error) = failed {
+            self.take_back(&claimed, &made).await;
+            return Err(error.into());
         }
         let users: Api<User> = Api::all(client);
-        match users.create(&writing(), user).await {
+        match users.create(&writing, user).await {
             Ok(_) => Ok(()),
             Err(taken) if is_code(&taken, 409) => {
                 self.take_back(&claimed, &made).await;
