@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use axum::http::Method;
 use domain::Actor;
 use domain::roles::{Capability, PlatformRole, WorkspaceRole};
 use schemars::JsonSchema;
@@ -41,8 +40,7 @@ struct Act {
 }
 
 static ACTS: LazyLock<Vec<Act>> = LazyLock::new(|| {
-    let changing =
-        routes::table().into_iter().filter(|row| !row.method.is_safe() && row.method != Method::GET);
+    let changing = routes::table().into_iter().filter(|row| !row.method.is_safe());
     changing.map(|row| Act { path: row.path, id: row.act, needs: row.needs }).collect()
 });
 

@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
-use domain::Actor;
 use domain::ids::UserId;
+use domain::roles::Capability;
+use domain::{Actor, Place};
 
 use crate::Api;
 use crate::answer::{Answer, List};
@@ -71,19 +72,22 @@ impl<B> Call<B> {
         self.from.unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 
-    /// The person whom `{user}` names: `me`, an id, or the name of an account.
+    /// The person whom `{user}` names: `me`, an id, or, for those who may see every account, its name or login name.
     pub fn user(&self) -> Result<UserId, Problem> {
-        let text = self.params.get("user");
-        let missing = || Problem::not_found("user", text);
-        if let Some(own) = self.actor.as_ref().filter(|actor| self.params.is_self(actor)) {
-            return own.id().cloned().ok_or_else(missing);
+        let (actor, text) = (self.actor()?, self.params.get("user"));
+        if let Some(own) = actor.id().filter(|_| self.params.is_self(actor)) {
+            return Ok(own.clone());
         }
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
+        // To anybody else the answer would tell who has an account.
+        let sees_all = actor.may(Capability::ReadUsers, Place::Platform).is_ok();
         let account =
-            if text.starts_with("user-") { self.api.tenancy.directory().by_login(text) } else { None };
-        account.map(|account| account.id.clone()).ok_or_else(missing)
+            self.api.tenancy.directory().by_login(text).filter(|account| {
+                sees_all && (account.name == text || account.login.as_deref() == Some(text))
+            });
+        account.map(|account| account.id.clone()).ok_or_else(|| Problem::not_found("user", text))
     }
 
     /// A list as it is known now.

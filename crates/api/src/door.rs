@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH};
+use axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, IF_MATCH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response};
 use axum::middleware::Next;
@@ -27,6 +27,9 @@ use crate::until_revoked;
 
 /// For everything until the answer begins. Registration waits for up to a minute for what it makes.
 const TIMEOUT: Duration = Duration::from_secs(75);
+
+/// On answers from memory, while the cluster is not heard of: for how many seconds it has not been.
+const STALE: HeaderName = HeaderName::from_static("x-longshore-stale");
 
 /// What the door knows of its route.
 pub struct Door {
@@ -119,7 +122,11 @@ impl Door {
 
     /// What somebody was let through to is theirs alone, and for as long only as their credential is good.
     fn keep(&self, mut response: Response<Body>, actor: &Actor) -> Response<Body> {
-        response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
+        let headers = response.headers_mut();
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
+        if let Some(stale) = self.api.tenancy.directory().stale_for() {
+            headers.insert(STALE, stale.as_secs().into());
+        }
         until_revoked::guard(response, self.api.tenancy.directory().until_revoked(actor))
     }
 }

@@ -2,7 +2,9 @@
 
 use domain::Actor;
 use domain::actor::Via;
+use jiff::Timestamp;
 
+use crate::sessions::SessionId;
 use crate::{Error, Tenancy, tokens};
 
 /// What a request carries to say who sends it.
@@ -54,6 +56,13 @@ impl Tenancy {
             return Err(Error::ForgedRequest);
         }
         actor.ok_or(Error::NotSignedIn)
+    }
+
+    /// Until when the session lasts through which the actor asks; whoever came otherwise has none.
+    pub fn session_expires(&self, actor: &Actor) -> Option<Timestamp> {
+        let Via::Session { id } = &actor.via else { return None };
+        let session: SessionId = id.parse().ok()?;
+        Timestamp::from_second(session.expires).ok()
     }
 
     /// The token against forged requests of the session in this cookie, for a page that was loaded anew. Of a cookie that is

@@ -1,12 +1,14 @@
 //! Signing in and out, and who one is.
 
+use std::sync::LazyLock;
+
 use axum::http::header::HeaderValue;
 use domain::actor::{Via, Who};
 use domain::roles::Capability;
 use domain::{Actor, Place};
-use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::accounts::AccountView;
 use crate::answer::{Answer, AuditObject, Done};
@@ -50,6 +52,7 @@ pub struct SessionView {
     workspaces: Vec<MembershipView>,
     /// What may be done on the whole platform.
     capabilities: Vec<&'static str>,
+    /// When the session ends; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
     /// For the header X-CSRF-Token; absent without a session.
@@ -72,15 +75,20 @@ pub struct MembershipView {
 #[schemars(rename = "Server")]
 pub struct ServerView {
     version: &'static str,
+    /// Another after each start.
+    boot: &'static str,
     /// Nodes and workloads are pretended.
     embedded: bool,
 }
+
+/// By it a page knows that it speaks to another process than before.
+static BOOT: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
 
 fn capabilities(actor: &Actor, place: Place<'_>) -> Vec<&'static str> {
     Capability::ALL.iter().filter(|what| actor.may(**what, place).is_ok()).map(|what| what.as_str()).collect()
 }
 
-fn view<B>(call: &Call<B>, actor: &Actor, csrf: Option<String>, expires: Option<Timestamp>) -> SessionView {
+fn view<B>(call: &Call<B>, actor: &Actor, csrf: Option<String>) -> SessionView {
     let directory = call.api.tenancy.directory();
     let account = actor.id().and_then(|id| directory.account(id));
     let service_account = match &actor.who {
@@ -105,9 +113,13 @@ fn view<B>(call: &Call<B>, actor: &Actor, csrf: Option<String>, expires: Option<
         scopes,
         workspaces: actor.memberships.iter().map(membership).collect(),
         capabilities: capabilities(actor, Place::Platform),
-        expires: expires.map(|time| time.to_string()),
+        expires: call.api.tenancy.session_expires(actor).map(|time| time.to_string()),
         csrf,
-        server: ServerView { version: call.api.settings.version, embedded: call.api.settings.embedded },
+        server: ServerView {
+            version: call.api.settings.version,
+            boot: &BOOT,
+            embedded: call.api.settings.embedded,
+        },
         stale: call.stale(),
     }
 }
@@ -128,7 +140,7 @@ pub async fn sign_in(call: Call<Sent<SignIn>>) -> Result<Answer<SessionView>, Pr
     let signed = signed.map_err(|error| Problem::from(error).about(account))?;
     let seconds = signed.expires.duration_since(call.api.clock.now()).as_secs();
     let cookie = cookie(&signed.cookie, seconds, call.api.settings.secure());
-    let view = view(&call, &signed.actor, Some(signed.csrf), Some(signed.expires));
+    let view = view(&call, &signed.actor, Some(signed.csrf));
     Ok(Answer::new(view).cookie(&cookie).secret().about(&signed.actor.label()))
 }
 
@@ -137,7 +149,7 @@ pub async fn show(call: Call) -> Result<Answer<SessionView>, Problem> {
     let actor = call.actor()?;
     let csrf = call.session_cookie.as_deref().and_then(|cookie| call.api.tenancy.csrf_of(cookie));
     let csrf = csrf.filter(|_| matches!(actor.via, Via::Session { .. }));
-    Ok(Answer::new(view(&call, actor, csrf, None)).secret())
+    Ok(Answer::new(view(&call, actor, csrf)).secret())
 }
 
 /// `DELETE session`

@@ -105,11 +105,21 @@ impl House {
     }
 
     pub async fn with(settings: Settings) -> Self {
+        let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };
+        Self::made(settings, open).await
+    }
+
+    /// As the configuration is by itself off this machine.
+    pub async fn closed() -> Self {
+        let settings = Settings { trusted_proxy: false, tls: true, embedded: true, version: "test" };
+        Self::made(settings, tenancy::Settings::default()).await
+    }
+
+    async fn made(settings: Settings, of_tenancy: tenancy::Settings) -> Self {
         let (world, fault) = (World::new().await, Fault::none());
         let clients = Clients::with_limit(fault.over(world.platform()), Duration::from_secs(2));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };
-        let tenancy = Tenancy::start(clients, open, clock.clone()).await.unwrap();
+        let tenancy = Tenancy::start(clients, of_tenancy, clock.clone()).await.unwrap();
         let audit = Arc::new(Collected::default());
         // A thread of its own: this work is not one that can wander between threads.
         let (leading, stopped) = oneshot::channel();

@@ -42,6 +42,7 @@ async fn from_registration_to_sign_out() {
         assert_eq!(own["user"]["id"], id);
         assert_eq!(own["csrf"], answer.json()["csrf"], "a page that was loaded anew has the same");
         assert_eq!(own["workspaces"][0]["name"], id);
+        assert_eq!(own["expires"].as_str().map(str::len), answer.json()["expires"].as_str().map(str::len));
 
         let Key::Session { cookie, .. } = &key else { unreachable!() };
         for csrf in ["", "x", "AAAA"] {
@@ -198,4 +199,39 @@ async fn metrics_are_for_this_machine_and_for_administrators() {
     for (place, (asked, expected)) in rows.into_iter().enumerate() {
         assert_eq!(house.send(asked).await.code(), expected, "row {place}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_of_a_connection_knows_its_peer() {
+    use tower::ServiceExt;
+
+    let house = House::new().await;
+    for (peer, expected) in [("127.0.0.1:9", 200), ("[::1]:9", 200), ("203.0.113.9:9", 401)] {
+        let service = api::of_peer(house.router(), peer.parse().unwrap());
+        for _ in 0..2 {
+            let asked = Request::get("/metrics").body(Body::empty()).unwrap();
+            let answer = service.clone().oneshot(asked).await.unwrap();
+            assert_eq!(answer.status().as_u16(), expected, "{peer}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_registration_is_closed_administrators_make_accounts() {
+    use domain::roles::PlatformRole;
+
+    let house = House::closed().await;
+    assert_eq!(house.get("auth/methods", &Key::Nothing).await.json()["registration"], false);
+    let admin = house.person(1, &[PlatformRole::Admin]).await;
+    let person = house.person(2, &[]).await;
+    let form = |number: u32| json!({"email": format!("n{number}@example.com"), "phone": format!("1840000000{number}"), "organization": "Acme"});
+    for key in [Key::Nothing, person.key()] {
+        let refused = house.post("users", &key, form(1)).await;
+        let code = refused.json()["code"].as_str().unwrap().to_owned();
+        assert_eq!((refused.code(), code.as_str()), (403, "registration-closed"));
+    }
+    let made = house.post("users", &admin.key(), form(2)).await;
+    assert_eq!(made.code(), 201, "{}", made.text);
+    let own = Key::Bearer(made.json()["token"].as_str().unwrap().to_owned());
+    assert_eq!(house.get("users/me", &own).await.json()["email"], "n2@example.com");
 }

@@ -21,6 +21,8 @@ async fn without_the_cluster_memory_answers_and_says_how_old_it_is() {
     })
     .await;
     assert_eq!(listed["items"][0]["name"], person.id.as_str());
+    let own = house.get("users/me", &session).await;
+    assert!(own.code() == 200 && own.headers.contains_key("x-longshore-stale"), "{:?}", own.headers);
     let form = json!({"login": person.id.as_str(), "secret": person.token});
     let signed = house.post("session", &Key::Nothing, form).await;
     assert_eq!(signed.code(), 200, "one can still sign in: {}", signed.text);

@@ -140,3 +140,28 @@ async fn a_kubeconfig_is_for_oneself() {
     assert!(file.json()["kubeconfig"].as_str().unwrap().contains("default-context"));
     assert!(file.json()["expires"].is_string());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_an_account_is_told_to_administrators_only() {
+    let house = House::new().await;
+    let (admin, ana, ben) = (
+        house.person(1, &[PlatformRole::Admin]).await,
+        house.person(2, &[]).await,
+        house.person(3, &[]).await,
+    );
+    house.workspace("acme", &ana, &[]).await;
+    let role = json!({"role": "viewer"});
+    let mut said = Vec::new();
+    for user in ["user-18300000003", "user-18300000009"] {
+        let path = format!("workspaces/acme/members/{user}");
+        let answer = house.ask(Method::PUT, &path, &ana.key(), Some(role.clone())).await;
+        said.push((answer.code(), answer.text.replace(user, "X")));
+        assert_eq!(house.get(&format!("users/{user}"), &ana.key()).await.code(), 404);
+    }
+    assert_eq!((said[0].0, &said[0]), (404, &said[1]));
+    assert!(!said[0].1.contains(ben.id.as_str()));
+    assert_eq!(house.get("users/user-18300000003", &admin.key()).await.json()["id"], ben.id.as_str());
+    let added =
+        house.ask(Method::PUT, "workspaces/acme/members/user-18300000003", &admin.key(), Some(role)).await;
+    assert_eq!(added.code(), 200, "{}", added.text);
+}

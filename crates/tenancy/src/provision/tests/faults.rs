@@ -1,6 +1,6 @@
 //! What goes on around the controllers: others' namespaces, a silent cluster, many at once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use testkit::fault::Line;
@@ -84,14 +84,15 @@ async fn a_cluster_that_falls_silent_is_waited_for() {
     let (world, clock) = (world().await, HeldClock::new());
     for line in [Line::Silent, Line::Cut] {
         let fault = Fault::none();
-        let clients =
-            Clients::with_limit(fault.over(world.platform()), std::time::Duration::from_millis(200));
+        let patience = Duration::from_millis(200);
+        let clients = Clients::with_limit(fault.over(world.platform()), patience);
         let tenancy = Tenancy::start(clients, Settings::default(), Arc::new(clock.clone())).await.unwrap();
         let running = tokio::spawn(super::super::run(tenancy));
         fault.turn(line);
         let name = format!("after-{line:?}").to_lowercase();
         create(&world, &workspace(&name, &[(ID, "admin")])).await;
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        // The silence lasts longer than patience does.
+        tokio::time::sleep(patience * 2).await;
         assert!(get::<Namespace>(&world, &name).await.is_none());
         // What hung is given up by whoever asked, and a watch that hung is cut by the network in the end.
         fault.turn(Line::Cut);

@@ -1,0 +1,94 @@
+//! Secrets are told to those whom they belong to, once, and are nowhere else: in no answer, log line, metric or record.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use api::routes;
+use axum::http::Method;
+use domain::roles::PlatformRole;
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::house::{House, Key, PASSWORD, request};
+
+/// All that is logged, for a test to read.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_where_it_does_not_belong() {
+    let log = Log::default();
+    // More than anybody would switch on.
+    let filter = EnvFilter::new("trace,hyper=debug,h2=debug");
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(log.clone()).finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+
+    let house = House::new().await;
+    let admin = house.person(1, &[PlatformRole::Admin]).await;
+    let person = house.person(2, &[]).await;
+    house.workspace("acme", &person, &[]).await;
+    let session = house.sign_in("p2@example.com", PASSWORD).await;
+    let Key::Session { cookie, csrf } = &session else { unreachable!() };
+    let made = house.post("tokens", &session, json!({"name": "t", "scopes": ["all"]})).await.json();
+    let file = house.post("kubeconfig", &session, json!({})).await.json();
+    let file = file["kubeconfig"].as_str().unwrap().to_owned();
+    let bound = file.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap().to_owned();
+    house
+        .post("session", &Key::Nothing, json!({"login": "p2@example.com", "secret": "canary-wrong-0815"}))
+        .await;
+    let changed = json!({"old": PASSWORD, "new": "canary-password-new-4712"});
+    assert_eq!(house.post("users/me/password", &person.key(), changed).await.code(), 204);
+    house.get(&format!("auth/methods?token={}", person.token), &Key::Nothing).await;
+    house.ask(Method::DELETE, &format!("tokens/{}", person.token), &person.key(), None).await;
+    let cookie = cookie.strip_prefix("longshore_session=").unwrap();
+    let canaries = [
+        ("the password", PASSWORD),
+        ("the new password", "canary-password-new-4712"),
+        ("a wrong password", "canary-wrong-0815"),
+        ("what a password is kept as", "$argon2"),
+        ("the login token", &person.token),
+        ("an API token", made["token"].as_str().unwrap()),
+        ("the session", cookie),
+        ("the token against forged requests", csrf.as_str()),
+        ("the token of a kubeconfig", bound.as_str()),
+    ];
+    let mut told = vec![("the audit trail".to_owned(), format!("{:?}", house.audit.take()))];
+    for row in routes::table().into_iter().filter(|row| row.method == Method::GET) {
+        let path = row.path.replace("{workspace}", "acme").replace("{user}", person.id.as_str());
+        for key in [Key::Nothing, person.key(), admin.key()] {
+            let answer = house.send(request(Method::GET, &path, &key, None)).await;
+            told.push((path.clone(), format!("{}\n{:?}", answer.text, answer.headers)));
+        }
+    }
+    let logged = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(logged.contains("/api/longshore/v1/session"), "the log has lines");
+    told.push(("the log".to_owned(), logged));
+    for (place, text) in &told {
+        for (what, canary) in canaries {
+            if let Some(found) = text.find(canary) {
+                let start = text[..found].char_indices().rev().nth(300).map_or(0, |(start, _)| start);
+                panic!("{what} is in {place}: …{}…", &text[start..found]);
+            }
+        }
+    }
+}
