@@ -69,7 +69,9 @@ fn by_a_tenant() -> String {
     let person = starts("'longshore:user:'");
     // Ids begin with `u`; the platform's own ServiceAccount does not.
     let by_kubeconfig = starts(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
-    let program = starts("'system:serviceaccount:' + namespaceObject.metadata.name + ':'");
+    // Neither the namespace's own object nor, as it is a reserved word, `request.namespace` is offered here everywhere.
+    let program =
+        starts("'system:serviceaccount:' + (object != null ? object : oldObject).metadata.namespace + ':'");
     format!("{person} || {by_kubeconfig} || {program}")
 }
 

@@ -36,6 +36,22 @@ async fn a_namespace_of_somebody_else_is_left_alone_until_it_is_gone() {
     is_untouched(&world, &labelled).await;
 }
 
+/// Somebody has a namespace that is called like an id.
+#[tokio::test]
+async fn an_account_says_what_it_waits_for() {
+    let (world, clock) = (world().await, HeldClock::new());
+    let foreign = foreign_namespace(&world, ID, json!({})).await;
+    create(&world, &user("ana", Some(ID))).await;
+    let told = async || {
+        let status = get::<User>(&world, "ana").await?.status?;
+        let ready = progress::condition(&status.conditions, "Ready")?;
+        (ready.status == "False" && ready.message.contains("there is a namespace")).then_some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "told", told).await;
+    assert_eq!(get::<User>(&world, "ana").await.unwrap().status.unwrap().effective_time, None);
+    is_untouched(&world, &foreign).await;
+}
+
 #[tokio::test]
 async fn a_namespace_in_the_place_of_ours_is_never_ours() {
     let (world, clock) = (world().await, HeldClock::new());
