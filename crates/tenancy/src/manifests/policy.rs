@@ -36,17 +36,17 @@ pub(super) fn objects() -> Vec<Value> {
         }],
     });
     let by_a_tenant = json!([{ "name": "by-a-tenant", "expression": by_a_tenant() }]);
-    let of_provisioned = policy("longshore-provisioned", provisioned, by_a_tenant, guarding());
-    of_provisioned.into_iter().chain(policy("longshore-nodes", pods, json!([]), placing())).collect()
+    let of_provisioned = policy("longshore-provisioned", provisioned, Some(by_a_tenant), &guarding());
+    of_provisioned.into_iter().chain(policy("longshore-nodes", pods, None, &placing())).collect()
 }
 
 /// A policy for what is written in the namespaces of workspaces, and its binding.
-fn policy(name: &str, mut what: Value, conditions: Value, validations: Value) -> [Value; 2] {
+fn policy(name: &str, mut what: Value, conditions: Option<Value>, validations: &Value) -> [Value; 2] {
     what["matchPolicy"] = "Equivalent".into();
     what["namespaceSelector"] = json!({ "matchExpressions": [{ "key": WORKSPACE, "operator": "Exists" }] });
     what["objectSelector"] = json!({});
     let mut spec = json!({ "failurePolicy": "Fail", "matchConstraints": what, "validations": validations });
-    if conditions != json!([]) {
+    if let Some(conditions) = conditions {
         spec["matchConditions"] = conditions;
     }
     let policy = json!({

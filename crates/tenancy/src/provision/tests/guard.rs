@@ -172,7 +172,7 @@ async fn pods_stay_off_the_nodes_of_others() {
             let made = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await;
             match (made, may) {
                 (Ok(_), true) => {
-                    drop(pods.delete("x", &DeleteParams::default().grace_period(0)).await.unwrap())
+                    drop(pods.delete("x", &DeleteParams::default().grace_period(0)).await.unwrap());
                 }
                 (Err(kube::Error::Api(status)), false) => {
                     assert!(status.message.contains("longshore-nodes"), "{spec}: {}", status.message);
