@@ -17,7 +17,7 @@ use testkit::{HeldClock, World};
 
 use crate::secrets::{self, Credentials, new_user_id, writing};
 use crate::tokens::{TokenText, mint_login};
-use crate::{Settings, SignedIn, Tenancy};
+use crate::{Settings, SignedIn, Tenancy, manifests};
 
 pub const PASSWORD: &str = "correct horse battery";
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -36,7 +36,9 @@ pub struct Person {
 
 impl Stage {
     pub async fn new() -> Self {
-        let (world, clock) = (World::new().await, HeldClock::at(Timestamp::now()));
+        // The platform may do here what it may do anywhere, and no more.
+        let world = World::under(Arc::new(kube_embedded::clock::SystemClock), manifests::manifests()).await;
+        let clock = HeldClock::at(Timestamp::now());
         let clients = Clients::new(world.platform());
         let tenancy = Tenancy::start(clients, Settings::default(), Arc::new(clock.clone())).await.unwrap();
         Self { world, clock, tenancy }

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::fields::{Email, Organization};
 use domain::ids::UserId;
 use domain::roles::{Capability, PlatformRole};
 use domain::{Actor, Place};
@@ -15,75 +14,15 @@ use kube_types::User;
 
 use crate::change::{at_least, change};
 use crate::directory::Account;
-use crate::register::claims::{self, Claim, only};
+use crate::register::claims::only;
 use crate::secrets::is_code;
 use crate::{Error, Tenancy};
+use patch::Checked;
 
-/// What may be changed of an account. The first four only an administrator may; the others its owner too.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserPatch {
-    pub disabled: Option<bool>,
-    /// In days; 0: without end.
-    pub valid_days: Option<i64>,
-    pub max_nodes: Option<i64>,
-    pub platform: Option<BTreeSet<PlatformRole>>,
-    pub organization: Option<String>,
-    pub email: Option<String>,
-}
+mod address;
+mod patch;
 
-/// A [`UserPatch`] whose fields have been checked.
-struct Checked {
-    disabled: Option<bool>,
-    valid_days: Option<i64>,
-    max_nodes: Option<i64>,
-    platform: Option<BTreeSet<PlatformRole>>,
-    organization: Option<Organization>,
-    email: Option<Email>,
-}
-
-impl UserPatch {
-    fn only_for_administrators(&self) -> bool {
-        let Self { disabled, valid_days, max_nodes, platform, organization: _, email: _ } = self;
-        disabled.is_some() || valid_days.is_some() || max_nodes.is_some() || platform.is_some()
-    }
-
-    fn checked(self) -> Result<Checked, Error> {
-        let within = |name: &str, value: Option<i64>, most: i64| match value {
-            Some(value) if !(0..=most).contains(&value) => {
-                Err(Error::Invalid(format!("{name} is 0 to {most}")))
-            }
-            value => Ok(value),
-        };
-        let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
-        Ok(Checked {
-            disabled,
-            valid_days: within("the validity in days", valid_days, 36_500)?,
-            max_nodes: within("the number of nodes", max_nodes, 10_000)?,
-            platform,
-            organization: organization.as_deref().map(Organization::parse).transpose()?,
-            email: email.as_deref().map(Email::parse).transpose()?,
-        })
-    }
-}
-
-impl Checked {
-    fn enter(&self, user: &mut User) {
-        let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
-        let spec = &mut user.spec;
-        spec.disabled = disabled.unwrap_or(spec.disabled);
-        spec.valid_period = valid_days.unwrap_or(spec.valid_period);
-        spec.max_node_num = max_nodes.unwrap_or(spec.max_node_num);
-        if let Some(roles) = platform {
-            spec.platform_roles = roles.iter().map(ToString::to_string).collect();
-        }
-        if let Some(organization) = organization {
-            organization.as_str().clone_into(&mut spec.organization);
-        }
-        if let Some(email) = email {
-            email.as_str().clone_into(&mut spec.email);
-        }
-    }
-}
+pub use patch::UserPatch;
 
 /// Whether somebody administrates the platform by this account, for as long as nobody changes that.
 fn administrates(user: &User) -> bool {
@@ -156,14 +95,7 @@ impl Tenancy {
         if administrates(&seen) {
             // A deletion cannot be taken back, the loss of a role can, should two administrators remove each other.
             let seen_version = seen.resource_version();
-            let without = Checked {
-                disabled: None,
-                valid_days: None,
-                max_nodes: None,
-                platform: Some(BTreeSet::new()),
-                organization: None,
-                email: None,
-            };
+            let without = Checked { platform: Some(BTreeSet::new()), ..Checked::default() };
             seen = self.write_user(&account, &without, seen_version.as_deref()).await?;
         }
         // Whatever is written to the account meanwhile, this is the one to go: its UID says so.
@@ -232,49 +164,6 @@ impl Tenancy {
         let users: Api<User> = Api::all(self.0.clients.own());
         let all = users.list(&ListParams::default()).await?;
         Ok(all.iter().any(|user| administrates(user) && Some(user.name_any().as_str()) != name))
-    }
-
-    /// Claims the new address, writes it, and gives the old one back. What a crash leaves is a claim that no longer counts.
-    async fn move_address(
-        &self,
-        account: &Account,
-        email: &Email,
-        patch: &Checked,
-        expected: Option<&str>,
-    ) -> Result<User, Error> {
-        let client = self.0.clients.own();
-        let old = Email::parse(&account.email).ok();
-        if old.as_ref() == Some(email) {
-            return self.write_user(account, patch, expected).await;
-        }
-        if self.0.directory.by_login(email.as_str()).is_some_and(|other| other.id != account.id) {
-            return Err(Error::AccountExists);
-        }
-        let claim = Claim { account: account.name.clone(), user: account.id.clone(), at: self.0.clock.now() };
-        let claimed = claims::claim(client.clone(), email, &claim).await?;
-        let written = match self.write_user(account, patch, expected).await {
-            Ok(written) => written,
-            Err(error) => {
-                // A write whose outcome is not known may have happened; then the claim must stay, and counts.
-                if !matches!(error, Error::Unavailable(_)) {
-                    self.give_back(&claimed).await;
-                }
-                return Err(error);
-            }
-        };
-        if let Some(old) = old
-            && let Some(map) = claims::maps(client).get_opt(&claims::name(&old)).await?
-            && Claim::of(&map).is_some_and(|claim| claim.user == account.id)
-        {
-            self.give_back(&map).await;
-        }
-        Ok(written)
-    }
-
-    async fn give_back(&self, claimed: &k8s_openapi::api::core::v1::ConfigMap) {
-        if let Err(error) = claims::release(self.0.clients.own(), claimed).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "could not give an e-mail address back");
-        }
     }
 
     /// Waits until memory knows what was written, so that the caller's next question finds it.

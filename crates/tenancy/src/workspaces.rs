@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use domain::ids::WorkspaceName;
 use domain::roles::{Capability, WorkspaceRole};
 use domain::{Actor, Place};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
-use kube_types::workspace::{Member, WorkspaceNamespace, conditions};
-use kube_types::{Workspace, WorkspaceSpec, marks, progress};
+use kube_types::workspace::{Member, WorkspaceNamespace};
+use kube_types::{Workspace, WorkspaceSpec, marks};
 
 use crate::change::{at_least, change};
 use crate::quota::Amounts;
@@ -21,93 +20,17 @@ use crate::register::claims::only;
 use crate::secrets::{is_code, writing};
 use crate::{Error, Tenancy};
 
+mod info;
 pub mod namespaces;
 pub mod removal;
+
+pub use info::{NamespaceInfo, WorkspaceInfo};
 
 /// So many workspaces may one person make.
 pub const MOST_PER_PERSON: usize = 10;
 /// The cluster that the platform runs on.
 const HOST: &str = "host";
 const DISPLAY_NAME_LIMIT: usize = 128;
-
-/// A workspace as those see it who may.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkspaceInfo {
-    pub name: WorkspaceName,
-    pub uid: String,
-    /// The resourceVersion.
-    pub version: String,
-    pub display_name: String,
-    /// Goes with its owner's account, and is not shared.
-    pub personal: bool,
-    /// What the one who asks is in it.
-    pub role: Option<WorkspaceRole>,
-    pub members: usize,
-    pub invitations: usize,
-    /// The first is the workspace's own.
-    pub namespaces: Vec<NamespaceInfo>,
-    pub quota: Amounts,
-    pub clusters: Vec<String>,
-    pub ready: bool,
-    /// What is still missing, in the words of the conditions.
-    pub message: Option<String>,
-    /// When it will be removed; until then it can be brought back.
-    pub removal: Option<Timestamp>,
-    /// It is being removed.
-    pub leaving: bool,
-    pub created: Timestamp,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceInfo {
-    pub name: String,
-    /// It is there, and ours.
-    pub made: bool,
-    pub share: Amounts,
-}
-
-impl WorkspaceInfo {
-    /// `None` where the object has a name that no workspace of ours can have.
-    fn of(workspace: &Workspace, actor: &Actor) -> Option<Self> {
-        let name: WorkspaceName = workspace.name_any().parse().ok()?;
-        let (spec, status) = (&workspace.spec, workspace.status.as_ref());
-        let made =
-            |name: &str| status.is_some_and(|status| status.namespaces.iter().any(|own| own.name == name));
-        let untrue = status
-            .and_then(|status| status.conditions.iter().find(|condition| condition.status != "True"))
-            .map(|condition| condition.message.clone());
-        Some(Self {
-            role: actor.memberships.get(&name).copied(),
-            uid: workspace.uid().unwrap_or_default(),
-            version: workspace.resource_version().unwrap_or_default(),
-            display_name: spec.display_name.clone(),
-            personal: is_personal(workspace),
-            members: spec.members.len(),
-            invitations: spec.invitations.len(),
-            namespaces: spec
-                .namespaces
-                .iter()
-                .map(|namespace| NamespaceInfo {
-                    made: made(&namespace.name),
-                    name: namespace.name.clone(),
-                    share: namespace.share.clone(),
-                })
-                .collect(),
-            quota: spec.quota.clone(),
-            clusters: spec.clusters.clone(),
-            ready: status.is_some_and(|status| progress::is_true(&status.conditions, conditions::READY)),
-            message: untrue.filter(|message| !message.is_empty()),
-            removal: removal::moment(workspace),
-            leaving: workspace.metadata.deletion_timestamp.is_some(),
-            created: workspace
-                .metadata
-                .creation_timestamp
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            name,
-        })
-    }
-}
 
 /// Whether it is somebody's own.
 pub(crate) fn is_personal(workspace: &Workspace) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
@@ -94,42 +94,29 @@ impl Client {
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, Failure> {
-        Ok(self.send(Method::GET, path, None, None).await?.body)
+        Ok(self.send(Method::GET, path, None).await?.body)
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        Ok(self.send(Method::POST, path, Some(body), None).await?.body)
+        Ok(self.send(Method::POST, path, Some(body)).await?.body)
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        Ok(self.send(Method::PUT, path, Some(body), None).await?.body)
+        Ok(self.send(Method::PUT, path, Some(body)).await?.body)
     }
 
     pub async fn delete(&self, path: &str) -> Result<Value, Failure> {
-        Ok(self.send(Method::DELETE, path, None, None).await?.body)
+        Ok(self.send(Method::DELETE, path, None).await?.body)
     }
 
-    /// Changes some fields of what is at `path`, as it was a moment ago: what somebody else changes meanwhile is not
-    /// overwritten.
+    /// Changes the fields that are named, whatever the others are meanwhile.
     pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        let seen = self.get(path).await?;
-        let version = match &seen["v"] {
-            Value::String(version) => Some(version.clone()),
-            Value::Number(version) => Some(version.to_string()),
-            _ => None,
-        };
-        Ok(self.send(Method::PATCH, path, Some(body), version.as_deref()).await?.body)
+        Ok(self.send(Method::PATCH, path, Some(body)).await?.body)
     }
 
-    /// One request. `path` is below the API's root; `version` is what it must still be at.
-    pub async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-        version: Option<&str>,
-    ) -> Result<Answer, Failure> {
-        let request = self.request(method, path, body, version)?;
+    /// One request. `path` is below the API's root.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+        let request = self.request(method, path, body)?;
         match tokio::time::timeout(ANSWERED_WITHIN, self.exchange(request)).await {
             Ok(answered) => answered,
             Err(_) => {
@@ -143,7 +130,6 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-        version: Option<&str>,
     ) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder()
             .method(method)
@@ -152,9 +138,6 @@ impl Client {
             .header(USER_AGENT, concat!("longshore/", env!("CARGO_PKG_VERSION")));
         for (name, value) in self.credentials.headers()? {
             request = request.header(name, value);
-        }
-        if let Some(version) = version {
-            request = request.header(IF_MATCH, format!("\"{version}\""));
         }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");

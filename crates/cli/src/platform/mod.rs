@@ -69,7 +69,9 @@ pub fn finish(came: Result<Said, Failure>) -> ExitCode {
     let failed = match came {
         Ok(Said { out, notes }) => {
             let printed = crate::print(&out);
-            notes.iter().for_each(|note| eprintln!("{note}"));
+            for note in &notes {
+                eprintln!("{note}");
+            }
             printed.err().map(|error| Failure::Print(error.to_string()))
         }
         Err(failure) => Some(failure),

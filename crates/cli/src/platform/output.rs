@@ -42,6 +42,7 @@ impl Said {
         Self { out, notes: Vec::new() }
     }
 
+    #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
         self

@@ -163,7 +163,7 @@ async fn credentials(args: &LoginArgs, world: &mut World, nobody: &Client) -> Re
         None => world.terminal.ask_secret("password")?,
     };
     let body = json!({"login": account, "secret": secret.expose()});
-    let answer = nobody.send(Method::POST, "session", Some(&body), None).await?;
+    let answer = nobody.send(Method::POST, "session", Some(&body)).await?;
     Ok(Credentials::Session {
         cookie: cookie(&answer.headers).ok_or_else(|| strange(nobody, "it gave no session"))?,
         csrf: Secret::new(text(&answer.body, "/csrf", nobody)?),

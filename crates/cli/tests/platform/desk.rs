@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -74,7 +75,7 @@ impl Desk {
         let came = came.map_err(|failure| format!("error: {failure}"));
         let shown =
             came.as_ref().map_or_else(Clone::clone, |said| format!("{}{}", said.out, said.notes.join("\n")));
-        self.screen.borrow_mut().push_str(&format!("$ longshore {line}\n{shown}\n"));
+        writeln!(self.screen.borrow_mut(), "$ longshore {line}\n{shown}").unwrap();
         came.map(|said| said.out)
     }
 

@@ -1,5 +1,6 @@
 //! A whole platform: an embedded cluster, tenancy, and the real doors on a loopback port.
 
+use std::fmt::Write;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +23,7 @@ struct Trail(Mutex<String>);
 
 impl Sink for Trail {
     fn write(&self, record: &Record) -> io::Result<()> {
-        self.0.lock().unwrap().push_str(&format!("{record:?}\n"));
+        writeln!(self.0.lock().unwrap(), "{record:?}").unwrap();
         Ok(())
     }
 }
@@ -85,7 +86,7 @@ impl House {
                 .flatten()
                 .any(|condition| condition.type_ == "Ready" && condition.status == "True")
         };
-        let limit = std::time::Duration::from_secs(60);
+        let limit = std::time::Duration::from_mins(1);
         tokio::time::timeout(limit, self.tenancy.directory().until(is_ready)).await.unwrap();
     }
 

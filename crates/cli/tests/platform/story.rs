@@ -219,6 +219,8 @@ async fn a_secret_is_in_its_file_and_nowhere_else() {
     }
     assert_eq!(kept.len(), 3);
     let (screens, trail) = (people.screens(), house.trail());
+    // The sessions by which they signed in are over too.
+    assert_eq!(trail.matches("session.delete").count(), 3, "{trail}");
     for token in &kept {
         assert!(token.starts_with("lsh_"));
         assert!(!screens.contains(token.as_str()) && !trail.contains(token.as_str()));

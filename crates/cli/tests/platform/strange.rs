@@ -33,8 +33,8 @@ impl Parrot {
         let answer = format!(
             "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         );
-        let heard = Arc::<Mutex<Vec<String>>>::default();
-        let hears = heard.clone();
+        let memory = Arc::<Mutex<Vec<String>>>::default();
+        let remembers = memory.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.unwrap();
@@ -54,12 +54,12 @@ impl Parrot {
                 }
                 drop(lines);
                 if !head.is_empty() {
-                    hears.lock().unwrap().push(head.join("\n"));
+                    remembers.lock().unwrap().push(head.join("\n"));
                     let _ = stream.write_all(answer.as_bytes()).and_then(|()| stream.flush());
                 }
             }
         });
-        Self { url, heard }
+        Self { url, heard: memory }
     }
 
     fn heard(&self) -> Vec<String> {

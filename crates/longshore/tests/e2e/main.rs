@@ -3,7 +3,7 @@
 //! Modules: the running program ([`program`]), the cluster that a test is given ([`target`]), and the requests,
 //! commands and people that tests send it ([`request`], [`clients`], [`platform`]); the program's life ([`serve`]), what survives its death ([`crash`]),
 //! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]);
-//! and many people on one platform ([`tenants`]).
+//! many people on one platform ([`tenants`]), and its command line ([`tenancy_cli`]).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod clients;
@@ -19,5 +19,6 @@ mod helm;
 mod kubectl;
 mod leader;
 mod serve;
+mod tenancy_cli;
 mod tenants;
 mod workloads;

@@ -42,7 +42,10 @@ async fn the_first_administrator_is_told_once() {
 
 #[tokio::test]
 async fn whoever_was_told_last_gets_in_wherever_the_start_was_cut_off() {
-    let make = async || (World::new().await, Mutex::new(Vec::new()));
+    let make = async || {
+        let clock = Arc::new(kube_embedded::clock::SystemClock);
+        (World::under(clock, crate::manifests::manifests()).await, Mutex::new(Vec::new()))
+    };
     let points = every_kill_point(
         make,
         async |(world, told), fault| {

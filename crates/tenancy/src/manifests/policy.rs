@@ -1,49 +1,65 @@
-//! The policy that keeps tenants from what the platform provisioned for them.
+//! The policies that keep tenants in their place where Kubernetes' roles cannot.
 //!
-//! Tenants may write RoleBindings, NetworkPolicies and ServiceAccounts of their own, so Kubernetes' roles alone cannot keep
-//! them from those that hold them in their place. A tenant is a person (by whichever door) or a ServiceAccount of the
-//! workspace's own namespace; that no other ServiceAccount and no person gets a right there by a tenant's RoleBinding is
-//! one of the rules, so that nobody keeps access who is no longer a member.
+//! `longshore-provisioned`: tenants may write RoleBindings, NetworkPolicies and ServiceAccounts of their own, so roles alone
+//! cannot keep them from those that the platform provisioned. A tenant is a person (by whichever door) or a ServiceAccount
+//! of the workspace's own namespace; that no other ServiceAccount and no person gets a right there by a tenant's RoleBinding
+//! is one of the rules, so that nobody keeps access who is no longer a member. An administrator of the platform is a
+//! person too: what they changed by hand the platform would put back.
 //!
-//! An administrator of the platform is a person too: what they changed by hand the platform would put back.
+//! `longshore-nodes`: a tenant's pods run on nodes that nobody has for themselves, and on the tenant's own. Whoever makes the
+//! pod (mostly a controller, for a tenant), it is the namespace that counts.
 
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::marks::{PROVISIONED, WORKSPACE};
+use kube_types::marks::{PROVISIONED, TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
 use super::labels;
 
-const NAME: &str = "longshore-provisioned";
+/// The policies, each with its binding.
+pub(super) fn objects() -> Vec<Value> {
+    let provisioned = json!({
+        "resourceRules": [{
+            "apiGroups": ["*"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["*"],
+            "scope": "Namespaced",
+        }],
+    });
+    let pods = json!({
+        "resourceRules": [{
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["pods"],
+            "scope": "Namespaced",
+        }],
+    });
+    let by_a_tenant = json!([{ "name": "by-a-tenant", "expression": by_a_tenant() }]);
+    let of_provisioned = policy("longshore-provisioned", provisioned, by_a_tenant, guarding());
+    of_provisioned.into_iter().chain(policy("longshore-nodes", pods, json!([]), placing())).collect()
+}
 
-/// The policy and its binding.
-pub(super) fn objects() -> [Value; 2] {
+/// A policy for what is written in the namespaces of workspaces, and its binding.
+fn policy(name: &str, mut what: Value, conditions: Value, validations: Value) -> [Value; 2] {
+    what["matchPolicy"] = "Equivalent".into();
+    what["namespaceSelector"] = json!({ "matchExpressions": [{ "key": WORKSPACE, "operator": "Exists" }] });
+    what["objectSelector"] = json!({});
+    let mut spec = json!({ "failurePolicy": "Fail", "matchConstraints": what, "validations": validations });
+    if conditions != json!([]) {
+        spec["matchConditions"] = conditions;
+    }
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": { "name": NAME, "labels": labels() },
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "matchPolicy": "Equivalent",
-                "namespaceSelector": { "matchExpressions": [{ "key": WORKSPACE, "operator": "Exists" }] },
-                "objectSelector": {},
-                "resourceRules": [{
-                    "apiGroups": ["*"],
-                    "apiVersions": ["*"],
-                    "operations": ["CREATE", "UPDATE", "DELETE"],
-                    "resources": ["*"],
-                    "scope": "Namespaced",
-                }],
-            },
-            "matchConditions": [{ "name": "by-a-tenant", "expression": by_a_tenant() }],
-            "validations": validations(),
-        },
+        "metadata": { "name": name, "labels": labels() },
+        "spec": spec,
     });
     let binding = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": { "name": NAME, "labels": labels() },
-        "spec": { "policyName": NAME, "validationActions": ["Deny"] },
+        "metadata": { "name": name, "labels": labels() },
+        "spec": { "policyName": name, "validationActions": ["Deny"] },
     });
     [policy, binding]
 }
@@ -53,11 +69,13 @@ fn by_a_tenant() -> String {
     let person = starts("'longshore:user:'");
     // Ids begin with `u`; the platform's own ServiceAccount does not.
     let by_kubeconfig = starts(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
-    let program = starts("'system:serviceaccount:' + namespaceObject.metadata.name + ':'");
+    // Neither the namespace's own object nor, as it is a reserved word, `request.namespace` is offered here everywhere.
+    let program =
+        starts("'system:serviceaccount:' + (object != null ? object : oldObject).metadata.namespace + ':'");
     format!("{person} || {by_kubeconfig} || {program}")
 }
 
-fn validations() -> Value {
+fn guarding() -> Value {
     let labelled = |object: &str, label: &str| {
         format!("{object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels")
     };
@@ -84,6 +102,33 @@ fn validations() -> Value {
                            object.subjects.all(subject, subject.kind == 'ServiceAccount' && \
                            (!has(subject.namespace) || subject.namespace == namespaceObject.metadata.name))",
             "message": "people get their rights as members of the workspace: a RoleBinding can only name ServiceAccounts of its own namespace",
+            "reason": "Forbidden",
+        },
+    ])
+}
+
+fn placing() -> Value {
+    let own = format!(
+        "has(namespaceObject.metadata.labels) && '{TENANT}' in namespaceObject.metadata.labels && has(toleration.value) && \
+         toleration.value == namespaceObject.metadata.labels['{TENANT}'] && \
+         (!has(toleration.operator) || toleration.operator == 'Equal')"
+    );
+    json!([
+        {
+            // The scheduler comes later, and by another way.
+            "expression": "request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == ''",
+            "message": "a pod in a workspace cannot name its node: the scheduler finds one",
+            "reason": "Forbidden",
+        },
+        {
+            // What a pod has had from its beginning is not held against it.
+            "expression": format!(
+                "!has(object.spec.tolerations) || (oldObject != null && has(oldObject.spec.tolerations) && \
+                 object.spec.tolerations == oldObject.spec.tolerations) || \
+                 object.spec.tolerations.all(toleration, has(toleration.key) && toleration.key != '' && \
+                 (toleration.key != '{TENANT}' || ({own})))"
+            ),
+            "message": format!("a pod in a workspace can tolerate neither every taint nor {TENANT} of somebody else"),
             "reason": "Forbidden",
         },
     ])

@@ -1,6 +1,7 @@
 //! Accounts, changed by those who may and by those who may not.
 
 use domain::Kind;
+use domain::fields::Email;
 use domain::ids::TokenId;
 use domain::scopes::Scopes;
 use jiff::SignedDuration;
@@ -8,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_types::marks;
 
 use super::*;
+use crate::register::claims::{self, Claim};
 use crate::stage::Stage;
 use domain::actor::Via;
 

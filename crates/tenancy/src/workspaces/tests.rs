@@ -185,3 +185,30 @@ async fn further_namespaces_come_and_go_and_the_first_stays() {
     let removed = tenancy.remove_namespace(&actor, &acme, "acme-test", None).await.unwrap();
     assert_eq!(removed.namespaces.len(), 1);
 }
+
+#[tokio::test]
+async fn without_the_cluster_one_still_sees_and_is_told_that_nothing_can_be_changed() {
+    let stage = Stage::new().await;
+    let (id, actor) = stage.person("18300000008").await;
+    stage.tenancy.create_workspace(&actor, "acme", "").await.unwrap();
+    let fault = testkit::Fault::none();
+    let tenancy = crate::stage::tenancy(&stage.world, &stage.clock, &fault, crate::stage::open()).await;
+    fault.turn(testkit::fault::Line::Cut);
+    let (actor, acme) = (stage.actor(&id), name("acme"));
+    until("it is known that nothing is heard", async || tenancy.directory().stale_for()).await;
+    assert_eq!(tenancy.workspaces(&actor).len(), 2);
+    assert_eq!(tenancy.members(&actor, &acme).unwrap().len(), 1);
+    let other = crate::stage::registration("18300000009", None);
+    let refused = [
+        tenancy.create_workspace(&actor, "other", "").await.map(drop),
+        tenancy.delete_workspace(&actor, &acme, true, None).await.map(drop),
+        tenancy.invite(&actor, &acme, "a@example.com", WorkspaceRole::Viewer).await.map(drop),
+        tenancy.register(other, crate::stage::HERE).await.map(drop),
+        tenancy.kubeconfig(&actor).await.map(drop),
+        tenancy.delete_user(&actor, &id, None).await.map(drop),
+    ];
+    // The last one hangs on the workspace, which is known without asking.
+    let kinds = refusals(refused.into());
+    assert_eq!(kinds[..5], [Kind::Unavailable; 5]);
+    assert_eq!(kinds[5], Kind::Conflict);
+}

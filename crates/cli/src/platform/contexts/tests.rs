@@ -1,3 +1,5 @@
+//! The file of contexts: what is kept, for whom, and what a broken one gives away.
+
 use tempfile::{TempDir, tempdir};
 
 use super::*;

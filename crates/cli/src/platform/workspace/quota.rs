@@ -103,7 +103,9 @@ fn picture(answer: &Value, wide: bool) -> String {
         );
     }
     if !wide {
-        rows.iter_mut().for_each(|row| drop(row.remove(1)));
+        for row in &mut rows {
+            row.remove(1);
+        }
     }
     lines(&rows)
 }

@@ -23,7 +23,7 @@ async fn kubectl_works_in_the_own_namespaces_and_is_refused_elsewhere() {
     let own = owner.kubeconfig(&cluster).await;
     let looks = viewer.kubeconfig(&cluster).await;
     let theirs = stranger.kubeconfig(&cluster).await;
-    let forbidden = "Forbidden";
+    let forbidden = "orbidden";
     let rows: &[(&Person, &std::path::Path, &[Row])] = &[
         (
             &owner,

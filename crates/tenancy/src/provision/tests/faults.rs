@@ -1,6 +1,6 @@
 //! What goes on around the controllers: others' namespaces, a silent cluster, many at once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use testkit::fault::Line;
@@ -34,6 +34,22 @@ async fn a_namespace_of_somebody_else_is_left_alone_until_it_is_gone() {
     until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
     is_whole(&world, "acme").await;
     is_untouched(&world, &labelled).await;
+}
+
+/// Somebody has a namespace that is called like an id.
+#[tokio::test]
+async fn an_account_says_what_it_waits_for() {
+    let (world, clock) = (world().await, HeldClock::new());
+    let foreign = foreign_namespace(&world, ID, json!({})).await;
+    create(&world, &user("ana", Some(ID))).await;
+    let told = async || {
+        let status = get::<User>(&world, "ana").await?.status?;
+        let ready = progress::condition(&status.conditions, "Ready")?;
+        (ready.status == "False" && ready.message.contains("there is a namespace")).then_some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "told", told).await;
+    assert_eq!(get::<User>(&world, "ana").await.unwrap().status.unwrap().effective_time, None);
+    is_untouched(&world, &foreign).await;
 }
 
 #[tokio::test]
@@ -84,14 +100,15 @@ async fn a_cluster_that_falls_silent_is_waited_for() {
     let (world, clock) = (world().await, HeldClock::new());
     for line in [Line::Silent, Line::Cut] {
         let fault = Fault::none();
-        let clients =
-            Clients::with_limit(fault.over(world.platform()), std::time::Duration::from_millis(200));
+        let patience = Duration::from_millis(200);
+        let clients = Clients::with_limit(fault.over(world.platform()), patience);
         let tenancy = Tenancy::start(clients, Settings::default(), Arc::new(clock.clone())).await.unwrap();
         let running = tokio::spawn(super::super::run(tenancy));
         fault.turn(line);
         let name = format!("after-{line:?}").to_lowercase();
         create(&world, &workspace(&name, &[(ID, "admin")])).await;
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        // The silence lasts longer than patience does.
+        tokio::time::sleep(patience * 2).await;
         assert!(get::<Namespace>(&world, &name).await.is_none());
         // What hung is given up by whoever asked, and a watch that hung is cut by the network in the end.
         fault.turn(Line::Cut);

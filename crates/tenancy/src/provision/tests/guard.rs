@@ -144,3 +144,41 @@ async fn nobody_gives_away_more_than_they_have_or_takes_our_marks() {
         refused(who, Api::<User>::all(client).list(&ListParams::default()).await);
     }
 }
+
+#[tokio::test]
+async fn pods_stay_off_the_nodes_of_others() {
+    let world = world().await;
+    create(&world, &user("ana", Some(ID))).await;
+    create(&world, &workspace("acme", &[(ID, "admin")])).await;
+    let ready = async || user_is_ready(&world, "ana").await.and(is_ready(&world, "acme").await);
+    until_reached(&world, &Fault::none(), &HeldClock::new(), "ready", ready).await;
+    let tenant = |value: &str| json!({"tolerations": [{"key": "openyurt/tenant", "value": value, "effect": "NoSchedule"}]});
+    #[rustfmt::skip]
+    let rows = [
+        // in their own namespace, in a shared one
+        (json!({}), true, true),
+        (json!({"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]}), true, true),
+        (tenant(ID), true, false),
+        (tenant(OTHER), false, false),
+        (json!({"tolerations": [{"key": "openyurt/tenant", "operator": "Exists"}]}), false, false),
+        (json!({"tolerations": [{"operator": "Exists"}]}), false, false),
+        (json!({"nodeName": "edge-1"}), false, false),
+    ];
+    for (spec, at_home, in_common) in rows {
+        for (namespace, may) in [(ID, at_home), ("acme", in_common)] {
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec});
+            pod["spec"]["containers"] = json!([{"name": "x", "image": "x"}]);
+            let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.admin(), namespace);
+            let made = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await;
+            match (made, may) {
+                (Ok(_), true) => {
+                    drop(pods.delete("x", &DeleteParams::default().grace_period(0)).await.unwrap())
+                }
+                (Err(kube::Error::Api(status)), false) => {
+                    assert!(status.message.contains("longshore-nodes"), "{spec}: {}", status.message);
+                }
+                (made, may) => panic!("{namespace} {spec} {may}: {made:?}"),
+            }
+        }
+    }
+}

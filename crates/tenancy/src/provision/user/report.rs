@@ -3,11 +3,11 @@
 use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_types::progress::{Finding, enter, is_true};
+use kube_types::progress::{Finding, condition, enter, is_true};
 use kube_types::user::conditions;
 use kube_types::{User, UserStatus, Workspace, workspace};
 
-use crate::provision::NOT_YET;
+use crate::provision::{NOT_YET, READY};
 
 /// Whether an account has its ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,11 @@ fn findings(seen: &Looked<'_>) -> [Finding; 5] {
     };
     let finding =
         |kind, holds, reason, message: &str| Finding { kind, holds, reason, message: message.to_owned() };
+    let told = own.and_then(|workspace| condition(&workspace.status.as_ref()?.conditions, READY));
+    let waiting = match told.filter(|ready| ready.status != "True") {
+        Some(told) => format!("the personal workspace is not ready: {}", told.message),
+        None => "the personal workspace is not ready".to_owned(),
+    };
     let namespace = match (seen.workspace, own) {
         _ if workspace(workspace::conditions::NAMESPACES_READY) => {
             finding(conditions::NAMESPACE_READY, true, "Provisioned", "the namespace is there")
@@ -89,15 +94,13 @@ fn findings(seen: &Looked<'_>) -> [Finding; 5] {
             "WorkspaceTaken",
             "there is a workspace with this id already, which is not this user's; it is left alone",
         ),
-        _ => finding(conditions::NAMESPACE_READY, false, NOT_YET, "the personal workspace is not ready"),
+        _ => finding(conditions::NAMESPACE_READY, false, NOT_YET, &waiting),
     };
     let access = match (seen.access, seen.door) {
         (Access::Given, _) if workspace(workspace::conditions::ACCESS_READY) => {
             finding(conditions::ACCESS_READY, true, "Bound", "roles and ServiceAccount are there")
         }
-        (Access::Given, _) => {
-            finding(conditions::ACCESS_READY, false, NOT_YET, "the personal workspace is not ready")
-        }
+        (Access::Given, _) => finding(conditions::ACCESS_READY, false, NOT_YET, &waiting),
         (Access::Contested, _) => {
             finding(conditions::ACCESS_READY, false, "IdTaken", "the id is another user's")
         }

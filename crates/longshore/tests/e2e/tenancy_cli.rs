@@ -1,0 +1,117 @@
+//! The command line of somebody on a platform: what is printed where, exit codes, files, and secrets that stay in theirs.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::platform::unused_phone;
+use crate::program::longshore;
+use crate::target::Cluster;
+
+const PASSWORD: &str = "canary of a password";
+
+/// Somebody at this machine, where a server runs on the usual data folder.
+struct Person {
+    home: PathBuf,
+    /// All they have read.
+    screen: String,
+}
+
+impl Person {
+    fn at(cluster: &Cluster) -> Self {
+        let home = cluster.folder.path().join("home");
+        fs::create_dir_all(home.join("data")).unwrap();
+        symlink(cluster.folder.path().join("data"), home.join("data/longshore")).unwrap();
+        Self { home, screen: String::new() }
+    }
+
+    /// Types a command and these lines after it: the exit code, standard output, standard error.
+    fn types(&mut self, line: &str, input: &str) -> (i32, String, String) {
+        let mut command: Command = longshore(line.split_whitespace());
+        let home = |folder: &str| self.home.join(folder);
+        command
+            .env("HOME", &self.home)
+            .env("XDG_CONFIG_HOME", home("config"))
+            .env("XDG_DATA_HOME", home("data"));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let came = child.wait_with_output().unwrap();
+        let (out, notes) = (String::from_utf8(came.stdout).unwrap(), String::from_utf8(came.stderr).unwrap());
+        assert!(!format!("{out}{notes}").contains('\u{1b}'), "colours where no terminal is: {line}");
+        self.screen.push_str(&out);
+        self.screen.push_str(&notes);
+        (came.status.code().unwrap(), out, notes)
+    }
+
+    /// What a command that succeeds prints.
+    fn does(&mut self, line: &str) -> String {
+        let (code, out, notes) = self.types(line, "");
+        assert_eq!(code, 0, "{line}: {out}{notes}");
+        out
+    }
+}
+
+fn mode(path: &PathBuf) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn somebody_registers_signs_in_works_and_signs_out() {
+    let (cluster, server) = Cluster::with_platform();
+    let mut ana = Person::at(&cluster);
+    let phone = unused_phone();
+    let (email, workspace) = (format!("cli{phone}@example.com"), format!("cli-{phone}"));
+    cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
+    cluster.removes(format!("/apis/longshore.dev/v1alpha1/workspaces/{workspace}"));
+
+    // The server that runs here is found without being named.
+    let register = format!("register --email {email} --phone {phone} --organization Acme --password-stdin");
+    let (code, told, notes) = ana.types(&register, PASSWORD);
+    assert!(code == 0 && told.starts_with("lsh_"), "{notes}");
+    let (code, out, notes) = ana.types(&format!("login --account {email} --password-stdin"), PASSWORD);
+    assert!(code == 0 && out.starts_with(&format!("signed in to {} as u", server.url)), "{out}{notes}");
+    let file = ana.home.join("config/longshore/contexts.yaml");
+    assert_eq!((mode(&file), mode(&file.parent().unwrap().to_owned())), (0o600, 0o700));
+    let kept = fs::read_to_string(&file).unwrap();
+    let token = kept.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap().to_owned();
+
+    assert!(ana.does("whoami").contains(&email));
+    assert_eq!(
+        ana.does(&format!("workspace create {workspace}")),
+        format!("workspace/{workspace} created\n")
+    );
+    assert!(ana.does("workspace list -o name").contains(&format!("workspace/{workspace}\n")));
+    let kubeconfig = ana.home.join("kubeconfig");
+    ana.does(&format!("kubeconfig --user -o {}", kubeconfig.display()));
+    assert_eq!(mode(&kubeconfig), 0o600);
+
+    for (line, code, part) in [
+        ("workspace get nowhere", 1, "error: there is no workspace `nowhere` (request "),
+        ("user list", 1, "error: "),
+        ("whoami --server http://127.0.0.1:1", 1, "error: not signed in to http://127.0.0.1:1"),
+        ("whoami --context nowhere", 1, "error: there is no context `nowhere`"),
+        ("login http://example.com", 2, "error: `http://example.com` would send secrets in the clear"),
+        ("workspace frobnicate", 2, "error: unrecognized subcommand"),
+        ("workspace delete", 2, "error: the following required arguments"),
+    ] {
+        let (is, out, notes) = ana.types(line, "");
+        assert_eq!((is, out.as_str()), (code, ""), "{line}: {notes}");
+        assert!(notes.starts_with(part), "{line}: {notes}");
+    }
+
+    assert_eq!(ana.does("logout"), format!("signed out of {}\n", server.url));
+    let (code, _, notes) = ana.types("whoami", "");
+    assert!(code == 1 && notes.contains("longshore login"), "{notes}");
+    assert!(!fs::read_to_string(&file).unwrap().contains(&token));
+
+    let bearer = fs::read_to_string(&kubeconfig).unwrap();
+    let bearer = bearer.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap();
+    for secret in [&token, PASSWORD, bearer] {
+        assert!(!ana.screen.contains(secret) && !server.log().contains(secret));
+    }
+    assert_eq!(ana.screen.matches(told.trim()).count(), 1);
+    assert!(!server.log().contains(told.trim()));
+}

@@ -1,0 +1,76 @@
+//! What may be changed of an account, and what may stand there.
+
+use std::collections::BTreeSet;
+
+use domain::fields::{Email, Organization};
+use domain::roles::PlatformRole;
+use kube_types::User;
+
+use crate::Error;
+
+/// What may be changed of an account. The first four only an administrator may; the others its owner too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserPatch {
+    pub disabled: Option<bool>,
+    /// In days; 0: without end.
+    pub valid_days: Option<i64>,
+    pub max_nodes: Option<i64>,
+    pub platform: Option<BTreeSet<PlatformRole>>,
+    pub organization: Option<String>,
+    pub email: Option<String>,
+}
+
+/// A [`UserPatch`] whose fields have been checked.
+#[derive(Default)]
+pub(super) struct Checked {
+    pub disabled: Option<bool>,
+    pub valid_days: Option<i64>,
+    pub max_nodes: Option<i64>,
+    pub platform: Option<BTreeSet<PlatformRole>>,
+    pub organization: Option<Organization>,
+    pub email: Option<Email>,
+}
+
+impl UserPatch {
+    pub(super) fn only_for_administrators(&self) -> bool {
+        let Self { disabled, valid_days, max_nodes, platform, organization: _, email: _ } = self;
+        disabled.is_some() || valid_days.is_some() || max_nodes.is_some() || platform.is_some()
+    }
+
+    pub(super) fn checked(self) -> Result<Checked, Error> {
+        let within = |name: &str, value: Option<i64>, most: i64| match value {
+            Some(value) if !(0..=most).contains(&value) => {
+                Err(Error::Invalid(format!("{name} is 0 to {most}")))
+            }
+            value => Ok(value),
+        };
+        let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
+        Ok(Checked {
+            disabled,
+            valid_days: within("the validity in days", valid_days, 36_500)?,
+            max_nodes: within("the number of nodes", max_nodes, 10_000)?,
+            platform,
+            organization: organization.as_deref().map(Organization::parse).transpose()?,
+            email: email.as_deref().map(Email::parse).transpose()?,
+        })
+    }
+}
+
+impl Checked {
+    pub fn enter(&self, user: &mut User) {
+        let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
+        let spec = &mut user.spec;
+        spec.disabled = disabled.unwrap_or(spec.disabled);
+        spec.valid_period = valid_days.unwrap_or(spec.valid_period);
+        spec.max_node_num = max_nodes.unwrap_or(spec.max_node_num);
+        if let Some(roles) = platform {
+            spec.platform_roles = roles.iter().map(ToString::to_string).collect();
+        }
+        if let Some(organization) = organization {
+            organization.as_str().clone_into(&mut spec.organization);
+        }
+        if let Some(email) = email {
+            email.as_str().clone_into(&mut spec.email);
+        }
+    }
+}
