@@ -71,7 +71,8 @@ pub fn no_cookie(secure: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderName;
+    use axum::http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -97,6 +98,19 @@ mod tests {
                 .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
                 .collect();
             assert!(Credentials::of(&headers) == *expected, "{pairs:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_in_the_headers_is_read(
+            name in prop_oneof!["authorization", "cookie", "x-csrf-token"],
+            value in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
+            let headers = HeaderMap::from_iter([(HeaderName::from_bytes(name.as_bytes()).unwrap(), value)]);
+            let shown = Credentials::of(&headers);
+            prop_assert!(name != "authorization" || matches!(shown, Credentials::Bearer(_)), "it is not passed over");
         }
     }
 

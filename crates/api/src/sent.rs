@@ -134,6 +134,7 @@ impl<const MAX: usize> JsonSchema for Text<MAX> {
 mod tests {
     use axum::body::Body;
     use axum::response::IntoResponse;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -155,6 +156,16 @@ mod tests {
                 let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
                 (status, body["detail"].as_str().unwrap().to_owned())
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_breaks_us_or_is_repeated(body in prop::collection::vec(any::<u8>(), 0..300), secret in "[a-z]{9,40}") {
+            drop(parse::<Form>(&body));
+            let wrong = format!(r#"{{"secret": ["{secret}"]}}"#);
+            let problem = format!("{:?}", parse::<Form>(wrong.as_bytes()).unwrap_err());
+            prop_assert!(!problem.contains(&secret), "{problem}");
         }
     }
 
