@@ -5,6 +5,7 @@
 
 mod helm;
 mod kube;
+mod tenancy;
 
 mod report;
 
@@ -24,6 +25,8 @@ enum Args {
     Kube(kube::KubeArgs),
     /// The Helm engine beside Helm 4 and Helm 3
     Helm(helm::HelmArgs),
+    /// Many people and workspaces on one server
+    Tenancy(tenancy::TenancyArgs),
     /// Run one program to its end, and print what it cost
     #[command(hide = true)]
     Once(helm::once::OnceArgs),
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     let done = match Args::parse() {
         Args::Kube(args) => kube::bench(args),
         Args::Helm(args) => helm::bench(args),
+        Args::Tenancy(args) => tenancy::bench(args),
         Args::Once(args) => helm::once::run(&args),
         Args::Index(args) => helm::index::run(&args),
     };

@@ -25,6 +25,8 @@ pub enum Unit {
     /// Microseconds of server CPU for one request.
     #[serde(rename = "µs CPU")]
     CpuMicros,
+    #[serde(rename = "µs")]
+    Micros,
     #[serde(rename = "ms")]
     Millis,
     #[serde(rename = "MiB")]
@@ -207,6 +209,7 @@ fn table(lines: &[Line], columns: &[Column]) -> String {
 fn quantity(value: f64, unit: Unit) -> String {
     match unit {
         Unit::CpuMicros => format!("{} CPU", duration(value)),
+        Unit::Micros => duration(value),
         Unit::Millis => duration(value * 1000.0),
         Unit::Mebibytes => format!("{value:.0} MiB"),
         Unit::Percent => format!("{value:.1} %"),

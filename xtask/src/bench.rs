@@ -18,6 +18,7 @@ use crate::tools;
 const BENCHMARKS: &[(&str, &str)] = &[
     ("kube", "the embedded Kubernetes API beside etcd and kube-apiserver"),
     ("helm", "the Helm engine beside Helm 4 and Helm 3"),
+    ("tenancy", "many people and workspaces on one server"),
 ];
 
 #[derive(Args)]
@@ -36,6 +37,7 @@ pub fn bench(project: &Project, args: &BenchArgs) -> Result<()> {
     match args.name.as_deref() {
         Some("kube") => kube(project, args),
         Some("helm") => helm(project, args),
+        Some("tenancy") => run(&mut measuring(project, args, "tenancy")?),
         Some(name) => bail!("there is no benchmark `{name}`\n{}", known()),
         None => {
             println!("{}", known());

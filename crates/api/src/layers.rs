@@ -1,34 +1,46 @@
-//! What every request passes: an id, a limit, a time limit, a log line, and a net under panics.
+//! What every request passes, before it is known whether there is a route for it: an id, a log line, headers for browsers,
+//! and a net under panics.
 
 use std::any::Any;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
-use serde_json::json;
+use domain::Kind;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::TimeoutLayer;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::Api;
+use crate::problem::{Problem, shortened};
 
 /// Doors that take more say so themselves.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
-const TIMEOUT: Duration = Duration::from_mins(1);
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// For every answer that has not said otherwise.
+#[rustfmt::skip]
+static HEADERS: [(HeaderName, &str); 6] = [
+    (X_CONTENT_TYPE_OPTIONS,  "nosniff"),
+    (REFERRER_POLICY,         "no-referrer"),
+    (X_FRAME_OPTIONS,         "DENY"),
+    (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// Wraps the routes, innermost first.
 pub fn around(routes: Router, api: &Api) -> Router {
     routes
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
         .layer(CatchPanicLayer::custom(after_panic))
+        .layer(from_fn(protect))
         .layer(from_fn_with_state(api.clone(), count_and_log))
         .layer(from_fn(identify))
 }
@@ -48,14 +60,19 @@ async fn identify(mut request: Request, next: Next) -> Response<Body> {
     response
 }
 
-async fn count_and_log(state: axum::extract::State<Api>, request: Request, next: Next) -> Response<Body> {
+/// The id of a request that has passed [`around`].
+pub fn request_id(headers: &HeaderMap) -> &str {
+    headers.get(&REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default()
+}
+
+async fn count_and_log(State(api): State<Api>, request: Request, next: Next) -> Response<Body> {
     let started = Instant::now();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let id = request.headers().get(&REQUEST_ID).cloned();
-    let response = next.run(request).await;
+    let (method, path) = (request.method().clone(), loggable(request.uri().path()));
+    let id = request_id(request.headers()).to_owned();
+    let span = tracing::info_span!("request", request.id = id);
+    let response = next.run(request).instrument(span).await;
     let (code, took) = (response.status(), started.elapsed());
-    state.metrics.observe(&method, code, took);
-    let id = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
+    api.metrics.observe(&method, code, took);
     // Probes would drown everything else.
     if matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics")
         && code.is_success()
@@ -68,66 +85,53 @@ async fn count_and_log(state: axum::extract::State<Api>, request: Request, next:
     response
 }
 
+/// A path for the log: never the query, and no token that somebody wrote into the path.
+fn loggable(path: &str) -> String {
+    let segment = |text: &str| if text.contains("lsh_") { "…".to_owned() } else { shortened(text) };
+    shortened_to(&path.split('/').map(segment).collect::<Vec<_>>().join("/"), 512)
+}
+
+fn shortened_to(text: &str, limit: usize) -> String {
+    text.chars().take(limit).collect()
+}
+
+async fn protect(request: Request, next: Next) -> Response<Body> {
+    let mut response = next.run(request).await;
+    for (name, value) in &HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
 /// A panic is a defect of one request and stops nothing else. Its text stays in the log.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
 fn after_panic(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");
-    problem(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the log has more under this request's id")
+    let detail = "an internal error; the log has more under this request's id";
+    Problem::new(Kind::Internal, "internal", detail).into_response()
 }
 
 /// Whatever no route answers.
-pub async fn nothing_here(request: Request) -> Response<Body> {
-    problem(StatusCode::NOT_FOUND, &format!("there is nothing at {}", request.uri().path()))
+pub async fn nothing_here(request: Request) -> Problem {
+    let path = shortened_to(request.uri().path(), 128);
+    Problem::new(Kind::NotFound, "no-route", format!("there is nothing at {path}"))
 }
 
-/// RFC 9457.
-pub fn problem(code: StatusCode, detail: &str) -> Response<Body> {
-    let title = code.canonical_reason().unwrap_or("Error");
-    let body = json!({"type": "about:blank", "title": title, "status": code.as_u16(), "detail": detail});
-    (code, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+/// A path that a route has, and a method that it has not.
+pub async fn not_that_way(request: Request) -> Problem {
+    let detail = format!("{} cannot be done here", request.method());
+    Problem::of_status(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::routing::get;
-    use tower::ServiceExt;
-
     use super::*;
-    use crate::{Metrics, Readiness};
 
-    fn api() -> Api {
-        Api { readiness: Readiness::default(), metrics: Metrics::new("test", |_| {}) }
-    }
-
-    async fn status_of(routes: Router, path: &str) -> (StatusCode, bool) {
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = routes.oneshot(request).await.unwrap();
-        (response.status(), response.headers().contains_key(&REQUEST_ID))
-    }
-
-    #[tokio::test]
-    async fn a_panic_answers_500_and_the_next_request_is_served() {
-        async fn broken() -> &'static str {
-            panic!("broken on purpose")
-        }
-        let routes = around(
-            Router::new().route("/broken", get(broken)).route("/fine", get(|| async { "fine" })),
-            &api(),
-        );
-        assert_eq!(status_of(routes.clone(), "/broken").await, (StatusCode::INTERNAL_SERVER_ERROR, true));
-        assert_eq!(status_of(routes, "/fine").await, (StatusCode::OK, true));
-    }
-
-    #[tokio::test]
-    async fn readiness_is_503_until_every_part_is_up() {
-        let api = api();
-        api.readiness.require("store", || Err("not yet".to_owned()));
-        let routes = crate::router(&api);
-        assert_eq!(status_of(routes.clone(), "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(status_of(routes.clone(), "/healthz").await.0, StatusCode::OK);
-        api.readiness.require("store", || Ok(()));
-        assert_eq!(status_of(routes.clone(), "/readyz").await.0, StatusCode::OK);
-        assert_eq!(status_of(routes, "/nowhere").await.0, StatusCode::NOT_FOUND);
+    #[test]
+    fn no_token_gets_into_the_log_by_a_path() {
+        assert_eq!(loggable("/api/tokens/lsh_abc_secret/x"), "/api/tokens/…/x");
+        assert!(loggable(&format!("/{}", "x".repeat(10_000))).len() < 300);
+        assert!(loggable(&"/x".repeat(10_000)).len() <= 512);
     }
 }

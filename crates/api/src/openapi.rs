@@ -1,76 +1,150 @@
-//! The API's own description: `/openapi.json`, and `/docs` for people.
+//! The API's own description, made from the route table: `/openapi.json`, and `/docs` for people.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
-use axum::Json;
-use axum::response::Html;
-use serde_json::{Value, json};
+use axum::body::Bytes;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{Html, IntoResponse};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
 
-/// One row a route: method, path, what it does, the media type of its answer.
-#[rustfmt::skip]
-const ROUTES: &[(&str, &str, &str, &str)] = &[
-    ("get", "/healthz",      "The process answers",                                  "text/plain"),
-    ("get", "/readyz",       "Every part is up; 503 names those that are not",       "text/plain"),
-    ("get", "/metrics",      "What the process counts, for Prometheus",              "application/openmetrics-text"),
-    ("get", "/openapi.json", "This document",                                        "application/json"),
-    ("get", "/docs",         "This document, for people",                            "text/html"),
-];
+use crate::needs::Needs;
+use crate::problem::ProblemView;
+use crate::route::Route;
+use crate::routes;
 
 /// `GET /openapi.json`
-pub async fn document() -> Json<Value> {
-    Json(describe())
+pub async fn document() -> impl IntoResponse {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| describe(&routes::table()).to_string().into());
+    ([(CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-fn describe() -> Value {
-    let mut paths = json!({});
-    for (method, path, summary, media) in ROUTES {
-        let mut content = json!({});
-        content[*media] = json!({});
-        paths[*path][*method] =
-            json!({"summary": summary, "responses": {"200": {"description": summary, "content": content}}});
+/// The description of these routes, in OpenAPI 3.1.
+pub fn describe(table: &[Route]) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut sent = settings.clone().for_deserialize().into_generator();
+    let mut given = settings.for_serialize().into_generator();
+    let problem = reference::<ProblemView>(&mut given);
+    let mut paths = Map::new();
+    for route in table {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_lowercase()] = operation(route, &mut sent, &mut given, &problem);
     }
+    let mut schemas = sent.take_definitions(true);
+    schemas.append(&mut given.take_definitions(true));
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Longshore", "version": env!("CARGO_PKG_VERSION"), "license": {"name": "Apache-2.0"}},
         "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "An API token, or a token of Kubernetes for the audience `longshore`"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "longshore_session", "description": "With the header X-CSRF-Token where something is changed"},
+            },
+        },
     })
 }
 
-/// `GET /docs`
-pub async fn page() -> Html<String> {
-    let mut rows = String::new();
-    for (method, path, summary, _) in ROUTES {
-        let method = method.to_uppercase();
-        writeln!(rows, "<tr><td>{method}</td><td><a href=\"{path}\">{path}</a></td><td>{summary}</td></tr>")
-            .expect("writing to a String cannot fail");
-    }
-    Html(format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Longshore API</title>\n\
-         <h1>Longshore API</h1>\n<p>The whole description: <a href=\"/openapi.json\">openapi.json</a></p>\n\
-         <table>\n<thead><tr><th>Method</th><th>Path</th><th>What it does</th></tr></thead>\n<tbody>\n{rows}</tbody></table></html>\n"
-    ))
+fn reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    generator.subschema_for::<T>().to_value()
 }
 
-#[cfg(test)]
-mod tests {
-    use axum::body::Body;
-    use axum::http::{Request, StatusCode};
-    use tower::ServiceExt;
-
-    use super::*;
-    use crate::{Api, Metrics, Readiness};
-
-    #[tokio::test]
-    async fn every_described_route_answers() {
-        let api = Api { readiness: Readiness::default(), metrics: Metrics::new("test", |_| {}) };
-        for (method, path, ..) in ROUTES {
-            let request = Request::builder()
-                .method(method.to_uppercase().as_str())
-                .uri(*path)
-                .body(Body::empty())
-                .unwrap();
-            let response = crate::router(&api).oneshot(request).await.unwrap();
-            assert_eq!(response.status(), StatusCode::OK, "{path}");
-        }
+fn operation(
+    route: &Route,
+    sent: &mut SchemaGenerator,
+    given: &mut SchemaGenerator,
+    problem: &Value,
+) -> Value {
+    let mut content = json!({});
+    if !route.gives.media.is_empty() {
+        content[route.gives.media] = match route.gives.schema {
+            Some(schema) => json!({"schema": schema(given)}),
+            None => json!({}),
+        };
     }
+    let mut operation = json!({
+        "operationId": route.act,
+        "summary": route.summary,
+        "description": needs(route.needs),
+        "tags": [route.act.split('.').next()],
+        "responses": {
+            route.gives.status.as_str(): {"description": route.summary, "content": content},
+            "default": {
+                "description": "Why it was not done",
+                "content": {"application/problem+json": {"schema": problem}},
+            },
+        },
+    });
+    let in_path = names(route.path)
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+    let in_query = route
+        .query
+        .unwrap_or_default()
+        .iter()
+        .map(|name| json!({"name": name, "in": "query", "schema": {"type": "boolean"}}));
+    let version = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"}, "description": "The version that is to be changed, as `ETag` has it"});
+    let in_header = route.versioned.then_some(version);
+    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).collect();
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    if let Some(schema) = route.takes {
+        operation["requestBody"] =
+            json!({"required": true, "content": {"application/json": {"schema": schema(sent)}}});
+    }
+    if !route.needs.open(false) {
+        operation["security"] = json!([{"token": []}, {"session": []}]);
+    }
+    operation
+}
+
+/// The names in braces.
+pub fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// What a route needs, for people.
+fn needs(needs: Needs) -> String {
+    match needs {
+        Needs::Nothing => "For everybody.".to_owned(),
+        Needs::Guest => "For everybody; some may do more.".to_owned(),
+        Needs::Nearby(what) => format!("From the server's own machine, or with {what} on the platform."),
+        Needs::Anybody => "For whoever is signed in.".to_owned(),
+        Needs::Themselves => "For persons, by a sign-in or a token that is good for everything.".to_owned(),
+        Needs::Own(what) => format!("For the person concerned, and with {what}."),
+        Needs::Platform(what) => format!("With {what} on the platform."),
+        Needs::Workspace(what) => format!("With {what} in the workspace."),
+    }
+}
+
+/// `GET /docs`
+pub async fn page() -> impl IntoResponse {
+    static PAGE: LazyLock<String> = LazyLock::new(|| draw(&routes::table()));
+    // No script, no style, no picture: a page that can do nothing.
+    let policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    ([(CONTENT_SECURITY_POLICY, policy)], Html(PAGE.as_str()))
+}
+
+fn draw(table: &[Route]) -> String {
+    let mut rows = String::new();
+    for Route { method, path, summary, needs: who, .. } in table {
+        let who = needs(*who);
+        writeln!(
+            rows,
+            "<tr><td>{method}</td><td><code>{path}</code></td><td>{summary}</td><td>{who}</td></tr>"
+        )
+        .expect("writing to a String cannot fail");
+    }
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Longshore API</title>\n\
+         <h1>Longshore API</h1>\n<p>The whole description: <a href=\"/openapi.json\">openapi.json</a></p>\n\
+         <table>\n<thead><tr><th>Method</th><th>Path</th><th>What it does</th><th>Who may</th></tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></html>\n"
+    )
 }

@@ -3,7 +3,9 @@
 //! Output for people and programs goes to standard output, complaints to standard error.
 
 pub mod helm;
+pub mod platform;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -24,8 +26,15 @@ pub enum Command {
     Serve(ServeArgs),
     /// Print the effective configuration
     Config(ServeArgs),
-    /// Print an administrator's kubeconfig for the embedded cluster
+    /// Print a kubeconfig: an administrator's for the embedded cluster, or your own
     Kubeconfig(KubeconfigArgs),
+    /// Print what a cluster administrator applies before the platform can run on a cluster
+    Manifests,
+    /// For whoever holds the cluster itself
+    #[command(subcommand)]
+    Admin(AdminCommand),
+    #[command(flatten)]
+    Platform(platform::Command),
     #[command(flatten)]
     Helm(helm::Command),
     /// Print the version
@@ -60,11 +69,36 @@ pub struct ServeArgs {
     pub context: Option<String>,
 }
 
+#[derive(Clone, Debug, Subcommand)]
+pub enum AdminCommand {
+    /// Give an account a new password and print it; its sessions end, and it is no longer disabled
+    ResetPassword(ResetPasswordArgs),
+}
+
+/// Needs the data folder of the embedded cluster, or a kubeconfig with an administrator's rights.
+#[derive(Clone, Debug, Args)]
+pub struct ResetPasswordArgs {
+    /// The account: its e-mail address, phone number, name or id
+    #[arg(default_value = "admin")]
+    pub account: String,
+    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    pub data: Option<PathBuf>,
+    /// The cluster that this kubeconfig names
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which of the kubeconfig's contexts
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+}
+
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigArgs {
     /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "user")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub personal: platform::kubeconfig::PersonalArgs,
 }
 
 /// `longshore version`
@@ -79,6 +113,13 @@ pub fn completion(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
+/// The environment of this process, without what is no text.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
 /// Writes a command's result; a reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) -> io::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
@@ -89,6 +130,8 @@ pub fn print(text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     #[test]
@@ -96,10 +139,34 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// All help there is, but that of Helm's commands, whose words are Helm's.
+    #[test]
+    fn every_help() {
+        fn write(command: &mut clap::Command, path: &str, picture: &mut String) {
+            writeln!(picture, "# {path}\n\n{}", command.render_long_help()).unwrap();
+            let names: Vec<_> =
+                command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+            for name in
+                names.iter().filter(|name| !helm::COMMANDS.contains(&name.as_str()) && *name != "help")
+            {
+                let inner = command.find_subcommand_mut(name).unwrap();
+                write(inner, &format!("{path} {name}"), picture);
+            }
+        }
+        let mut command = Cli::command();
+        command.build();
+        let mut picture = String::new();
+        write(&mut command, "longshore", &mut picture);
+        insta::assert_snapshot!(picture);
+    }
+
     #[test]
     fn every_shell_gets_a_script() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell] {
-            assert!(completion(shell).contains("longshore"));
+            let script = completion(shell);
+            for word in ["longshore", "whoami", "remove-member", "token-stdin"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
         }
     }
 }

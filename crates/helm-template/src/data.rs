@@ -106,6 +106,7 @@ impl Data {
             Value::Nil | Value::Null => Self::Null,
             Value::Bool(truth) => Self::Bool(*truth),
             Value::Int(n) | Value::Int64(n) => Self::Int(*n),
+            Value::Uint8(n) => Self::Int(i64::from(*n)),
             #[expect(clippy::cast_precision_loss, reason = "beyond an i64 there is only the float")]
             Value::Uint64(n) => i64::try_from(*n).map_or(Self::Float(*n as f64), Self::Int),
             Value::Float(n) if n.is_finite() => Self::Float(*n),

@@ -1,10 +1,20 @@
 //! What every user of a cluster needs of it, over a `kube::Client` and nothing else.
 //!
-//! So far that is one thing: to be the only one who does something. A [`Lock`] is a Lease that one of many may hold;
-//! a platform's leader holds one for its life, an operation on a release holds one for minutes. Modules in reading
-//! order: what a Lease says and what to do about it ([`judge`], pure), and how that is done ([`lock`]).
+//! Modules in reading order: as whom one asks ([`clients`]), how long one waits ([`patience`]) and whether somebody may
+//! ([`review`]), our kinds in it ([`install`]), what there is and what changes ([`feed`]), work that follows from it ([`queue`]),
+//! and to be the only one who does something ([`judge`], [`lock`]: a Lease that one of many may hold).
 
+pub mod clients;
+pub mod feed;
+pub mod install;
 pub mod judge;
 pub mod lock;
+pub mod patience;
+pub mod queue;
+pub mod review;
 
+pub use clients::Clients;
+pub use feed::{Change, Feed};
+pub use install::{InstallError, install};
 pub use lock::{Lock, Lost};
+pub use review::may;

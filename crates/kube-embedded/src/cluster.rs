@@ -3,6 +3,7 @@
 //! Cheap to clone; all clones are the same cluster. It stops when [`Cluster::stop`] is called.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -273,7 +274,7 @@ impl Cluster {
     /// Serves the API with TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
         let service = self.service();
-        let of_peer = move |peer: Option<&CertificateDer<'_>>| match peer
+        let of_peer = move |_: SocketAddr, peer: Option<&CertificateDer<'_>>| match peer
             .and_then(|peer| PeerCertificate::read(peer))
         {
             Some(peer) => service.clone().with_peer(peer),

@@ -49,7 +49,7 @@ pub mod openapi;
 pub mod verbs;
 
 pub mod decode;
-pub mod quantity;
+pub use domain::quantity;
 pub mod selector;
 
 pub mod crd;

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use cli::{Cli, Command, KubeconfigArgs, ServeArgs};
+use cli::platform::output::Said;
+use cli::platform::{self, Failure, World};
+use cli::{AdminCommand, Cli, Command, KubeconfigArgs, ResetPasswordArgs, ServeArgs};
+use server::administrator::{Right, reset_password as reset_password_by};
 use server::endpoints::Endpoints;
 use server::{Config, Flags};
 
@@ -32,7 +35,13 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Serve(args) => serve(Config::load(&flags(args))?)?,
         Command::Config(args) => cli::print(&Config::load(&flags(args))?.print())?,
+        Command::Kubeconfig(args) if args.personal.user => {
+            return ask(async |world| platform::kubeconfig::run(&args.personal, world).await);
+        }
         Command::Kubeconfig(args) => kubeconfig(args)?,
+        Command::Manifests => cli::print(&server::manifests())?,
+        Command::Admin(AdminCommand::ResetPassword(args)) => reset_password(args)?,
+        Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
         Command::Helm(command) => return Ok(cli::helm::finish(cli::helm::run(&command))),
         Command::Version => cli::print(&cli::version())?,
         Command::Completion { shell } => cli::print(&cli::completion(shell))?,
@@ -60,12 +69,7 @@ fn serve(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signal()?;
-        let ready = |line: &str| {
-            if let Err(error) = cli::print(&format!("{line}\n")) {
-                tracing::warn!(%error, "cannot write to standard output");
-            }
-        };
-        server::run(config, ready, stop).await?;
+        server::run(config, |said| cli::print(&format!("{said}\n")), stop).await?;
         Ok(())
     })
 }
@@ -83,14 +87,37 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
     })
 }
 
+/// Asks a running platform, and prints what comes of it.
+fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut world = World::of_process(|| {
+        let Some(data) = server::config::default_data(&cli::environment()) else { return Ok(None) };
+        let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
+        Ok(endpoints.map(|endpoints| endpoints.url))
+    });
+    Ok(platform::finish(runtime.block_on(command(&mut world))))
+}
+
+/// The one that was named, or the user's own.
+fn data_folder(named: Option<PathBuf>) -> Result<PathBuf> {
+    let own = || server::config::default_data(&cli::environment());
+    named.or_else(own).context("no data folder is known: give --data")
+}
+
+fn reset_password(args: ResetPasswordArgs) -> Result<()> {
+    let ResetPasswordArgs { account, data, kubeconfig, context } = args;
+    let right = match kubeconfig {
+        Some(file) => Right::Kubeconfig { file, context },
+        None => Right::Data(data_folder(data)?),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let password = runtime.block_on(reset_password_by(right, &account))?;
+    Ok(cli::print(&format!("{account} password {password}\n"))?)
+}
+
 /// Reads files only: works whether or not the server runs.
 fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
-    let data = if let Some(data) = args.data {
-        data
-    } else {
-        let environment = std::env::vars().collect();
-        server::config::default_data(&environment).context("no data folder is known: give --data")?
-    };
+    let data = data_folder(args.data)?;
     let url = Endpoints::read(&data)
         .with_context(|| format!("cannot read the addresses in `{}`", data.display()))?
         .and_then(|endpoints| endpoints.kube)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube_access::Clients;
 use kube_embedded::access::pki::{Pki, PkiError};
 use kube_embedded::cluster as embedded;
 use kube_embedded::sim::Simulation;
@@ -70,6 +71,14 @@ pub async fn open_embedded(
     Ok(Embedded { cluster, listener, address })
 }
 
+/// Opens the data folder alone: nobody listens, and nothing is simulated.
+pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError> {
+    let config = embedded::Config { data: Some(data.to_owned()), ..embedded::Config::default() };
+    embedded::Cluster::open(config)
+        .await
+        .map_err(|source| ClusterError::Open { data: data.to_owned(), source })
+}
+
 /// The administrator's kubeconfig, out of the files in the folder `pki`.
 pub fn kubeconfig(pki: &Path, url: &str) -> Result<String, PkiError> {
     Pki::read(pki).map(|pki| pki.kubeconfig(url))
@@ -102,8 +111,11 @@ pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterEr
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|error| wrong(error.into()))?;
+    kube_access::clients::check(&config).map_err(|error| wrong(error.into()))?;
     let url = config.cluster_url.to_string();
     let client = kube::Client::try_from(config).map_err(|error| wrong(error.into()))?;
+    // One that gives up on a cluster that does not answer.
+    let client = Clients::new(client).own();
     let version = client
         .apiserver_version()
         .await

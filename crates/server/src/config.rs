@@ -34,7 +34,17 @@ pub struct Config {
     pub data: PathBuf,
     pub tls: Option<Tls>,
     pub kube: Kube,
+    pub accounts: Accounts,
     pub logs: LogFormat,
+}
+
+/// What new accounts are like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accounts {
+    /// Whether people may register themselves.
+    pub registration_open: bool,
+    pub valid_days: u32,
+    pub max_nodes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +65,7 @@ pub enum Kube {
     Real {
         kubeconfig: PathBuf,
         context: Option<String>,
+        external_url: Option<String>,
     },
 }
 
@@ -103,13 +114,16 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("kube.listen",          "127.0.0.1:6443",           "address of the embedded Kubernetes API"),
     ("kube.kubeconfig",      "",                         "run on the cluster that this kubeconfig names"),
     ("kube.context",         "",                         "which of the kubeconfig's contexts"),
-    ("kube.external_url",    "",                         "how others reach the embedded Kubernetes API"),
+    ("kube.external_url",    "",                         "how others reach the Kubernetes API"),
     ("sim.enabled",          "true",                     "simulate nodes and workloads on the embedded cluster"),
     ("sim.nodes",            "3",                        "how many nodes there are from the first start"),
     ("sim.cpu",              "32",                       "CPUs of each"),
     ("sim.memory",           "256Gi",                    "memory of each"),
     ("sim.pods",             "110",                      "how many pods each can take"),
     ("sim.addresses",        "false",                    "Services of type LoadBalancer and Ingresses get an address"),
+    ("accounts.registration", "open on loopback",        "open or closed: whether people may register themselves"),
+    ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
+    ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
     ("logs.format",          "text",                     "text or json"),
 ];
 
@@ -169,17 +183,22 @@ impl Config {
             (Some(_), None) => return Err(contradiction("tls.cert", "tls.key is missing")),
             (None, Some(_)) => return Err(contradiction("tls.key", "tls.cert is missing")),
         };
+        let external_url =
+            || given("kube.external_url").map(|url| https("kube.external_url", url)).transpose();
         let kube = match given("kube.kubeconfig") {
             Some(file) => {
-                let of_embedded =
-                    |key: &str| key.starts_with("sim.") || matches!(key, "kube.listen" | "kube.external_url");
+                let of_embedded = |key: &str| key.starts_with("sim.") || key == "kube.listen";
                 if let Some((key, ..)) =
                     KEYS.iter().find(|(key, ..)| of_embedded(key) && given(key).is_some())
                 {
                     let why = "it is about the embedded cluster, and kube.kubeconfig names a real one";
                     return Err(contradiction(key, why));
                 }
-                Kube::Real { kubeconfig: file.into(), context: given("kube.context").cloned() }
+                Kube::Real {
+                    kubeconfig: file.into(),
+                    context: given("kube.context").cloned(),
+                    external_url: external_url()?,
+                }
             }
             None if given("kube.context").is_some() => {
                 return Err(contradiction("kube.context", "there is no kube.kubeconfig to choose it from"));
@@ -189,9 +208,7 @@ impl Config {
                     "kube.listen",
                     given("kube.listen").map_or("127.0.0.1:6443", String::as_str),
                 )?,
-                external_url: given("kube.external_url")
-                    .map(|url| https("kube.external_url", url))
-                    .transpose()?,
+                external_url: external_url()?,
                 simulation: simulation(&given)?,
             },
         };
@@ -200,11 +217,10 @@ impl Config {
             "json" => LogFormat::Json,
             other => return Err(invalid("logs.format", other, "text or json")),
         };
+        let listen =
+            address("server.listen", given("server.listen").map_or("127.0.0.1:8080", String::as_str))?;
         let config = Self {
-            listen: address(
-                "server.listen",
-                given("server.listen").map_or("127.0.0.1:8080", String::as_str),
-            )?,
+            listen,
             trusted_proxy: truth(
                 "server.trusted_proxy",
                 given("server.trusted_proxy").map_or("false", String::as_str),
@@ -212,6 +228,7 @@ impl Config {
             data,
             tls,
             kube,
+            accounts: accounts(&given, is_loopback(listen.ip()))?,
             logs,
         };
         if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
@@ -263,13 +280,27 @@ impl Config {
                     ],
                 );
             }
-            Kube::Real { kubeconfig, context } => {
+            Kube::Real { kubeconfig, context, external_url } => {
                 section(
                     "kube",
-                    &[("kubeconfig", Some(path(kubeconfig))), ("context", context.as_deref().map(quoted))],
+                    &[
+                        ("kubeconfig", Some(path(kubeconfig))),
+                        ("context", context.as_deref().map(quoted)),
+                        ("external_url", external_url.as_deref().map(quoted)),
+                    ],
                 );
             }
         }
+        let Accounts { registration_open, valid_days, max_nodes } = self.accounts;
+        let registration = if registration_open { "open" } else { "closed" };
+        section(
+            "accounts",
+            &[
+                ("registration", Some(quoted(registration))),
+                ("valid_days", Some(valid_days.to_string())),
+                ("max_nodes", Some(max_nodes.to_string())),
+            ],
+        );
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
         section("logs", &[("format", Some(quoted(format)))]);
         out
@@ -334,6 +365,27 @@ fn number(key: &str, value: &str, most: u32, expected: &'static str) -> Result<u
 fn amount(key: &str, value: &str) -> Result<String, ConfigError> {
     let is_amount = Quantity::parse(value).is_ok_and(|amount| amount.sign() >= 0);
     if is_amount { Ok(value.to_owned()) } else { Err(invalid(key, value, "an amount, such as 4 or 16Gi")) }
+}
+
+/// Where others can reach us, nobody registers unless that was asked for.
+fn accounts<'v>(
+    given: &impl Fn(&str) -> Option<&'v String>,
+    only_this_machine: bool,
+) -> Result<Accounts, ConfigError> {
+    let registration_open = match given("accounts.registration").map(String::as_str) {
+        None => only_this_machine,
+        Some("open") => true,
+        Some("closed") => false,
+        Some(other) => return Err(invalid("accounts.registration", other, "open or closed")),
+    };
+    let amount = |key, default, most, expected| {
+        given(key).map_or(Ok(default), |value| number(key, value, most, expected))
+    };
+    Ok(Accounts {
+        registration_open,
+        valid_days: amount("accounts.valid_days", 7, 36_500, "a whole number up to 36500")?,
+        max_nodes: amount("accounts.max_nodes", 3, 10_000, "a whole number up to 10000")?,
+    })
 }
 
 /// What the embedded cluster pretends; `None` if it should not.
@@ -435,6 +487,10 @@ mod tests {
                 "[kube]\ncontext = \"a\"\n",
                 "`kube.context` makes no sense here: there is no kube.kubeconfig to choose it from",
             ),
+            (
+                "[accounts]\nregistration = \"maybe\"\n",
+                "`accounts.registration` must be open or closed, not `maybe`",
+            ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (
                 "[kube]\nexternal_url = \"http://a\"\n",
@@ -446,6 +502,16 @@ mod tests {
         }
         let open = read("[server]\nlisten = \"0.0.0.0:80\"\n", &[], Flags::default()).unwrap_err();
         assert!(open.contains("plain HTTP is for this machine only"), "{open}");
+    }
+
+    #[test]
+    fn nobody_registers_from_elsewhere_unless_that_was_asked_for() {
+        let open = |file| read(file, &[], Flags::default()).unwrap().accounts.registration_open;
+        assert!(open(""));
+        assert!(!open("[accounts]\nregistration = \"closed\"\n"));
+        let elsewhere = "[server]\nlisten = \"0.0.0.0:80\"\ntrusted_proxy = true\n";
+        assert!(!open(elsewhere));
+        assert!(open(&format!("{elsewhere}[accounts]\nregistration = \"open\"\n")));
     }
 
     #[test]

@@ -1,21 +1,19 @@
 //! Which of several servers on one cluster does what only one may do.
 //!
-//! They all answer requests; the leader alone will act by itself. On a real cluster they agree by a Lease. On the embedded
+//! They all answer requests; the leader alone acts by itself. On a real cluster they agree by a Lease. On the embedded
 //! one the lock on the data folder has decided already: who runs, leads.
 
 use std::convert::Infallible;
-use std::future::pending;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::{ObjectMeta, Status};
 use kube_access::Lock;
+use kube_types::SYSTEM_NAMESPACE as NAMESPACE;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Where the platform keeps what is its own.
-pub const NAMESPACE: &str = "longshore-system";
 const LEASE: &str = "longshore-leader";
 
 #[derive(Debug, thiserror::Error)]
@@ -60,16 +58,34 @@ impl Leadership {
         shown.register("leader", "Whether this server leads", self.0.clone());
     }
 
-    /// For a server that has nobody beside it.
-    pub fn alone(&self) {
-        self.0.set(1);
+    /// Leads until `stop`, for a server that has nobody beside it.
+    pub async fn alone(self, work: impl Future<Output = Infallible>, stop: impl Future<Output = ()>) {
+        let _leading = Leading::begin(self.0);
+        tokio::select! {
+            never = work => match never {},
+            () = stop => {}
+        }
     }
 
-    /// Stands for election until `stop`. `holder` is how people recognise this server in the Lease.
-    pub async fn stand(self, client: kube::Client, holder: &str, stop: impl Future<Output = ()>) {
+    /// Stands for election until `stop`, and does `work` in each term. `holder` is how people recognise this server in the
+    /// Lease.
+    pub async fn stand<W: Future<Output = Infallible>>(
+        self,
+        client: kube::Client,
+        holder: &str,
+        work: impl Fn() -> W,
+        stop: impl Future<Output = ()>,
+    ) {
         let lock = Lock::new(client, NAMESPACE, LEASE, holder);
         tracing::info!(leader.identity = lock.identity(), "standing for election");
-        lock.lead(|| Leading::begin(self.0.clone()).for_ever(), stop).await;
+        let term = || {
+            let (leading, work) = (Leading::begin(self.0.clone()), work());
+            async move {
+                let _leading = leading;
+                work.await
+            }
+        };
+        lock.lead(term, stop).await;
     }
 }
 
@@ -81,11 +97,6 @@ impl Leading {
         gauge.set(1);
         tracing::info!("this server leads");
         Self(gauge)
-    }
-
-    /// What the leader does: nothing yet but to be it.
-    async fn for_ever(self) -> Infallible {
-        pending().await
     }
 }
 

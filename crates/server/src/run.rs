@@ -1,18 +1,26 @@
 //! The whole life of the process: start, say that it is ready, serve, drain, stop.
 
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fmt, io};
 
 use api::{Api, Metrics, Readiness};
+use domain::clock::{Clock, SystemClock};
+use events::audit::StandardError;
 use kube_embedded::http::accept::accept;
+use rustls::pki_types::CertificateDer;
+use tenancy::Tenancy;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cluster::{self, ClusterError};
-use crate::config::{Config, Kube};
+use crate::config::{Accounts, Config, Kube};
 use crate::endpoints::Endpoints;
-use crate::leader::{self, Leadership, NamespaceError};
+use crate::ground::{self, GroundError};
+use crate::leader::Leadership;
 use crate::tls;
 
 /// From the request to stop to the end, whatever is still open.
@@ -23,7 +31,13 @@ pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]
-    Namespace(#[from] NamespaceError),
+    Ground(#[from] GroundError),
+    #[error(transparent)]
+    Tenancy(#[from] tenancy::StartError),
+    #[error("cannot make the first administrator")]
+    Administrator(#[source] tenancy::Error),
+    #[error("cannot tell the first administrator's password: nothing can be written to standard output")]
+    Say(#[source] io::Error),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -36,10 +50,26 @@ pub enum RunError {
     Endpoints(#[source] std::io::Error),
 }
 
-/// Serves until `stop` resolves. `ready` hears the one line of standard output.
+/// What the process says on standard output, a line each, in this order.
+pub enum Said {
+    /// Once, where there was no administrator yet.
+    AdministratorPassword(String),
+    Ready(String),
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AdministratorPassword(password) => write!(f, "admin password {password}"),
+            Self::Ready(addresses) => write!(f, "ready {addresses}"),
+        }
+    }
+}
+
+/// Serves until `stop` resolves. `say` writes to standard output.
 pub async fn run(
     config: Config,
-    ready: impl FnOnce(&str),
+    say: impl Fn(&Said) -> io::Result<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let tls = config.tls.as_ref().map(tls::tls).transpose().map_err(RunError::Tls)?;
@@ -50,12 +80,13 @@ pub async fn run(
     let url = format!("{scheme}://{address}");
     let readiness = Readiness::default();
     let stopping = watch::Sender::new(false);
-    let stopped = |mut stopping: watch::Receiver<bool>| async move {
-        let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
+    let stopped = || {
+        let mut stopping = stopping.subscribe();
+        async move {
+            let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
+        }
     };
-    let leadership = Leadership::default();
-    let mut election = None;
-    let embedded = match &config.kube {
+    let (clients, embedded) = match &config.kube {
         Kube::Embedded { listen, external_url, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
             let embedded = cluster::open_embedded(&config.data, *listen, external_url, simulation).await?;
@@ -63,10 +94,9 @@ pub async fn run(
             readiness.require("store", move || {
                 if store.writable() { Ok(()) } else { Err("the store cannot be written".to_owned()) }
             });
-            leadership.alone();
-            Some(embedded)
+            (ground::on_embedded(&embedded.cluster).await?, Some(embedded))
         }
-        Kube::Real { kubeconfig, context } => {
+        Kube::Real { kubeconfig, context, .. } => {
             let real = cluster::reach(kubeconfig, context.as_deref()).await?;
             real.watch_health();
             let answers = real.answers.clone();
@@ -74,53 +104,99 @@ pub async fn run(
             readiness.require("cluster", move || {
                 if answers.load(Ordering::Relaxed) { Ok(()) } else { Err(unreachable.clone()) }
             });
-            leader::ensure_namespace(real.client.clone()).await?;
-            let (leadership, stop) = (leadership.clone(), stopped(stopping.subscribe()));
-            election = Some(tokio::spawn(async move {
-                leadership.stand(real.client, &address.to_string(), stop).await;
-            }));
-            None
+            (ground::on_real(real.client).await?, None)
         }
     };
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
-    let endpoints = Endpoints { url: url.clone(), kube: kube.clone() };
-    if embedded.is_some() {
-        endpoints.write(&config.data).map_err(RunError::Endpoints)?;
-    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tenancy = Tenancy::start(clients.clone(), settings(&config, kube.as_deref()), clock.clone()).await?;
+
+    let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
         leadership.register(registry);
         if let Some(embedded) = &embedded {
             embedded.cluster.metrics().register(registry);
         }
     });
-    let api = Api { readiness, metrics };
+    // Not a task of its own: it is what this one does while others answer.
+    let leading = async {
+        let work = || tenancy.lead();
+        if alone {
+            leadership.alone(work(), stopped()).await;
+        } else {
+            leadership.stand(clients.own(), &address.to_string(), work, stopped()).await;
+        }
+    };
+    let api = Api {
+        readiness,
+        metrics,
+        tenancy: tenancy.clone(),
+        audit: Arc::new(StandardError),
+        clock,
+        settings: api::Settings {
+            trusted_proxy: config.trusted_proxy,
+            tls: tls.is_some(),
+            embedded: embedded.is_some(),
+            version: env!("CARGO_PKG_VERSION"),
+        },
+    };
     let routes = api::router(&api);
-    let stop_platform = stopped(stopping.subscribe());
-    let platform = tokio::spawn(accept(listener, tls, move |_| routes.clone(), stop_platform));
+    let service = move |peer, _: Option<&CertificateDer<'_>>| api::of_peer(routes.clone(), peer);
+    let platform = tokio::spawn(accept(listener, tls, service, stopped()));
     let kubernetes = embedded.map(|embedded| {
         let cluster = embedded.cluster.clone();
         (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))
     });
-    ready(&match &kube {
-        Some(kube) => format!("ready {url} kube {kube}"),
-        None => format!("ready {url}"),
-    });
-    stop.await;
-    tracing::info!("stopping");
+    if kubernetes.is_some() {
+        let endpoints = Endpoints { url: url.clone(), kube: kube.clone() };
+        endpoints.write(&config.data).map_err(RunError::Endpoints)?;
+    }
+    let serving = async {
+        if let Some(first) = tenancy.first_administrator().await.map_err(RunError::Administrator)? {
+            let password = first.password.expose().to_owned();
+            say(&Said::AdministratorPassword(password)).map_err(RunError::Say)?;
+            // Only now: a password that could not be printed is made anew at the next start.
+            tenancy.administrator_was_told().await.map_err(RunError::Administrator)?;
+        }
+        let addresses = kube.map_or(url.clone(), |kube| format!("{url} kube {kube}"));
+        if let Err(error) = say(&Said::Ready(addresses)) {
+            tracing::warn!(%error, "cannot write to standard output");
+        }
+        stop.await;
+        tracing::info!("stopping");
+        Ok(())
+    };
+    let mut leading = pin!(leading);
+    let served = tokio::select! {
+        served = serving => served,
+        () = &mut leading => Ok(()), // only after `stopping`, which comes later
+    };
     stopping.send_replace(true);
     let ended = async {
+        // Whoever leads stops acting while the cluster still answers.
+        leading.await;
         if let Some((cluster, task)) = kubernetes {
             cluster.stop();
             let _ = task.await; // a panic in it has been logged
             Endpoints::remove(&config.data);
-        }
-        if let Some(task) = election {
-            let _ = task.await;
         }
         let _ = platform.await;
     };
     if tokio::time::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::warn!("stopped with requests still open");
     }
-    Ok(())
+    served
+}
+
+/// What the configuration says of tenants.
+fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
+    let Accounts { registration_open, valid_days, max_nodes } = config.accounts;
+    let (Kube::Embedded { external_url, .. } | Kube::Real { external_url, .. }) = &config.kube;
+    tenancy::Settings {
+        registration_open,
+        valid_days: valid_days.into(),
+        max_nodes: max_nodes.into(),
+        kube_url: external_url.as_deref().or(embedded).map(str::to_owned),
+        ..tenancy::Settings::default()
+    }
 }

@@ -23,6 +23,11 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("c/templates/tests/t.yaml", "kind: Pod\nmetadata: {annotations: {helm.sh/hook: test}}\n"),
     ("c/crds/x.yaml", "kind: X\n"),
+    ("several/Chart.yaml", "apiVersion: v2\nname: several\nversion: 0.1.0\n"),
+    (
+        "several/templates/a.yaml",
+        "kind: A\n---\nkind: B\n---\nkind: C\nmetadata: {annotations: {helm.sh/hook: pre-install}}\n",
+    ),
     ("v.yaml", "a: file\n"),
     ("broken/Chart.yaml", "apiVersion: v2\nname: broken\nversion: 0.1.0\n"),
     ("broken/templates/a.yaml", "{{ .Values.a.b }}\n"),
@@ -223,5 +228,22 @@ fn files_are_written_instead() {
             written.starts_with("---\n# Source: c/templates/a.yaml\na: x default 2 false\n"),
             "{written}"
         );
+    }
+}
+
+#[test]
+fn all_of_a_file_is_written_to_it_and_nothing_of_the_last_time() {
+    let folder = folder();
+    for (helm, end) in [("3", ""), ("4", "\n")] {
+        let line = format!("x DIR/several --output-dir DIR/out{helm}");
+        let wrote = format!("wrote DIR/out{helm}/several/templates/a.yaml\n").repeat(3) + "\n";
+        for _ in 0..2 {
+            assert_eq!(run(folder.path(), &line, helm), (wrote.clone(), None));
+        }
+        let written = fs::read_to_string(folder.path().join(format!("out{helm}/several/templates/a.yaml")));
+        let source = "---\n# Source: several/templates/a.yaml\n";
+        let hook = "kind: C\nmetadata: {annotations: {helm.sh/hook: pre-install}}\n";
+        let wanted = format!("{source}kind: A\n{end}{source}kind: B\n{end}{source}{hook}{end}");
+        assert_eq!(written.unwrap(), wanted);
     }
 }

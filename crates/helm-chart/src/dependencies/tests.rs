@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{MAX_DEPTH, check, prepare};
 use crate::chart::Chart;
 use crate::metadata::Dependency;
-use crate::values::{Layer, Origin, Warning, explain, render_values};
+use crate::values::{Layer, Origin, Warning, explain, overlay, render_values};
 
 /// The merged values, and the paths of the charts that are left.
 type Told = (&'static str, &'static str);
@@ -229,12 +229,25 @@ fn any_members() -> impl Strategy<Value = Members> {
     members_of(vec![Data::Null, Data::Bool(true), Data::Float(1.0), Data::string("s")])
 }
 
+/// Tables of tables of texts.
+fn tables() -> impl Strategy<Value = Members> {
+    let table =
+        prop::collection::btree_map("[a-d]".prop_map(Into::into), "[x-z]".prop_map(Data::string), 0..4);
+    prop::collection::btree_map("[a-d]".prop_map(Into::into), table.prop_map(Data::Map), 0..4)
+}
+
 fn members_of(leaves: Vec<Data>) -> impl Strategy<Value = Members> {
     let key = || prop::sample::select(vec!["a", "b", "sub", "global", "tags"]).prop_map(Str::from);
     let tree = prop::sample::select(leaves).prop_recursive(4, 24, 4, move |inner| {
         prop::collection::btree_map(key(), inner, 0..4).prop_map(Data::Map)
     });
     prop::collection::btree_map(key(), tree, 0..4)
+}
+
+fn merged(own: &Members, user: &Members) -> Members {
+    let chart = Chart { values: own.clone(), ..Chart::default() };
+    let values = render_values(&chart, user, true, Profile::Helm4, &mut vec![]).unwrap();
+    members(Some(&Data::try_from(&Value::from(values)).unwrap()))
 }
 
 proptest! {
@@ -244,13 +257,16 @@ proptest! {
         own in members_of(vec![Data::Bool(true), Data::string("s")]),
         user in members_of(vec![Data::Bool(false), Data::Float(1.0)]),
     ) {
-        let chart = Chart { values: own, ..Chart::default() };
-        let merge = |user: &Members| {
-            let values = render_values(&chart, user, true, Profile::Helm4, &mut vec![]).unwrap();
-            members(Some(&Data::try_from(&Value::from(values)).unwrap()))
-        };
-        let once = merge(&user);
-        prop_assert_eq!(merge(&once), once);
+        let once = merged(&own, &user);
+        prop_assert_eq!(merged(&own, &once), once);
+    }
+
+    /// What a user says in one file on top of another, or on top of the chart, is the same.
+    #[test]
+    fn the_user_is_above_the_chart(own in tables(), user in tables()) {
+        let mut expected = own.clone();
+        overlay(&mut expected, user.clone());
+        prop_assert_eq!(merged(&own, &user), expected);
     }
 
     #[test]

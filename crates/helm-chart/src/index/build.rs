@@ -46,7 +46,7 @@ impl Builder {
             join_url(base_url, file.rsplit('/').next().unwrap_or(file))
         };
         self.push(ChartVersion {
-            urls: vec![url.into()],
+            urls: Some(vec![url.into()]),
             created: created.into(),
             removed: false,
             digest: digest.into(),

@@ -13,7 +13,8 @@ use crate::typed::{self, Keys, Package, Shape, Struct, structure};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChartVersion {
     pub metadata: Metadata,
-    pub urls: Vec<Str>,
+    /// None where the index says nothing of them; there may be a list without any.
+    pub urls: Option<Vec<Str>>,
     pub created: Str,
     pub removed: bool,
     /// SHA-256 of the archive, in hexadecimal digits.
@@ -82,7 +83,7 @@ impl ChartVersion {
             .map(|(key, value)| (key.clone(), value.clone()));
         let mut version = Self {
             metadata: Metadata::default(),
-            urls: texts_of(&data, "urls"),
+            urls: data.get("urls").and_then(Data::as_list).map(|_| texts_of(&data, "urls")),
             created: if created.is_empty() { moment::ZERO.into() } else { created },
             removed: data.get("removed").and_then(Data::as_bool).unwrap_or_default(),
             digest: text_of(&data, "digest"),
@@ -98,8 +99,8 @@ impl ChartVersion {
     /// As JSON has it.
     pub fn to_data(&self) -> Data {
         let Data::Map(mut members) = self.metadata.to_data() else { return Data::Null };
-        let urls = self.urls.iter().cloned().map(Data::String).collect();
-        members.insert("urls".into(), if self.urls.is_empty() { Data::Null } else { Data::List(urls) });
+        let list = |urls: &Vec<Str>| Data::List(urls.iter().cloned().map(Data::String).collect());
+        members.insert("urls".into(), self.urls.as_ref().map_or(Data::Null, list));
         members.insert("created".into(), Data::String(self.created.clone()));
         if self.removed {
             members.insert("removed".into(), Data::Bool(true));

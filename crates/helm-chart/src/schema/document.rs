@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use helm_template::data::Data;
+use helm_template::value::Str;
 
 /// How deep a document can be.
 const MAX_DEPTH: usize = 500;
@@ -49,14 +50,25 @@ pub struct Document<'d> {
     parts: HashMap<String, Target<'d>>,
     /// Parts with a name, by address and name.
     anchors: HashMap<(String, String), Target<'d>>,
+    /// Which of the names are meant by `$dynamicRef`, by address.
+    dynamic: HashMap<String, Vec<Str>>,
+    /// There is a reference that hangs on the way to it.
+    is_dynamic: bool,
     id: fn(&Data) -> Option<&str>,
 }
 
 impl<'d> Document<'d> {
     /// `id` gives the keyword that moves the base of references; names are `$anchor` as well.
     pub fn new(root: &'d Data, address: &str, id: fn(&Data) -> Option<&str>) -> Result<Self, String> {
-        let mut document =
-            Self { root, address: address.to_owned(), parts: HashMap::new(), anchors: HashMap::new(), id };
+        let mut document = Self {
+            root,
+            address: address.to_owned(),
+            parts: HashMap::new(),
+            anchors: HashMap::new(),
+            dynamic: HashMap::new(),
+            is_dynamic: false,
+            id,
+        };
         document.collect()?;
         Ok(document)
     }
@@ -92,6 +104,11 @@ impl<'d> Document<'d> {
                             self.anchors.entry((base.clone(), anchor.to_string())).or_insert(own.clone());
                         }
                     }
+                    if let Some(Data::String(anchor)) = members.get("$dynamicAnchor") {
+                        self.dynamic.entry(base.clone()).or_default().push(anchor.clone());
+                    }
+                    self.is_dynamic |=
+                        members.contains_key("$dynamicRef") || members.contains_key("$recursiveRef");
                     for (key, data) in members {
                         if !matches!(&**key, "const" | "enum" | "default" | "examples") {
                             inside(key, data, &base);
@@ -118,6 +135,23 @@ impl<'d> Document<'d> {
             },
             None => base.to_owned(),
         }
+    }
+
+    /// There is a reference that hangs on the way to it.
+    pub fn is_dynamic(&self) -> bool {
+        self.is_dynamic
+    }
+
+    /// The part of this address.
+    pub fn part(&self, address: &str) -> Target<'d> {
+        self.parts.get(address).cloned().unwrap_or_else(|| self.root())
+    }
+
+    /// The parts below this address that are meant by `$dynamicRef`.
+    pub fn dynamic_anchors(&self, address: &str) -> Vec<(Str, Target<'d>)> {
+        let names = self.dynamic.get(address).into_iter().flatten();
+        let found = |name: &Str| self.anchors.get(&(address.to_owned(), name.to_string())).cloned();
+        names.filter_map(|name| Some((name.clone(), found(name)?))).collect()
     }
 
     /// Follows a reference that stands where `base` holds.

@@ -128,6 +128,18 @@ pub struct Schema {
     /// `true` and `false` are schemas too.
     pub verdict: Option<bool>,
     pub reference: Option<Id>,
+    /// `$recursiveRef`
+    pub recursive: Option<Id>,
+    /// `$dynamicRef`, and the name in it.
+    pub dynamic: Option<(Id, Option<Str>)>,
+    /// The schema with an address of its own that it belongs to; only where there are references that hang on it.
+    pub resource: Option<Id>,
+    /// `$recursiveAnchor`
+    pub recursive_anchor: bool,
+    /// `$dynamicAnchor`
+    pub dynamic_anchor: Option<Str>,
+    /// Those of all that belongs to it, if it has an address of its own.
+    pub dynamic_anchors: BTreeMap<Str, Id>,
     pub types: Vec<Type>,
     pub constant: Option<Data>,
     pub choices: Option<Vec<Data>>,

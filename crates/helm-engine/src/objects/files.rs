@@ -114,6 +114,11 @@ impl Object for Files {
         self.printed.get_or_init(|| printed(&self.entries)).into()
     }
 
+    fn extent(&self) -> usize {
+        let sizes = self.entries.iter().map(|entry| entry.name.len() + 4 * entry.data.len());
+        sizes.fold(1, usize::saturating_add)
+    }
+
     fn is_true(&self) -> bool {
         !self.entries.is_empty()
     }

@@ -138,6 +138,7 @@ fn len(args: &[Value]) -> Done {
 fn place(index: &Value, length: usize) -> Result<usize, Str> {
     let at = match index {
         Value::Int(n) | Value::Int64(n) => i128::from(*n),
+        Value::Uint8(n) => i128::from(*n),
         Value::Uint64(n) => i128::from(*n),
         Value::Nil | Value::Null => return Err("cannot index slice/array with nil".into()),
         other => return Err(format!("cannot index slice/array with type {}", other.type_name()).into()),
@@ -162,12 +163,12 @@ fn index(args: &[Value]) -> Done {
             }
             Value::Bytes(bytes) => {
                 let at = place(index, bytes.len())?;
-                Value::Uint64(u64::from(*bytes.get(at).ok_or("reflect: slice index out of range")?))
+                Value::Uint8(*bytes.get(at).ok_or("reflect: slice index out of range")?)
             }
             Value::String(_) | Value::Raw(_) => {
                 let bytes = item.string_bytes().unwrap_or_default();
                 let at = place(index, bytes.len())?;
-                Value::Uint64(u64::from(*bytes.get(at).ok_or("reflect: string index out of range")?))
+                Value::Uint8(*bytes.get(at).ok_or("reflect: string index out of range")?)
             }
             Value::Map(map) => match index {
                 Value::String(key) => map.get(key).unwrap_or_else(|| map.absent()),

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt::{Display, Formatter};
+use std::rc::Rc;
 
 use crate::go::{print, printf};
 use crate::value::{Kind, Str, Value};
@@ -21,7 +22,7 @@ fn sort(value: &Value) -> Sort {
     match value.kind() {
         Kind::Bool => Sort::Bool,
         Kind::Int | Kind::Int64 => Sort::Int,
-        Kind::Uint64 => Sort::Uint,
+        Kind::Uint8 | Kind::Uint64 => Sort::Uint,
         Kind::Float64 => Sort::Float,
         Kind::Complex128 => Sort::Complex,
         Kind::String => Sort::String,
@@ -33,6 +34,7 @@ fn sort(value: &Value) -> Sort {
 fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Int(n) | Value::Int64(n) => Some(i128::from(*n)),
+        Value::Uint8(n) => Some(i128::from(*n)),
         Value::Uint64(n) => Some(i128::from(*n)),
         Value::Object(object) => object.int().map(i128::from),
         _ => None,
@@ -103,7 +105,9 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
             Err(format!("non-comparable types {one}: {}, {}: {other}", a.type_name(), b.type_name()).into())
         }
         (a, b) if is_nil(a) || is_nil(b) => Ok(is_nil(a) == is_nil(b)),
-        (Value::Object(a), Value::Object(b)) if a.is_comparable() => Ok(a.equals(b.as_ref())),
+        (Value::Object(a), Value::Object(b)) if a.is_comparable() => {
+            Ok(Rc::ptr_eq(a, b) || a.is_same(b.as_ref()))
+        }
         (_, b) => Err(format!("non-comparable type {}: {}", shown(b), b.type_name()).into()),
     }
 }

@@ -37,13 +37,13 @@ pub struct Limits {
     pub steps: u64,
     /// Bytes of all outputs and of all that functions make, together.
     pub output: usize,
-    /// Templates inside templates.
+    /// Templates inside templates; by default as many as Go allows. There may be less stack than that.
     pub depth: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 50_000_000, output: 128 << 20, depth: 10_000 }
+        Self { steps: 50_000_000, output: 128 << 20, depth: 100_000 }
     }
 }
 

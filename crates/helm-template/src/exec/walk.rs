@@ -97,7 +97,8 @@ fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool)
     }
     let more_stack = stack::is_short_for_template();
     if more_stack && machine.stacks == MOST_STACKS {
-        return Err("templates are nested too deep".into());
+        let why = format!("exceeded maximum template depth ({} take all the stack)", machine.depth);
+        return Err(why.into());
     }
     let variables = template.variables.saturating_mul(size_of::<Slot>());
     machine.room_for(variables)?;
@@ -217,25 +218,22 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Bytes(bytes) => {
                 let items = bytes.iter().enumerate();
-                self.rounds(
-                    branch,
-                    items.map(|(at, byte)| (index(at), Value::Uint64(u64::from(*byte)).into())),
-                )?
+                self.rounds(branch, items.map(|(at, byte)| (index(at), Value::Uint8(*byte).into())))?
             }
-            Value::Int(n) | Value::Int64(n) if self.machine.ranges_over_integers => {
+            Value::Int(_) | Value::Int64(_) | Value::Uint8(_) | Value::Uint64(_)
+                if self.machine.ranges_over_integers =>
+            {
                 if branch.pipe.variables.len() > 1 {
-                    let why = format!("can't use {n} to iterate over more than one variable");
+                    let why = format!("can't use {} to iterate over more than one variable", print(&value));
                     return Err(self.error(why).into());
                 }
-                let make = if matches!(value, Value::Int(_)) { Value::Int } else { Value::Int64 };
-                self.rounds(branch, (0..*n).map(|n| (Value::Nil, make(n).into())))?
-            }
-            Value::Uint64(n) if self.machine.ranges_over_integers => {
-                if branch.pipe.variables.len() > 1 {
-                    let why = format!("can't use {n} to iterate over more than one variable");
-                    return Err(self.error(why).into());
+                match value {
+                    Value::Int64(n) => self.numbers(branch, 0..n, Value::Int64)?,
+                    Value::Uint8(n) => self.numbers(branch, 0..n, Value::Uint8)?,
+                    Value::Uint64(n) => self.numbers(branch, 0..n, Value::Uint64)?,
+                    Value::Int(n) => self.numbers(branch, 0..n, Value::Int)?,
+                    _ => false,
                 }
-                self.rounds(branch, (0..*n).map(|n| (Value::Nil, Value::Uint64(n).into())))?
             }
             Value::Object(object) => {
                 let Some(entries) = object.entries() else {
@@ -249,6 +247,16 @@ impl<'t> Frame<'_, '_, 't> {
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),
         };
         if any { Ok(()) } else { self.list(dot, &branch.otherwise) }
+    }
+
+    /// Runs the body for each number, which only a single variable takes.
+    fn numbers<N>(
+        &mut self,
+        branch: &'t Branch,
+        numbers: impl Iterator<Item = N>,
+        make: fn(N) -> Value,
+    ) -> Result<bool, Stop> {
+        self.rounds(branch, numbers.map(|n| (Value::Nil, make(n).into())))
     }
 
     /// Runs the body for each pair; whether there was any.

@@ -1,9 +1,9 @@
 //! Times, durations and zones.
 
-use super::moments::{DURATION, TIME, as_duration, as_time, duration_value, time_value};
 use crate::exec::{Machine, Row, Run};
 use crate::go::time::{Duration, Time, Zone};
 use crate::go::{parse_float, print, quote};
+use crate::value::moments::{DURATION, TIME, as_duration, as_time, duration_value, time_value};
 use crate::value::{Str, Type, Value};
 
 type Done = Result<Value, Str>;

@@ -2,6 +2,8 @@
 //!
 //! Go goes through a map in any order; `keys` and `values` here always in that of the keys.
 
+use std::borrow::Cow;
+
 use super::arguments::{Done, map, printed, text};
 use super::merge::{Win, merge};
 use crate::exec::{Machine, Row, Run};
@@ -59,7 +61,9 @@ fn dict(machine: &mut Machine<'_>, args: &[Value]) -> Done {
 }
 
 fn set(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let Value::Map(map) = &args[0] else { return Err("assignment to entry in nil map".into()) };
+    let Some(map) = args[0].as_map().filter(|map| !map.is_nil()) else {
+        return Err("assignment to entry in nil map".into());
+    };
     // A new entry moves those behind it.
     machine.charge(map.len() as u64 / 16)?;
     machine.wrote(size_of::<(Str, Value)>())?;
@@ -135,9 +139,13 @@ fn not_a(value: &Value, wanted: &str) -> Str {
 }
 
 fn merge_all(machine: &mut Machine<'_>, args: &[Value], win: Win) -> Done {
-    let into = map(&args[0]);
+    let mut into = map(&args[0]);
     for from in &args[1..] {
         if let Value::Map(from) = from {
+            // Nil becomes a map, other than for who else holds it.
+            if into.is_nil() && !from.is_nil() {
+                into = Cow::Owned(Map::new());
+            }
             merge(machine, &into, from, win, 0)?;
         }
     }

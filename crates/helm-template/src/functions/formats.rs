@@ -33,19 +33,19 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("mustToPrettyJson", ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Pretty)))),
     ("toRawJson",        ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
     ("mustToRawJson",    ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
-    ("fromJson",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(map_of(json::parse_map(text, MAP)))))),
+    ("fromJson",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(json_map(text))))),
     ("mustFromJson",     STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(Value::from(&json::parse(text)?).unboxed())))),
-    ("fromJsonArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(list_of(json::parse_list(text, LIST)))))),
+    ("fromJsonArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(json_list(text))))),
     ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm4))),
     ("mustToToml",       ANY,    false, Run::Plain(|args| strictly(toml::write(toml_document(args)?, Profile::Helm4)))),
-    ("fromToml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(from_toml(text, Profile::Helm4))))),
+    ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm4))),
 ];
 
 /// What Helm 3 does in its own way.
 #[rustfmt::skip]
 pub(super) const HELM3: &[Row] = &[
     ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm3))),
-    ("fromToml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(from_toml(text, Profile::Helm3))))),
+    ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm3))),
 ];
 
 fn to_yaml(args: &[Value]) -> Result<String, Unwritable> {
@@ -86,8 +86,9 @@ fn toml_document(args: &[Value]) -> Result<&Value, Str> {
     Ok(&args[0])
 }
 
-fn from_toml(text: &[u8], profile: Profile) -> Value {
-    toml::parse(text, profile).unwrap_or_else(error).into()
+fn from_toml(machine: &mut Machine<'_>, args: &[Value], profile: Profile) -> Done {
+    let clock = machine.outside.clock;
+    read(machine, args, |text| Ok(toml::parse(text, profile, clock).unwrap_or_else(error).into()))
 }
 
 /// What a text comes to can be much larger than the text: two bytes are a value of a list. There must be room for that
@@ -109,6 +110,38 @@ fn map_of(read: Result<Members, Str>) -> Value {
 
 fn list_of(read: Result<Vec<Data>, Str>) -> Value {
     read.map_or_else(|why| List::any([Value::String(why)]).into(), |items| Value::from(&Data::List(items)))
+}
+
+/// What was read stays beside the complaint.
+fn json_map(text: &[u8]) -> Value {
+    match json::parse_partly(text) {
+        Ok((Data::Null, None)) => Map::nil(),
+        Ok((data @ Data::Map(_), unfit)) => {
+            let value = Value::from(&data);
+            if let (Value::Map(map), Some(why)) = (&value, unfit) {
+                map.insert("Error", Value::String(why));
+            }
+            return value;
+        }
+        Ok((data, unfit)) => error(json::mismatch(&whole(data, unfit.as_ref()), MAP)),
+        Err(why) => error(why),
+    }
+    .into()
+}
+
+fn json_list(text: &[u8]) -> Value {
+    let why = match json::parse_partly(text) {
+        Ok((Data::Null, None)) => return List::nil().into(),
+        Ok((data @ Data::List(_), None)) => return Value::from(&data),
+        Ok((Data::List(_), Some(why))) | Err(why) => why,
+        Ok((data, unfit)) => json::mismatch(&whole(data, unfit.as_ref()), LIST),
+    };
+    List::any([Value::String(why)]).into()
+}
+
+/// The whole text may be a number that no float can hold; it is a number all the same.
+fn whole(data: Data, unfit: Option<&Str>) -> Data {
+    if data == Data::Null && unfit.is_some() { Data::Float(f64::INFINITY) } else { data }
 }
 
 fn error(why: Str) -> Map {

@@ -54,7 +54,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
 fn items(value: &Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'_, [Value]>, Str> {
     match value {
         Value::List(list) => Ok(Cow::Borrowed(list)),
-        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| Value::Uint64(u64::from(*byte))).collect()),
+        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| Value::Uint8(*byte)).collect()),
         Value::Object(object) if object.kind() == Kind::Slice => {
             Ok(object.entries().unwrap_or_default().into_iter().map(|(_, item)| item).collect())
         }

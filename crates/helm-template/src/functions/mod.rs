@@ -16,7 +16,6 @@ mod formats;
 mod lists;
 mod math;
 mod merge;
-mod moments;
 mod numbers;
 mod paths;
 mod random;

@@ -6,6 +6,7 @@ use crate::value::Value;
 pub(super) fn to_int(value: &Value) -> i64 {
     match value {
         Value::Int(n) | Value::Int64(n) => *n,
+        Value::Uint8(n) => i64::from(*n),
         Value::Uint64(n) => n.cast_signed(),
         Value::Float(n) => whole(*n),
         Value::Bool(truth) => i64::from(*truth),
@@ -18,6 +19,7 @@ pub(super) fn to_int(value: &Value) -> i64 {
 pub(super) fn to_float(value: &Value) -> f64 {
     match value {
         Value::Int(n) | Value::Int64(n) => *n as f64,
+        Value::Uint8(n) => f64::from(*n),
         Value::Uint64(n) => *n as f64,
         Value::Float(n) => *n,
         Value::Bool(truth) => f64::from(u8::from(*truth)),

@@ -158,6 +158,7 @@ fn lists() {
         ("{{typeOf (rest (list))}}", "[]interface {}"),
         ("{{reverse .Values.list}}", "[<nil> x 2 1]"),
         ("{{uniq .Values.words}}", "[b a ]"),
+        (r#"{{uniq (list 1 2 2 3 1 3)}} {{uniq (list "b" "a" "a" "b" "c" "a")}}"#, "[1 2 3] [b a c]"),
         (r#"{{without .Values.words "b"}}"#, "[a ]"),
         ("{{compact .Values.list}}", "[1 2 x]"),
         ("{{has 1.0 .Values.list}}", "true"),

@@ -9,7 +9,7 @@ use crate::data::Data;
 use crate::exec::{Row, Run};
 use crate::profile::Profile;
 use crate::semver::{Constraints, Version};
-use crate::value::{Kind, Method, Object, Str, Type, Value};
+use crate::value::{Field, Json, Kind, Method, Object, Str, Type, Value};
 
 type Done = Result<Value, Str>;
 
@@ -49,6 +49,10 @@ impl Object for SemVer {
         if self.pointer { Kind::Ptr } else { Kind::Struct }
     }
 
+    fn is_stringer(&self) -> bool {
+        true
+    }
+
     fn print(&self) -> Cow<'_, str> {
         self.version.to_string().into()
     }
@@ -57,6 +61,20 @@ impl Object for SemVer {
         let rows = if self.pointer { [METHODS, POINTER_METHODS].as_slice() } else { &[METHODS] };
         let row = rows.iter().copied().flatten().find(|row| row.0 == name)?;
         Some(Method { params: row.1, variadic: false, run: row.2 })
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        let Version { major, minor, patch, .. } = self.version;
+        let numbers = [("major", major), ("minor", minor), ("patch", patch)];
+        let texts = [
+            ("pre", self.version.pre.clone()),
+            ("metadata", self.version.metadata.clone()),
+            ("original", self.version.original().to_owned()),
+        ];
+        let numbers = numbers.map(|(name, number)| (name, Value::Uint64(number)));
+        let texts = texts.map(|(name, text)| (name, text.into()));
+        let private = |(name, value)| Field { name, json: Json::Private, value };
+        numbers.into_iter().chain(texts).map(private).collect()
     }
 
     fn data(&self) -> Result<Data, Str> {

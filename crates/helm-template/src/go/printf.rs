@@ -110,7 +110,8 @@ impl<'p> Printer<'p> {
                 Some(value) => {
                     if verb == 'v' {
                         // With this verb a plus asks for the names of fields, and a sharp for Go's own syntax.
-                        spec = Spec { plus: false, sharp: false, source: spec.sharp, ..spec };
+                        spec =
+                            Spec { plus: false, sharp: false, names: spec.plus, source: spec.sharp, ..spec };
                     }
                     if spec.length(value) > self.most.saturating_sub(self.out.len()) {
                         self.too_long = true;
@@ -188,6 +189,7 @@ impl<'p> Printer<'p> {
     fn number(&mut self) -> Option<i64> {
         let number = match self.take()? {
             Value::Int(n) | Value::Int64(n) => Some(*n),
+            Value::Uint8(n) => Some(i64::from(*n)),
             Value::Uint64(n) => i64::try_from(*n).ok(),
             Value::Object(object) => object.int(),
             _ => None,

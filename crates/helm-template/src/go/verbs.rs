@@ -2,7 +2,7 @@
 
 use super::float::{self, Form};
 use super::quote::{can_backquote, is_printable, quote_as, quote_char};
-use crate::value::Value;
+use crate::value::{Field, Kind, Object, Value};
 
 /// What stands between the percent sign and the verb.
 #[derive(Clone, Copy, Default)]
@@ -13,6 +13,8 @@ pub(super) struct Spec {
     pub sharp: bool,
     pub space: bool,
     pub zero: bool,
+    /// `%+v`: with the names of fields.
+    pub names: bool,
     /// `%#v`: as Go's source would write it.
     pub source: bool,
     pub width: Option<usize>,
@@ -22,16 +24,19 @@ pub(super) struct Spec {
 impl Spec {
     /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
     pub fn length(self, value: &Value) -> usize {
-        let extent = value.extent();
-        let leaves =
-            if matches!(value, Value::List(_) | Value::Map(_) | Value::Bytes(_)) { extent } else { 1 };
+        let extent = value.whole_extent();
+        let leaves = if matches!(value.kind(), Kind::Slice | Kind::Map | Kind::Struct | Kind::Ptr) {
+            extent
+        } else {
+            1
+        };
         let width = self.width.unwrap_or(0).max(self.precision.unwrap_or(0));
         extent.saturating_add(width.saturating_mul(leaves))
     }
 
     /// Nothing stands there that would change a number.
     fn is_plain(self) -> bool {
-        let Self { minus: _, plus, sharp: _, space, zero: _, source, width, precision } = self;
+        let Self { minus: _, plus, sharp: _, space, zero: _, names: _, source, width, precision } = self;
         !plus && !space && !source && width.is_none() && precision.is_none()
     }
 
@@ -68,6 +73,7 @@ fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
         }
         Value::Bool(_) => bad(out, spec, verb, value),
         Value::Int(n) | Value::Int64(n) => integer(out, spec, verb, value, Integer::signed(*n)),
+        Value::Uint8(n) => integer(out, spec, verb, value, Integer::unsigned(u64::from(*n))),
         Value::Uint64(n) => integer(out, spec, verb, value, Integer::unsigned(*n)),
         Value::Float(n) => {
             if !real(out, spec, verb, *n) {
@@ -97,6 +103,10 @@ fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
         Value::List(items) => {
             listed(out, spec, value.type_name(), items.iter(), |out, spec, item| one(out, spec, verb, item));
         }
+        Value::Map(map) if map.is_nil() && spec.source => {
+            out.extend_from_slice(value.type_name().as_bytes());
+            out.extend_from_slice(b"(nil)");
+        }
         Value::Map(map) => {
             if !spec.source {
                 out.extend_from_slice(b"map");
@@ -107,20 +117,72 @@ fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
                 one(out, spec, verb, value);
             });
         }
-        Value::Object(object) => match (verb, object.int()) {
-            ('v' | 's' | 'q', _) | ('x' | 'X', Some(_)) => {
-                let spec = Spec { source: false, ..spec };
-                string(out, spec, verb, value, object.print().as_bytes());
-            }
-            (_, Some(n)) => integer(out, spec, verb, value, Integer::signed(n)),
-            (_, None) => bad(out, spec, verb, value),
-        },
+        Value::Object(host) => object(out, spec, verb, value, host.as_ref()),
     }
+}
+
+fn object(out: &mut Out, spec: Spec, verb: char, value: &Value, object: &dyn Object) {
+    match verb {
+        'v' if spec.source => {
+            if let Some(source) = object.source() {
+                return pad(out, spec, cut(spec, source.as_bytes()));
+            }
+        }
+        'v' | 's' | 'q' | 'x' | 'X' if object.is_stringer() => {
+            return string(out, spec, verb, value, object.print().as_bytes());
+        }
+        'v' if !spec.names && spec.width.is_none() && spec.precision.is_none() => {
+            return out.extend_from_slice(object.print().as_bytes());
+        }
+        _ => {}
+    }
+    if let Some(n) = object.int() {
+        return integer(out, spec, verb, value, Integer::signed(n));
+    }
+    let entries = object.entries().filter(|_| object.kind() == Kind::Map);
+    let fields = object.fields();
+    match entries {
+        Some(entries) => {
+            if !spec.source {
+                out.extend_from_slice(b"map");
+            }
+            listed(out, spec, object.type_name(), entries.iter(), |out, spec, (key, value)| {
+                one(out, spec, verb, key);
+                out.push(b':');
+                one(out, spec, verb, value);
+            });
+        }
+        // It does not let others look into it.
+        None if fields.is_empty() => bad(out, spec, verb, value),
+        None => structure(out, spec, verb, object, &fields),
+    }
+}
+
+/// `{a b}`, `{Name:a Other:b}` or `T{Name:"a", Other:"b"}`, behind `&` for a pointer.
+fn structure(out: &mut Out, spec: Spec, verb: char, object: &dyn Object, fields: &[Field]) {
+    if object.kind() == Kind::Ptr {
+        out.push(b'&');
+    }
+    if spec.source {
+        out.extend_from_slice(object.type_name().trim_start_matches('*').as_bytes());
+    }
+    out.push(b'{');
+    for (at, field) in fields.iter().enumerate() {
+        if at > 0 {
+            out.extend_from_slice(if spec.source { b", " } else { b" " });
+        }
+        if spec.source || spec.names {
+            out.extend_from_slice(field.name.as_bytes());
+            out.push(b':');
+        }
+        one(out, spec, verb, &field.value);
+    }
+    out.push(b'}');
 }
 
 /// How one of several bytes is written.
 fn byte(verb: char) -> impl FnMut(&mut Out, Spec, &u8) {
-    move |out, spec, byte| one(out, spec, verb, &Value::Uint64(u64::from(*byte)))
+    move |out, spec, byte| one(out, spec, verb, &Value::Uint8(*byte))
 }
 
 /// `[1 22 255]`. Charts print whole files by accident, so that the plain form of bytes is worth a short way.
@@ -193,7 +255,11 @@ fn bad(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     if value.is_some() {
         out.extend_from_slice(value.type_name().as_bytes());
         out.push(b'=');
-        one(out, spec, 'v', value);
+        // Here nobody is asked what he is: a duration is a number.
+        match value {
+            Value::Object(object) if let Some(n) = object.int() => one(out, spec, 'v', &Value::Int64(n)),
+            value => one(out, spec, 'v', value),
+        }
     } else {
         out.extend_from_slice(b"<nil>");
     }

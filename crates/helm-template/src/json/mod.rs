@@ -3,7 +3,8 @@
 mod parse;
 mod write;
 
-pub use parse::{parse, parse_list, parse_map};
+pub use parse::parse;
+pub(crate) use parse::{mismatch, parse_partly};
 pub(crate) use write::length;
 pub use write::{Style, write, write_value};
 

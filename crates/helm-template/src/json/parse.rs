@@ -12,30 +12,20 @@ const DEPTH: usize = 1_000;
 
 /// Reads one JSON text. Errors are Go's.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Data, Str> {
+    let (data, unfit) = parse_partly(text)?;
+    unfit.map_or(Ok(data), Err)
+}
+
+/// As [`parse`], for a reader that keeps what there is: in the place of a number that no float can hold there is a
+/// null, and Go complains of the first of them.
+pub fn parse_partly(text: impl AsRef<[u8]>) -> Result<(Data, Option<Str>), Str> {
     let mut reader = Reader { text: text.as_ref(), at: 0, depth: 0, unfit: None };
     let data = reader.top()?;
-    reader.unfit.map_or(Ok(data), Err)
+    Ok((data, reader.unfit))
 }
 
-/// As [`parse`], for a reader that wants a map and whose Go type has this name. A null is an empty map.
-pub fn parse_map(text: impl AsRef<[u8]>, go_type: &str) -> Result<Members, Str> {
-    match parse(text)? {
-        Data::Map(members) => Ok(members),
-        Data::Null => Ok(Members::new()),
-        other => Err(mismatch(&other, go_type)),
-    }
-}
-
-/// As [`parse`], for a reader that wants a list and whose Go type has this name. A null is an empty list.
-pub fn parse_list(text: impl AsRef<[u8]>, go_type: &str) -> Result<Vec<Data>, Str> {
-    match parse(text)? {
-        Data::List(items) => Ok(items),
-        Data::Null => Ok(Vec::new()),
-        other => Err(mismatch(&other, go_type)),
-    }
-}
-
-fn mismatch(data: &Data, go_type: &str) -> Str {
+/// What Go says of data for a reader that wants something else, and whose Go type has this name.
+pub fn mismatch(data: &Data, go_type: &str) -> Str {
     format!("json: cannot unmarshal {} into Go value of type {go_type}", json_kind(data)).into()
 }
 

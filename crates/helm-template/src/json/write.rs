@@ -6,7 +6,7 @@ use crate::data::Data;
 use crate::go::{Form, format_float};
 use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::stack::deeper;
-use crate::value::{Value, field};
+use crate::value::{Json, Value, field};
 
 /// How JSON is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,9 @@ impl Writer {
             Value::Int(n) | Value::Int64(n) => {
                 let _ = write!(self.out, "{n}");
             }
+            Value::Uint8(n) => {
+                let _ = write!(self.out, "{n}");
+            }
             Value::Uint64(n) => {
                 let _ = write!(self.out, "{n}");
             }
@@ -70,12 +73,12 @@ impl Writer {
                 self.members(map.entries().iter().map(|(key, value)| (&**key, value)), &inside)?;
             }
             Value::Object(object) => match object.fields() {
-                none if none.is_empty() => self.value(&Value::from(&object.data()?), around)?,
-                fields => {
+                fields if fields.iter().any(|field| field.json != Json::Private) => {
                     let inside = around.inside_list()?;
                     let members = field::members(fields);
                     self.members(members.iter().map(|(name, value)| (*name, value)), &inside)?;
                 }
+                _ => self.value(&Value::from(&object.data()?), around)?,
             },
             Value::Float(_) | Value::Complex(..) | Value::Bytes(_) => {
                 self.value(&Value::from(&Data::try_from(value)?), around)?;

@@ -1,7 +1,10 @@
 //! Numbers and dates.
 
 use crate::go::quote;
+use crate::go::time::{RFC3339, Time, Zone};
+use crate::outside::Clock;
 use crate::value::Value;
+use crate::value::moments::time_value;
 
 /// What a literal turned out to be while it was read.
 enum Kind {
@@ -66,8 +69,8 @@ pub(super) fn literal(text: &str) -> (&str, Option<String>) {
     (text.get(..end).unwrap_or_default(), None)
 }
 
-/// `time_only_in_minutes` is TOML 1.1, where the seconds may be left out.
-pub(super) fn value(literal: &str, time_only_in_minutes: bool) -> Result<Value, String> {
+/// The value of a literal.
+pub(super) fn value(literal: &str, minutes_will_do: bool, clock: &dyn Clock) -> Result<Value, String> {
     let unsigned = literal.strip_prefix(['+', '-']).unwrap_or(literal);
     if matches!(unsigned, "inf" | "nan") {
         let number: f64 = unsigned.parse().unwrap_or(f64::NAN);
@@ -80,7 +83,7 @@ pub(super) fn value(literal: &str, time_only_in_minutes: bool) -> Result<Value, 
         _ => 10,
     };
     if radix == 10 && (unsigned.contains(':') || unsigned.get(1..).is_some_and(is_date)) {
-        return date(literal, time_only_in_minutes);
+        return date(literal, minutes_will_do, clock);
     }
     if radix == 10 && literal.contains(['.', 'e', 'E']) { float(literal) } else { integer(literal, radix) }
 }
@@ -144,48 +147,55 @@ fn has_leading_zero(text: &str) -> bool {
     }
 }
 
-/// As the text that JSON makes of it: a date is at midnight, a time in the year zero, both without a zone in UTC.
-fn date(literal: &str, minutes_will_do: bool) -> Result<Value, String> {
+const DATETIME: &str = "datetime-local";
+const DATE: &str = "date-local";
+const TIME: &str = "time-local";
+
+/// The forms of a date, and the names of the zones that those are in which tell none: by them they are known again
+/// when they are written.
+const FORMS: &[(&str, Option<&str>)] = &[
+    (RFC3339, None),
+    ("2006-01-02T15:04:05.999999999", Some(DATETIME)),
+    ("2006-01-02", Some(DATE)),
+    ("15:04:05.999999999", Some(TIME)),
+];
+
+/// TOML 1.1, where the seconds may be left out.
+const SHORT_FORMS: &[(&str, Option<&str>)] =
+    &[("2006-01-02T15:04Z07:00", None), ("2006-01-02T15:04", Some(DATETIME)), ("15:04", Some(TIME))];
+
+fn date(literal: &str, minutes_will_do: bool, clock: &dyn Clock) -> Result<Value, String> {
     let text = literal.trim_end().replace(['t', ' '], "T").replace('z', "Z");
-    let invalid = || format!("invalid datetime: {}", quote(&text));
-    let (day, time) = match text.split_once('T') {
-        Some((day, time)) => (day, Some(time)),
-        None if text.contains(':') => ("0000-01-01", Some(text.as_str())),
-        None => (text.as_str(), None),
-    };
-    if day.parse::<jiff::civil::Date>().is_err() || !has_pattern(day, "0000-00-00") {
-        return Err(invalid());
-    }
-    let Some(time) = time else {
-        return Ok(format!("{day}T00:00:00Z").into());
-    };
-    let zone_at = time.find(['Z', '+', '-']).unwrap_or(time.len());
-    let (clock, zone) = time.split_at(zone_at);
-    let (whole, fraction) = clock.split_once('.').unwrap_or((clock, ""));
-    let whole = match whole.len() {
-        5 if minutes_will_do && fraction.is_empty() => format!("{whole}:00"),
-        _ => whole.to_owned(),
-    };
-    let zone_fits =
-        zone.is_empty() || zone == "Z" || has_pattern(zone, "+00:00") || has_pattern(zone, "-00:00");
-    let fits = has_pattern(&whole, "00:00:00")
-        && whole.parse::<jiff::civil::Time>().is_ok()
-        && fraction.bytes().all(|byte| byte.is_ascii_digit())
-        && zone_fits;
-    if !fits {
-        return Err(invalid());
-    }
-    let fraction = fraction.get(..9).unwrap_or(fraction).trim_end_matches('0');
-    let point = if fraction.is_empty() { "" } else { "." };
-    let zone = if matches!(zone, "" | "+00:00" | "-00:00") { "Z" } else { zone };
-    Ok(format!("{day}T{whole}{point}{fraction}{zone}").into())
+    let local = Zone::local(clock.zone());
+    let offset = local.offset(clock.now().as_second());
+    let short = if minutes_will_do { SHORT_FORMS } else { &[] };
+    FORMS
+        .iter()
+        .chain(short)
+        .find_map(|(form, zone)| {
+            let zone = zone.map_or_else(|| local.clone(), |name| Zone::Fixed(name.into(), offset));
+            Some((form, Time::parse(form, text.as_bytes(), &zone).ok()?))
+        })
+        .filter(|(form, _)| has_all_zeros(&text, form))
+        .map(|(_, time)| time_value(time, &local))
+        .ok_or_else(|| format!("invalid datetime: {}", quote(&text)))
 }
 
-/// Digits where the pattern has zeros, and its own characters elsewhere.
-fn has_pattern(text: &str, pattern: &str) -> bool {
-    text.len() == pattern.len()
-        && text.bytes().zip(pattern.bytes()).all(|(byte, pattern)| match pattern {
-            b'0' => byte.is_ascii_digit(),
-            pattern => byte == pattern,
-        })
+/// Go reads numbers without their leading zeros, which TOML must have: then what separates them is in another place.
+fn has_all_zeros(text: &str, form: &str) -> bool {
+    let form = form.split(['.', 'Z']).next().unwrap_or_default();
+    let mut pairs = form.bytes().zip(text.bytes());
+    pairs.all(|(form, byte)| form.is_ascii_digit() || form == byte)
+}
+
+/// As it stands in a document.
+pub(super) fn written(time: &Time) -> String {
+    let form = match time.zone() {
+        Zone::Fixed(name, _) => FORMS.iter().find(|(_, zone)| *zone == Some(name)),
+        _ => None,
+    };
+    match form {
+        Some((form, _)) => time.within(Zone::Utc).format(form),
+        None => time.format(RFC3339),
+    }
 }

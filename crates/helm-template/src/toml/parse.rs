@@ -8,16 +8,17 @@ use std::mem;
 
 use super::key;
 use super::text::{Fault, Text};
+use crate::outside::Clock;
 use crate::profile::Profile;
-use crate::value::{List, Map, Str, Value};
+use crate::value::{List, Map, NamedList, Str, Value};
 
 /// How deep arrays and inline tables may be nested.
 const DEPTH: usize = 200;
 
-/// Reads a document.
-pub fn parse(text: &[u8], profile: Profile) -> Result<Map, Str> {
+/// Reads a document. The clock says how late it is where a time names no zone.
+pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock) -> Result<Map, Str> {
     let mut reader = Reader {
-        text: Text::new(text, profile),
+        text: Text::new(text, profile, clock),
         root: Table::new(),
         path: Vec::new(),
         key: None,
@@ -48,9 +49,14 @@ fn value(node: Node) -> Value {
     match node {
         Node::Value(value) => value,
         Node::Table { table, .. } => map(table).into(),
-        Node::Tables(tables) => List::any(tables.into_iter().map(|table| map(table).into())).into(),
+        Node::Tables(tables) => {
+            List::named(&TABLES, tables.into_iter().map(|table| map(table).into())).into()
+        }
     }
 }
+
+/// The type of an array of tables.
+static TABLES: NamedList = NamedList { name: "[]map[string]interface {}", method: |_| None };
 
 struct Reader<'t> {
     text: Text<'t>,

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::json::{self, Style};
+use crate::outside::Nowhere;
 use crate::profile::Profile::{Helm3, Helm4};
 use crate::value::Value;
 
@@ -12,7 +13,7 @@ fn written(json: &str, profile: crate::profile::Profile) -> String {
 }
 
 fn read(toml: &str, profile: crate::profile::Profile) -> String {
-    match parse(toml.as_bytes(), profile) {
+    match parse(toml.as_bytes(), profile, &Nowhere) {
         Ok(map) => json::write_value(&map.into(), Style::Raw).unwrap(),
         Err(why) => why.to_string(),
     }
@@ -91,7 +92,7 @@ fn read_as_helm_reads_it() {
 
 #[test]
 fn whole_numbers_are_integers() {
-    let map = parse(b"a = 1\nb = 1.0", Helm4).unwrap();
+    let map = parse(b"a = 1\nb = 1.0", Helm4, &Nowhere).unwrap();
     assert_eq!(map.get("a").unwrap().type_name(), "int64");
     assert_eq!(map.get("b").unwrap().type_name(), "float64");
 }
@@ -105,8 +106,8 @@ fn depth_has_its_end() {
 proptest! {
     #[test]
     fn no_text_is_too_strange(text in "[ab1=\"'\\[\\]{}.,# \n\\\\_+e:TZ-]{0,40}") {
-        let _ = parse(text.as_bytes(), Helm3);
-        let _ = parse(text.as_bytes(), Helm4);
+        let _ = parse(text.as_bytes(), Helm3, &Nowhere);
+        let _ = parse(text.as_bytes(), Helm4, &Nowhere);
     }
 
     #[test]
@@ -115,7 +116,7 @@ proptest! {
             keys.into_iter().map(|(key, text)| (key.into(), crate::data::Data::string(text))).collect(),
         );
         let text = write(&Value::from(&data), Helm4).unwrap();
-        let back = Value::from(parse(text.as_bytes(), Helm4).unwrap());
+        let back = Value::from(parse(text.as_bytes(), Helm4, &Nowhere).unwrap());
         prop_assert_eq!(crate::data::Data::try_from(&back).unwrap(), data);
     }
 }

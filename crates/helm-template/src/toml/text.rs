@@ -3,6 +3,7 @@
 use super::number;
 use crate::go::letters::is_letter;
 use crate::go::printf;
+use crate::outside::Clock;
 use crate::profile::Profile;
 use crate::value::Value;
 
@@ -22,16 +23,17 @@ pub(super) struct Text<'t> {
     /// The end has been read, and not only reached.
     ended: bool,
     profile: Profile,
+    clock: &'t dyn Clock,
 }
 
 impl<'t> Text<'t> {
-    pub fn new(bytes: &'t [u8], profile: Profile) -> Self {
+    pub fn new(bytes: &'t [u8], profile: Profile, clock: &'t dyn Clock) -> Self {
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         let (text, bad) = match bytes.utf8_chunks().next() {
             Some(chunk) => (chunk.valid(), chunk.invalid().first().copied()),
             None => ("", None),
         };
-        Self { all: text, bad, at: 0, string_at: 0, ended: false, profile }
+        Self { all: text, bad, at: 0, string_at: 0, ended: false, profile, clock }
     }
 
     /// TOML 1.1.
@@ -218,7 +220,7 @@ impl<'t> Text<'t> {
         if let Some(why) = problem {
             return Err(self.fault(why));
         }
-        number::value(literal, self.is_new()).map_err(|why| self.fault(why))
+        number::value(literal, self.is_new(), self.clock).map_err(|why| self.fault(why))
     }
 
     /// What follows the opening quote.

@@ -5,12 +5,13 @@
 
 use std::fmt::Write;
 
-use super::key;
-use crate::data::Data;
-use crate::go::{Form, format_float};
+use super::{key, number};
+use crate::go::{Form, format_float, print};
 use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::profile::Profile;
-use crate::value::{List, Map, Value};
+use crate::stack::deeper;
+use crate::value::moments::{as_duration, as_time};
+use crate::value::{Field, Json, Kind, List, Object, Str, Value, field};
 
 /// As `toToml` writes it. What cannot be written is an error in the words of Go's library.
 pub fn write(value: &Value, profile: Profile) -> Result<String, Unwritable> {
@@ -41,6 +42,7 @@ impl Shape {
         Ok(match value {
             Value::Nil | Value::Null => Self::Nothing,
             Value::Map(map) if map.is_nil() => Self::Nothing,
+            Value::List(list) if list.is_nil() => Self::Nothing,
             Value::Map(_) => Self::Table,
             Value::List(list) => {
                 let inside = around.inside_list()?;
@@ -54,16 +56,56 @@ impl Shape {
                 if all_tables { Self::Tables } else { Self::Plain }
             }
             Value::Complex(..) => return Err(refused("unsupported type: complex128")),
-            Value::Object(object) if object.type_name() != TIME => {
-                Self::of(&Value::from(&object.data()?), around)?
-            }
+            Value::Object(object) if as_time(value).is_none() => match fields(object.as_ref()) {
+                Some(_) => Self::Table,
+                None => Self::of(&made_plain(value, object.as_ref())?, around)?,
+            },
             _ => Self::Plain,
         })
     }
 }
 
-/// The type that is written without quotes.
-const TIME: &str = "time.Time";
+/// What others may see of a struct, of embedded ones in their place; or the entries of a map.
+fn fields(object: &dyn Object) -> Option<Entries> {
+    fn add(fields: Vec<Field>, to: &mut Entries) {
+        for Field { name, json, value } in field::visible(fields) {
+            match value {
+                Value::Object(inner) if json == Json::Embedded => add(inner.fields(), to),
+                value => to.push((name.into(), value)),
+            }
+        }
+    }
+    if object.kind() == Kind::Map {
+        let entries = object.entries()?.into_iter();
+        return Some(entries.map(|(key, value)| (print(&key).into(), value)).collect());
+    }
+    let mut all = Vec::new();
+    add(object.fields(), &mut all);
+    (!all.is_empty()).then_some(all)
+}
+
+/// An object that is no table.
+fn made_plain(value: &Value, object: &dyn Object) -> Result<Value, Unwritable> {
+    // Go's library knows durations.
+    if as_duration(value).is_some() { Ok(print(value).into()) } else { Ok(Value::from(&object.data()?)) }
+}
+
+type Entries = Vec<(Str, Value)>;
+
+/// What a table holds: what is no table, then what is.
+fn parts<'n>(table: &'n Value, around: &'n Nesting<'n>) -> Result<([Entries; 2], Nesting<'n>), Unwritable> {
+    let (entries, inside) = match table {
+        Value::Map(map) => (map.snapshot(), around.inside_map(map)?),
+        Value::Object(object) => (fields(object.as_ref()).unwrap_or_default(), around.inside_list()?),
+        _ => (Vec::new(), around.inside_list()?),
+    };
+    let mut parts = [Vec::new(), Vec::new()];
+    for entry in entries {
+        let is_later = matches!(Shape::of(&entry.1, &inside)?, Shape::Table | Shape::Tables);
+        parts[usize::from(is_later)].push(entry);
+    }
+    Ok((parts, inside))
+}
 
 struct Writer {
     out: String,
@@ -82,23 +124,24 @@ impl Writer {
         match value {
             Value::Nil | Value::Null => Ok(()),
             Value::Map(map) if map.is_nil() => Ok(()),
-            Value::Map(map) => {
+            Value::List(list) if list.is_nil() && !path.is_empty() => Ok(()),
+            Value::List(list) if Shape::of(value, around)? == Shape::Tables => {
+                self.tables(path, list, around)
+            }
+            Value::Map(_) | Value::Object(_) if Shape::of(value, around)? == Shape::Table => {
                 if path.len() == 1 {
                     self.new_line();
                 }
                 if !path.is_empty() {
                     self.header(path, "[", "]");
                 }
-                self.table(path, map, around)
-            }
-            Value::List(list) if Shape::of(value, around)? == Shape::Tables => {
-                self.tables(path, list, around)
+                deeper(|| self.table(path, value, around))
             }
             Value::Complex(..) => {
                 Err(refused(format!("unsupported type for key '{}': complex128", key::path(path))))
             }
-            Value::Object(object) if object.type_name() != TIME => {
-                self.item(path, &Value::from(&object.data()?), around)
+            Value::Object(object) if as_time(value).is_none() => {
+                self.item(path, &made_plain(value, object.as_ref())?, around)
             }
             value => {
                 if let Some(last) = path.last() {
@@ -125,10 +168,10 @@ impl Writer {
             return Err(refused("toml: top-level values must be Go maps or structs"));
         }
         let inside = around.inside_list()?;
-        for map in list.iter().filter_map(Value::as_map) {
+        for table in list.iter() {
             self.new_line();
             self.header(path, "[[", "]]");
-            self.table(path, map, &inside)?;
+            self.table(path, table, &inside)?;
         }
         Ok(())
     }
@@ -141,18 +184,14 @@ impl Writer {
         self.new_line();
     }
 
-    fn table(&mut self, path: &mut Vec<String>, map: &Map, around: &Nesting<'_>) -> Result<(), Unwritable> {
-        let inside = around.inside_map(map)?;
-        let entries = map.entries();
-        let mut later = Vec::new();
-        let mut now = Vec::with_capacity(entries.len());
-        for entry in entries.iter() {
-            match Shape::of(&entry.1, &inside)? {
-                Shape::Table | Shape::Tables => later.push(entry),
-                Shape::Plain | Shape::Nothing => now.push(entry),
-            }
-        }
-        for (key, value) in now.into_iter().chain(later) {
+    fn table(
+        &mut self,
+        path: &mut Vec<String>,
+        table: &Value,
+        around: &Nesting<'_>,
+    ) -> Result<(), Unwritable> {
+        let (parts, inside) = parts(table, around)?;
+        for (key, value) in parts.iter().flatten() {
             path.push(key.to_string());
             self.item(path, value, &inside)?;
             path.pop();
@@ -172,6 +211,9 @@ impl Writer {
             Value::Int(n) | Value::Int64(n) => {
                 let _ = write!(self.out, "{n}");
             }
+            Value::Uint8(n) => {
+                let _ = write!(self.out, "{n}");
+            }
             Value::Uint64(n) => {
                 let _ = write!(self.out, "{n}");
             }
@@ -184,10 +226,11 @@ impl Writer {
                 let inside = around.inside_list()?;
                 self.array(list.iter(), |writer, item| writer.element(item, &inside))?;
             }
-            Value::Map(map) => self.inline(map, around)?,
-            Value::Object(object) => match object.data()? {
-                Data::String(text) if object.type_name() == TIME => self.out.push_str(&text),
-                data => self.element(&Value::from(&data), around)?,
+            Value::Map(_) => self.inline(value, around)?,
+            Value::Object(object) => match as_time(value) {
+                Some(time) => self.out.push_str(&number::written(time)),
+                None if fields(object.as_ref()).is_some() => self.inline(value, around)?,
+                None => self.element(&made_plain(value, object.as_ref())?, around)?,
             },
             Value::Nil | Value::Null => return Err(refused("toml: cannot encode array with nil element")),
             Value::Complex(..) => return Err(refused("unexpected type: complex128")),
@@ -205,6 +248,7 @@ impl Writer {
             if at > 0 {
                 self.out.push_str(", ");
             }
+            check_length(&self.out)?;
             write(self, item)?;
         }
         self.out.push(']');
@@ -212,19 +256,13 @@ impl Writer {
     }
 
     /// A table within an array of other things. A nil at its end leaves its comma behind.
-    fn inline(&mut self, map: &Map, around: &Nesting<'_>) -> Result<(), Unwritable> {
-        let inside = around.inside_map(map)?;
-        let entries = map.entries();
-        let mut parts = [Vec::new(), Vec::new()];
-        for entry in entries.iter() {
-            let is_later = matches!(Shape::of(&entry.1, &inside)?, Shape::Table | Shape::Tables);
-            parts[usize::from(is_later)].push(entry);
-        }
+    fn inline(&mut self, table: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        let (parts, inside) = parts(table, around)?;
         self.out.push('{');
-        let mut left = entries.len();
-        for (key, value) in parts.iter().flatten().copied() {
+        let mut left = parts.iter().map(Vec::len).sum::<usize>();
+        for (key, value) in parts.iter().flatten() {
             left -= 1;
-            if value.is_nil() {
+            if Shape::of(value, &inside)? == Shape::Nothing {
                 continue;
             }
             key::write(&mut self.out, key);

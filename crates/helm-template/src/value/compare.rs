@@ -37,6 +37,7 @@ impl Comparison {
             (Value::Nil | Value::Null, Value::Nil | Value::Null) => true,
             (Value::Bool(a), Value::Bool(b)) => a == b,
             (Value::Int(a), Value::Int(b)) | (Value::Int64(a), Value::Int64(b)) => a == b,
+            (Value::Uint8(a), Value::Uint8(b)) => a == b,
             (Value::Uint64(a), Value::Uint64(b)) => a == b,
             (Value::Float(a), Value::Float(b)) => a == b,
             (Value::Complex(a, b), Value::Complex(c, d)) => (a, b) == (c, d),

@@ -29,6 +29,11 @@ impl Value {
         Extent::default().size(self, 0).unwrap_or(usize::MAX)
     }
 
+    /// The same with what objects hold, for a writer that may make every part of them longer.
+    pub(crate) fn whole_extent(&self) -> usize {
+        Extent { whole: true, ..Extent::default() }.size(self, 0).unwrap_or(usize::MAX)
+    }
+
     /// The bytes that were needed to make it, if it is new: nobody else holds it. Of what a list or a map holds, only
     /// the places are counted.
     pub(crate) fn made(&self) -> usize {
@@ -56,6 +61,8 @@ impl Value {
 struct Extent {
     /// The sizes of lists and maps that were met, by place; `None` of those that are being looked at.
     known: HashMap<usize, Option<usize>>,
+    /// Objects are more than one value.
+    whole: bool,
 }
 
 impl Extent {
@@ -66,6 +73,7 @@ impl Extent {
             Value::Map(map) if !map.is_empty() => map.address(),
             Value::String(text) => return Some(text.len().saturating_add(LEAF)),
             Value::Raw(bytes) | Value::Bytes(bytes) => return Some(bytes.len().saturating_mul(4)),
+            Value::Object(object) if self.whole => return Some(object.extent()),
             _ => return Some(LEAF),
         };
         if depth > MAX_DEPTH {

@@ -40,6 +40,11 @@ pub(crate) fn members(fields: Vec<Field>) -> Vec<(&'static str, Value)> {
     members
 }
 
+/// The fields of a struct that others may see, by their own names.
+pub(crate) fn visible(fields: Vec<Field>) -> impl Iterator<Item = Field> {
+    fields.into_iter().filter(|field| field.json != Json::Private)
+}
+
 pub(super) fn data(fields: Vec<Field>) -> Result<Data, Str> {
     let members = members(fields).into_iter();
     let members = members.map(|(name, value)| Data::try_from(&value).map(|data| (name.into(), data)));

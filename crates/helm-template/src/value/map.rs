@@ -9,6 +9,8 @@ use super::{Str, Value, free};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flavour {
     Any,
+    /// No `map[string]interface {}` at all.
+    Nothing,
     Strings,
     /// No map of strings at all.
     NoStrings,
@@ -34,6 +36,11 @@ impl Map {
         Self::of(Flavour::Any, Vec::new())
     }
 
+    /// A nil of type `map[string]interface {}`: empty, and `null` to JSON and YAML. Who adds to it has to look first.
+    pub fn nil() -> Self {
+        Self::of(Flavour::Nothing, Vec::new())
+    }
+
     /// An empty `map[string]string`.
     pub fn strings() -> Self {
         Self::of(Flavour::Strings, Vec::new())
@@ -53,7 +60,7 @@ impl Map {
 
     /// There is no map at all.
     pub fn is_nil(&self) -> bool {
-        self.flavour == Flavour::NoStrings
+        matches!(self.flavour, Flavour::Nothing | Flavour::NoStrings)
     }
 
     /// Of several entries with one key the last holds.
@@ -92,12 +99,13 @@ impl Map {
     /// The same map, shared, as a plain `map[string]interface {}`.
     #[must_use]
     pub fn plain(&self) -> Self {
-        Self { flavour: Flavour::Any, entries: self.entries.clone() }
+        let flavour = if self.flavour == Flavour::Nothing { Flavour::Nothing } else { Flavour::Any };
+        Self { flavour, entries: self.entries.clone() }
     }
 
     pub fn type_name(&self) -> &'static str {
         match self.flavour {
-            Flavour::Any => "map[string]interface {}",
+            Flavour::Any | Flavour::Nothing => "map[string]interface {}",
             Flavour::Strings | Flavour::NoStrings => "map[string]string",
             Flavour::Named(name) => name,
         }
@@ -107,7 +115,7 @@ impl Map {
     pub fn absent(&self) -> Value {
         match self.flavour {
             Flavour::Strings | Flavour::NoStrings => Value::String("".into()),
-            Flavour::Any | Flavour::Named(_) => Value::Null,
+            Flavour::Any | Flavour::Nothing | Flavour::Named(_) => Value::Null,
         }
     }
 

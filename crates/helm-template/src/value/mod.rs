@@ -10,6 +10,7 @@ pub(crate) mod field;
 mod free;
 mod list;
 mod map;
+pub(crate) mod moments;
 mod object;
 mod types;
 
@@ -41,6 +42,8 @@ pub enum Value {
     /// Go's `int`: literals in templates, lengths.
     Int(i64),
     Int64(i64),
+    /// A byte of a string or of a `[]byte`.
+    Uint8(u8),
     Uint64(u64),
     /// Every number that comes from YAML or JSON.
     Float(f64),
@@ -142,6 +145,7 @@ impl Value {
             Self::Nil | Self::Null => false,
             Self::Bool(truth) => *truth,
             Self::Int(n) | Self::Int64(n) => *n != 0,
+            Self::Uint8(n) => *n != 0,
             Self::Uint64(n) => *n != 0,
             Self::Float(n) => *n != 0.0,
             Self::Complex(re, im) => *re != 0.0 || *im != 0.0,
@@ -159,6 +163,7 @@ impl Value {
             Self::Bool(_) => Kind::Bool,
             Self::Int(_) => Kind::Int,
             Self::Int64(_) => Kind::Int64,
+            Self::Uint8(_) => Kind::Uint8,
             Self::Uint64(_) => Kind::Uint64,
             Self::Float(_) => Kind::Float64,
             Self::Complex(..) => Kind::Complex128,
@@ -176,6 +181,7 @@ impl Value {
             Self::Bool(_) => "bool",
             Self::Int(_) => "int",
             Self::Int64(_) => "int64",
+            Self::Uint8(_) => "uint8",
             Self::Uint64(_) => "uint64",
             Self::Float(_) => "float64",
             Self::Complex(..) => "complex128",

@@ -23,6 +23,21 @@ pub trait Object: Any {
     /// As `fmt` prints it.
     fn print(&self) -> Cow<'_, str>;
 
+    /// Its Go type has a method `String`, which gives what [`Object::print`] does. `fmt` asks it for texts.
+    fn is_stringer(&self) -> bool {
+        false
+    }
+
+    /// What its method `GoString` gives, if it has one.
+    fn source(&self) -> Option<String> {
+        None
+    }
+
+    /// Roughly how many bytes it takes to write all of it down.
+    fn extent(&self) -> usize {
+        self.fields().iter().map(|field| field.value.whole_extent()).fold(1, usize::saturating_add)
+    }
+
     /// As an action prints it, where that differs: a pointer shows what it points to.
     fn show(&self) -> Cow<'_, str> {
         self.print()
@@ -78,12 +93,13 @@ pub trait Object: Any {
         }
     }
 
-    /// What JSON makes of a struct, where it is to be written in the order of its fields.
-    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
-        None
-    }
-
+    /// The same all the way down, what pointers point to included.
     fn equals(&self, other: &dyn Object) -> bool;
+
+    /// What Go's `==` says of two that are not one and the same: pointers are then different.
+    fn is_same(&self, other: &dyn Object) -> bool {
+        self.kind() != Kind::Ptr && self.equals(other)
+    }
 
     /// For the host, to find its own type again.
     fn as_any(&self) -> &dyn Any;

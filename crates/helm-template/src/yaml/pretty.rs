@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use super::emit::{Dialect, Emitter, Leaves};
 use crate::data::Data;
-use crate::go::{Form, format_float};
+use crate::go::{Form, format_float, print};
 use crate::nesting::Unwritable;
-use crate::value::{List, Value};
+use crate::value::moments::as_duration;
+use crate::value::{Kind, List, Map, Value};
 
 /// As `toYamlPretty` writes it, with the newline at its end.
 pub fn write_pretty(value: &Value) -> Result<String, Unwritable> {
@@ -30,11 +31,19 @@ impl Leaves for AsItIs {
 
     fn plainly(&self, value: &Value) -> Result<Value, Unwritable> {
         match value {
-            // The emitter knows these.
+            // The emitter knows these, and bytes unless there are none.
             Value::Float(_) | Value::Raw(_) => Ok(value.clone()),
-            Value::Bytes(bytes) => Ok(List::ints(bytes.iter().copied().map(i64::from)).into()),
+            Value::Bytes(_) => Ok(List::any([]).into()),
             Value::Complex(..) => Err(Unwritable::Refused("cannot marshal type: complex128".into())),
-            Value::Object(object) => Ok(Value::from(&object.data()?)),
+            Value::Object(object) => match object.entries().filter(|_| object.kind() == Kind::Map) {
+                Some(entries) => {
+                    let entries = entries.into_iter().map(|(key, value)| (print(&key).into(), value));
+                    Ok(Map::from_entries(entries).into())
+                }
+                // Go's library knows durations.
+                None if as_duration(value).is_some() => Ok(print(value).into()),
+                None => Ok(Value::from(&object.data()?)),
+            },
             value => Ok(Value::from(&Data::try_from(value)?)),
         }
     }

@@ -1,9 +1,10 @@
-//! Functions of versions, expressions, times and paths against what Helm 3.17.3 and Helm 4.3.1 answered.
+//! Functions of versions, expressions, times and paths, and values of rare kinds, against what Helm 3.17.3 and Helm 4.3.1 answered.
 //!
 //! Each row is a template and what came of it under either; of an error, what follows the place that it names.
 
 mod dates;
 mod durations;
+mod kinds;
 mod paths;
 mod regexes;
 mod versions;
@@ -36,7 +37,8 @@ fn render(template: &str, profile: Profile) -> String {
     let templates = Templates::default().with(parsed.into_iter().map(Arc::new));
     let mut machine = Machine::new(templates, &functions, Outside::NOWHERE, Limits::default());
     match machine.run("t", Map::new().into()) {
-        Ok(out) => String::from_utf8_lossy(&out).into_owned(),
+        // Helm takes it out of what it renders.
+        Ok(out) => String::from_utf8_lossy(&out).replace("<no value>", ""),
         Err(error) => {
             let text = error.to_string();
             format!("error: {}", text.split_once(">: ").map_or(text.as_str(), |(_, why)| why))

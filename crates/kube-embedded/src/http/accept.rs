@@ -4,6 +4,7 @@
 //! concerns no other.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,11 +44,11 @@ impl<B, S> Answers<B> for S where
 }
 
 /// Serves until `stop` resolves, then lets open requests finish. `service` makes the service of one connection,
-/// given the certificate that the peer showed.
+/// given the peer's address and the certificate that it showed.
 pub async fn accept<S, B>(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
-    service: impl Fn(Option<&CertificateDer<'_>>) -> S + Clone + Send + Sync + 'static,
+    service: impl Fn(SocketAddr, Option<&CertificateDer<'_>>) -> S + Clone + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) where
     S: Answers<B>,
@@ -61,8 +62,8 @@ pub async fn accept<S, B>(
             accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
+        let (socket, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, most likely: wait for some to be closed.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -74,10 +75,10 @@ pub async fn accept<S, B>(
         tokio::spawn(async move {
             let ended = async {
                 socket.set_nodelay(true)?;
-                let Some(tls) = tls else { return connection(socket, service(None), watcher).await };
+                let Some(tls) = tls else { return connection(socket, service(address, None), watcher).await };
                 let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await??;
                 let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                let service = service(peer);
+                let service = service(address, peer);
                 connection(stream, service, watcher).await
             };
             if let Err(error) = ended.await {

@@ -1,11 +1,13 @@
 //! The program as its users see it: a started binary, its two ports, its output, its data folder.
 //!
-//! Modules: the running program ([`program`]), the cluster that a test is given ([`target`]), and the requests and
-//! commands that tests send it ([`request`], [`clients`]); the program's life ([`serve`]), what survives its death ([`crash`]),
-//! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]).
+//! Modules: the running program ([`program`]), the cluster that a test is given ([`target`]), and the requests,
+//! commands and people that tests send it ([`request`], [`clients`], [`platform`]); the program's life ([`serve`]), what survives its death ([`crash`]),
+//! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]);
+//! and many people on one platform ([`tenants`]).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod clients;
+mod platform;
 mod program;
 mod request;
 mod target;
@@ -17,4 +19,5 @@ mod helm;
 mod kubectl;
 mod leader;
 mod serve;
+mod tenants;
 mod workloads;

@@ -14,12 +14,14 @@ use std::thread;
 use http::Method;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::discovery::Discovery;
 use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
-use crate::program::Server;
+use crate::program::{Server, longshore, output};
 use crate::request::with;
 
 /// A cluster that others made, by its kubeconfig.
@@ -82,6 +84,8 @@ pub struct Cluster {
     pub namespace: String,
     /// For whatever files the test needs.
     pub folder: TempDir,
+    /// All of the cluster goes with its server.
+    embedded: bool,
     server: Option<Server>,
     announced: Mutex<Vec<String>>,
 }
@@ -97,7 +101,9 @@ impl Cluster {
             }
             Target::Real(kubeconfig) => (None, *kubeconfig),
         };
-        let cluster = Self { namespace: unused_name(), folder, server, announced: Mutex::default() };
+        let embedded = server.is_some();
+        let cluster =
+            Self { namespace: unused_name(), folder, embedded, server, announced: Mutex::default() };
         let kubeconfig = with_namespace(kubeconfig, &cluster.namespace);
         // JSON is YAML.
         fs::write(cluster.kubeconfig(), serde_json::to_string(&kubeconfig).unwrap()).unwrap();
@@ -108,6 +114,33 @@ impl Cluster {
             Api::all(client).create(&PostParams::default(), &namespace).await.unwrap();
         });
         cluster
+    }
+
+    /// A cluster, and a platform on it.
+    pub fn with_platform() -> (Self, Server) {
+        let mut cluster = Self::start();
+        let server = cluster.server.take();
+        let server =
+            server.unwrap_or_else(|| Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("data")));
+        (cluster, server)
+    }
+
+    /// Gives the platform the rights it asks for, as an administrator of the cluster does.
+    pub async fn apply_manifests(&self) {
+        let manifests = output(&mut longshore(["manifests"]));
+        let client = self.client().await;
+        let discovery = Discovery::new(client.clone()).run().await.unwrap();
+        for text in manifests.split("---\n").filter(|text| !text.is_empty()) {
+            let object: DynamicObject = serde_norway::from_str(text).unwrap();
+            let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+            let (resource, _) = discovery.resolve_gvk(&kind).unwrap();
+            let objects: Api<DynamicObject> = match object.metadata.namespace.as_deref() {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            let name = object.metadata.name.clone().unwrap();
+            objects.patch(&name, &PatchParams::apply("e2e").force(), &Patch::Apply(&object)).await.unwrap();
+        }
     }
 
     /// The file for clients that are programs.
@@ -140,8 +173,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if self.server.is_some() {
-            return; // All of it goes.
+        if self.embedded {
+            return;
         }
         let mut paths = std::mem::take(&mut *self.announced.lock().unwrap());
         paths.push(format!("/api/v1/namespaces/{}", self.namespace));

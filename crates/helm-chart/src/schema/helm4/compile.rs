@@ -95,17 +95,39 @@ fn one<'d>(
     objects(&mut from, &mut schema)?;
     arrays(&mut from, &mut schema);
     values(&mut from, &mut schema, rules)?;
-    if draft >= 2019 {
-        // What a dynamic reference leads to depends on the way there only in documents that refer to others.
-        for key in ["$recursiveRef", "$dynamicRef"] {
-            if let Some(Data::String(reference)) = from.get(key)
-                && let Some(id) = follow(&mut from, reference, warnings)?
-            {
-                schema.all_of.push(id);
-            }
-        }
+    if draft >= 2019
+        && let Some(Data::String(reference)) = from.get("$recursiveRef")
+    {
+        schema.recursive = follow(&mut from, reference, warnings)?;
+    }
+    if draft >= 2020
+        && let Some(Data::String(reference)) = from.get("$dynamicRef")
+        && let Some(id) = follow(&mut from, reference, warnings)?
+    {
+        let name = reference.split_once('#').map(|(_, name)| name);
+        let name = name.filter(|name| !name.is_empty() && !name.starts_with('/'));
+        schema.dynamic = Some((id, name.map(Str::from)));
+    }
+    if draft >= 2019 && from.compiler.document.is_dynamic() {
+        dynamic(&mut from, &mut schema);
     }
     Ok(schema)
+}
+
+/// What references ask for that lead elsewhere each time.
+fn dynamic(from: &mut Draught, schema: &mut Schema) {
+    schema.recursive_anchor = from.get("$recursiveAnchor") == Some(&Data::Bool(true));
+    if let Some(Data::String(name)) = from.get("$dynamicAnchor") {
+        schema.dynamic_anchor = Some(name.clone());
+    }
+    let part = from.compiler.document.part(&from.target.base);
+    let is_whole = std::ptr::eq(part.data, from.target.data);
+    schema.resource = Some(from.compiler.enqueue(part));
+    if is_whole && schema.draft >= 2020 {
+        for (name, target) in from.compiler.document.dynamic_anchors(&from.target.base) {
+            schema.dynamic_anchors.insert(name, from.compiler.enqueue(target));
+        }
+    }
 }
 
 /// Where a reference leads; nowhere in particular for a name that is no address.

@@ -137,7 +137,7 @@ impl<'c> Checker<'c> {
         }
         self.simple()?;
         if let Some(reference) = schema.reference {
-            let checked = self.reference(reference);
+            let checked = self.reference(reference, "$ref");
             if schema.draft < 2019 {
                 return checked;
             }
@@ -151,6 +151,7 @@ impl<'c> Checker<'c> {
             Data::Null | Data::Bool(_) => {}
         }
         if self.failures.is_empty() || !self.quiet {
+            self.dynamic_references();
             self.combinations();
             if schema.draft >= 2019 {
                 self.unevaluated();
@@ -209,8 +210,39 @@ impl<'c> Checker<'c> {
         Ok(())
     }
 
-    fn reference(&mut self, id: Id) -> Checked {
-        self.same(id, "$ref", false).map_err(|found| {
+    /// `$recursiveRef` and `$dynamicRef`, which mean the outermost schema on the way here that offers itself.
+    fn dynamic_references(&mut self) {
+        let schema = self.schema;
+        if let Some(id) = schema.recursive {
+            let offers = self.schemas.all.get(id).is_some_and(|schema| schema.recursive_anchor);
+            let outermost =
+                offers.then(|| self.outermost(|id, resource| resource.recursive_anchor.then_some(id)));
+            let checked = self.reference(outermost.flatten().unwrap_or(id), "$recursiveRef");
+            self.note(checked);
+        }
+        if let Some((id, name)) = &schema.dynamic {
+            let offered = self.schemas.all.get(*id).and_then(|schema| schema.dynamic_anchor.as_ref());
+            let outermost = name
+                .as_ref()
+                .filter(|name| offered == Some(*name))
+                .and_then(|name| self.outermost(|_, resource| resource.dynamic_anchors.get(name).copied()));
+            let checked = self.reference(outermost.unwrap_or(*id), "$dynamicRef");
+            self.note(checked);
+        }
+    }
+
+    /// What is found by a schema on the way here, or by the whole that it belongs to, nearest to where we began.
+    fn outermost(&self, find: impl Fn(Id, &Schema) -> Option<Id>) -> Option<Id> {
+        let way = std::iter::successors(Some(self.scope), |scope| scope.above);
+        way.filter_map(|scope| {
+            let resource = self.schemas.all.get(scope.schema)?.resource?;
+            find(scope.schema, self.schemas.all.get(resource)?)
+        })
+        .last()
+    }
+
+    fn reference(&mut self, id: Id, keyword: &'static str) -> Checked {
+        self.same(id, keyword, false).map_err(|found| {
             let mut failure = self.failure(|| "validation failed".to_owned());
             failure.line = Line::Reference;
             failure.causes = if found.line == Line::Group { found.causes } else { vec![found] };

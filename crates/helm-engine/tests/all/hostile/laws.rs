@@ -214,6 +214,14 @@ proptest! {
         prop_assert_eq!(over(both.clone(), b), both);
     }
 
+    /// Of each place, the last that says something of it.
+    #[test]
+    fn every_place_is_as_the_last_has_it(a in tables(), b in tables(), outer in "[a-c]", inner in "[a-c]") {
+        let at = |of: &Members| of.get(outer.as_str()).and_then(|table| table.get(&inner)).cloned();
+        let wanted = at(&b).or_else(|| at(&a));
+        prop_assert_eq!(at(&over(a, b)), wanted);
+    }
+
     /// Where no value takes the place of a table.
     #[test]
     fn layers_can_be_put_together_from_either_end(a in tables(), b in tables(), c in tables()) {

@@ -76,7 +76,7 @@ fn files(files: &[(&str, &str)]) -> Attack {
 /// In a debug build all is slower, and runaway work is stopped sooner.
 fn limits() -> Limits {
     if cfg!(debug_assertions) {
-        Limits { steps: 1_000_000, output: 16 << 20, ..Limits::default() }
+        Limits { steps: 1_000_000, output: 16 << 20, depth: 10_000 }
     } else {
         Limits::default()
     }

@@ -16,3 +16,6 @@ pub use calendar::{Date, MONTHS, WEEKDAYS, days_in};
 pub use duration::Duration;
 pub use instant::Time;
 pub use zone::Zone;
+
+/// The layout in which times stand in JSON, YAML and TOML.
+pub const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";

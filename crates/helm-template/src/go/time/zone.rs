@@ -42,7 +42,7 @@ impl Zone {
     }
 
     /// Seconds east of Greenwich at an instant.
-    pub(super) fn offset(&self, unix: i64) -> i64 {
+    pub fn offset(&self, unix: i64) -> i64 {
         match self {
             Self::Utc => 0,
             Self::Named(_, zone) => i64::from(zone.to_offset(instant(unix)).seconds()),

@@ -17,8 +17,11 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use crate::go::time::RFC3339;
 use crate::nesting::{Nesting, Unwritable, check_length};
-use crate::value::{List, Map, Value};
+use crate::stack::deeper;
+use crate::value::moments::as_time;
+use crate::value::{Field, Json, Map, Value, field};
 use scalar::{Look, Style};
 
 /// The longest key that stands on one line with its value, in bytes.
@@ -97,8 +100,15 @@ impl<L: Leaves> Emitter<L> {
             Value::List(list) if list.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
             Value::Map(map) if map.is_empty() => self.empty("{}"),
             Value::List(list) if list.is_empty() => self.empty("[]"),
-            Value::Map(map) => return self.mapping(map, around),
-            Value::List(list) => return self.sequence(list, place, around),
+            Value::Map(map) => return deeper(|| self.mapping(map, around)),
+            Value::List(list) => {
+                return deeper(|| self.sequence(list.iter().map(Cow::Borrowed), place, around));
+            }
+            // A list as long as the bytes are many is not made.
+            Value::Bytes(bytes) if L::DIALECT == Dialect::V3 && !bytes.is_empty() => {
+                let bytes = bytes.iter().map(|byte| Cow::Owned(Value::Uint8(*byte)));
+                return self.sequence(bytes, place, around);
+            }
             Value::String(text) => self.string(text)?,
             Value::Nil | Value::Null => self.word("null"),
             Value::Bool(truth) => self.word(if *truth { "true" } else { "false" }),
@@ -106,10 +116,25 @@ impl<L: Leaves> Emitter<L> {
                 // A String takes whatever is written to it.
                 let _ = write!(out, "{n}");
             }),
+            Value::Uint8(n) => self.number(|_, out| {
+                let _ = write!(out, "{n}");
+            }),
             Value::Uint64(n) => self.number(|_, out| {
                 let _ = write!(out, "{n}");
             }),
             Value::Float(n) if n.is_finite() => self.number(|leaves, out| leaves.number(out, *n)),
+            value
+                if L::DIALECT == Dialect::V3
+                    && let Some(time) = as_time(value) =>
+            {
+                self.word(&time.format(RFC3339));
+            }
+            Value::Object(object)
+                if L::DIALECT == Dialect::V3
+                    && object.fields().iter().any(|field| field.json != Json::Private) =>
+            {
+                return self.structure(object.fields(), around);
+            }
             other => {
                 let plain = self.leaves.plainly(other)?;
                 return match plain {
@@ -129,7 +154,12 @@ impl<L: Leaves> Emitter<L> {
         Ok(())
     }
 
-    fn sequence(&mut self, list: &List, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
+    fn sequence<'v>(
+        &mut self,
+        items: impl Iterator<Item = Cow<'v, Value>>,
+        place: Place,
+        around: &Nesting<'_>,
+    ) -> Result<(), Unwritable> {
         let inside = around.inside_list()?;
         let outer = self.indent;
         let beside_its_key = L::DIALECT == Dialect::V2 && place == Place::Mapping && !self.indention;
@@ -138,10 +168,10 @@ impl<L: Leaves> Emitter<L> {
             Some(indent) if beside_its_key => Some(indent),
             Some(indent) => Some(indent + 2),
         };
-        for item in list.iter() {
+        for item in items {
             self.start_line();
             self.indicator("-", true, false, true);
-            self.node(item, Place::Sequence, &inside)?;
+            self.node(&item, Place::Sequence, &inside)?;
         }
         self.indent = outer;
         Ok(())
@@ -160,6 +190,18 @@ impl<L: Leaves> Emitter<L> {
             for (key, value) in order::natural(&entries, L::DIALECT) {
                 self.entry(key, value, &inside)?;
             }
+        }
+        self.indent = outer;
+        Ok(())
+    }
+
+    /// By the names that go-yaml gives to fields which have none for YAML.
+    fn structure(&mut self, fields: Vec<Field>, around: &Nesting<'_>) -> Result<(), Unwritable> {
+        let inside = around.inside_list()?;
+        let outer = self.indent;
+        self.indent = Some(outer.map_or(0, |indent| indent + 2));
+        for field in field::visible(fields) {
+            self.entry(&field.name.to_lowercase(), &field.value, &inside)?;
         }
         self.indent = outer;
         Ok(())

@@ -4,18 +4,22 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use crate::data::Data;
-use crate::go::time::{Duration, MONTHS, Time, WEEKDAYS, Zone};
-use crate::value::{Kind, Method, Object, Str, Type, Value};
+use super::{Kind, Method, Object, Str, Type, Value};
+use crate::data::{Data, Members};
+use crate::go::time::{Duration, MONTHS, RFC3339, Time, WEEKDAYS, Zone};
+use crate::go::{print, quote};
 
 type Done = Result<Value, Str>;
 type MethodRow = (&'static str, &'static [Type], fn(&dyn Object, &[Value]) -> Done);
 
-pub(super) const TIME: &str = "time.Time";
-pub(super) const DURATION: &str = "time.Duration";
+pub(crate) const TIME: &str = "time.Time";
+pub(crate) const DURATION: &str = "time.Duration";
+
+const LOCATION: &str = "*time.Location";
 
 const TIMES: &[Type] = &[Type::Object(TIME)];
 const DURATIONS: &[Type] = &[Type::Object(DURATION)];
+const ZONES: &[Type] = &[Type::Object(LOCATION)];
 const TEXT: &[Type] = &[Type::String];
 const INTS: &[Type] = &[Type::Int, Type::Int, Type::Int];
 
@@ -25,16 +29,16 @@ struct Moment {
     local: Zone,
 }
 
-pub(super) fn time_value(time: Time, local: &Zone) -> Value {
+pub(crate) fn time_value(time: Time, local: &Zone) -> Value {
     Value::Object(Rc::new(Moment { time, local: local.clone() }))
 }
 
-pub(super) fn duration_value(duration: Duration) -> Value {
+pub(crate) fn duration_value(duration: Duration) -> Value {
     Value::Object(Rc::new(Lapse(duration)))
 }
 
 /// The time that a value is.
-pub(super) fn as_time(value: &Value) -> Option<&Time> {
+pub(crate) fn as_time(value: &Value) -> Option<&Time> {
     match value {
         Value::Object(object) => Some(&object.as_any().downcast_ref::<Moment>()?.time),
         _ => None,
@@ -42,7 +46,7 @@ pub(super) fn as_time(value: &Value) -> Option<&Time> {
 }
 
 /// The duration that a value is. Where one is asked for, Go also takes a whole number that stands in the template.
-pub(super) fn as_duration(value: &Value) -> Option<Duration> {
+pub(crate) fn as_duration(value: &Value) -> Option<Duration> {
     match value {
         Value::Object(object) => Some(object.as_any().downcast_ref::<Lapse>()?.0),
         Value::Int64(nanoseconds) => Some(Duration(*nanoseconds)),
@@ -55,8 +59,33 @@ impl Object for Moment {
         TIME
     }
 
+    fn is_stringer(&self) -> bool {
+        true
+    }
+
     fn print(&self) -> Cow<'_, str> {
         self.time.to_string().into()
+    }
+
+    /// `time.Date(2020, time.January, 2, 3, 4, 5, 0, time.UTC)`
+    fn source(&self) -> Option<String> {
+        let (time, date, second) = (&self.time, self.time.date(), self.time.second_of_day());
+        let month = named("time.Month", date.month);
+        let zone = match time.zone() {
+            Zone::Utc => "time.UTC".to_owned(),
+            zone if *zone == self.local => "time.Local".to_owned(),
+            zone => format!("time.Location({})", quote(zone.name())),
+        };
+        Some(format!(
+            "time.Date({}, time.{}, {}, {}, {}, {}, {}, {zone})",
+            date.year,
+            print(&month),
+            date.day,
+            second / 3_600,
+            second / 60 % 60,
+            second % 60,
+            time.nanosecond(),
+        ))
     }
 
     fn method(&self, name: &str) -> Option<Method> {
@@ -80,8 +109,6 @@ impl Object for Moment {
     }
 }
 
-const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
-
 #[rustfmt::skip]
 const TIME_METHODS: &[MethodRow] = &[
     ("Unix",       &[],       |it, _| Ok(Value::Int64(moment(it)?.time.unix()))),
@@ -103,6 +130,7 @@ const TIME_METHODS: &[MethodRow] = &[
     ("Format",     TEXT,      |it, args| Ok(moment(it)?.time.format(&args[0].text().unwrap_or_default()).into())),
     ("UTC",        &[],       |it, _| moved(it, |time| time.within(Zone::Utc))),
     ("Local",      &[],       |it, _| { let local = moment(it)?.local.clone(); moved(it, |time| time.within(local)) }),
+    ("In",         ZONES,     |it, args| { let zone = zone(args)?; moved(it, |time| time.within(zone)) }),
     ("Location",   &[],       |it, _| Ok(Value::Object(Rc::new(Location(moment(it)?.time.zone().clone()))))),
     ("Add",        DURATIONS, |it, args| { let by = lapse(args)?; moved(it, |time| time.add(by)) }),
     ("Truncate",   DURATIONS, |it, args| { let by = lapse(args)?; moved(it, |time| time.truncate(by)) }),
@@ -129,6 +157,10 @@ impl Object for Lapse {
 
     fn int(&self) -> Option<i64> {
         Some(self.0.0)
+    }
+
+    fn is_stringer(&self) -> bool {
+        true
     }
 
     fn print(&self) -> Cow<'_, str> {
@@ -193,6 +225,10 @@ impl Object for Named {
         Some(self.number)
     }
 
+    fn is_stringer(&self) -> bool {
+        true
+    }
+
     fn print(&self) -> Cow<'_, str> {
         let (names, first) =
             if self.of == "time.Month" { (MONTHS.as_slice(), 1) } else { (WEEKDAYS.as_slice(), 0) };
@@ -227,11 +263,15 @@ struct Location(Zone);
 
 impl Object for Location {
     fn type_name(&self) -> &'static str {
-        "*time.Location"
+        LOCATION
     }
 
     fn kind(&self) -> Kind {
         Kind::Ptr
+    }
+
+    fn is_stringer(&self) -> bool {
+        true
     }
 
     fn print(&self) -> Cow<'_, str> {
@@ -242,8 +282,18 @@ impl Object for Location {
         find(STRING_METHOD, name)
     }
 
+    /// A struct without fields that others may see.
+    fn data(&self) -> Result<Data, Str> {
+        Ok(Data::Map(Members::new()))
+    }
+
     fn equals(&self, other: &dyn Object) -> bool {
         other.as_any().downcast_ref::<Self>().is_some_and(|other| self.0 == other.0)
+    }
+
+    /// Go has each zone once.
+    fn is_same(&self, other: &dyn Object) -> bool {
+        self.equals(other)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -280,6 +330,15 @@ fn other(args: &[Value]) -> Result<&Time, Str> {
 
 fn lapse(args: &[Value]) -> Result<Duration, Str> {
     as_duration(&args[0]).ok_or_else(|| FOREIGN.into())
+}
+
+fn zone(args: &[Value]) -> Result<Zone, Str> {
+    match &args[0] {
+        Value::Object(object) => object.as_any().downcast_ref::<Location>().map(|zone| zone.0.clone()),
+        _ => None,
+    }
+    // Go panics: there is no zone.
+    .ok_or_else(|| "time: missing Location in call to Time.In".into())
 }
 
 fn int(args: &[Value], at: usize) -> i64 {

@@ -1,0 +1,90 @@
+//! What whoever asks may do with an object: the rows of the route table that change it, asked as the door would ask them.
+
+use std::sync::LazyLock;
+
+use axum::http::Method;
+use domain::Actor;
+use domain::roles::{Capability, PlatformRole, WorkspaceRole};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::needs::Needs;
+use crate::openapi::names;
+use crate::params::Params;
+use crate::routes;
+
+/// One thing that can be done with an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Action {
+    /// The act, by the word that the audit trail has for it.
+    id: &'static str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+}
+
+/// Why not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Reason {
+    /// `role`: not for this caller. `state`: not now, for anybody.
+    kind: &'static str,
+    code: &'static str,
+    /// The roles that can.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    who: Vec<String>,
+}
+
+struct Act {
+    path: &'static str,
+    id: &'static str,
+    needs: Needs,
+}
+
+static ACTS: LazyLock<Vec<Act>> = LazyLock::new(|| {
+    let changing =
+        routes::table().into_iter().filter(|row| !row.method.is_safe() && row.method != Method::GET);
+    changing.map(|row| Act { path: row.path, id: row.act, needs: row.needs }).collect()
+});
+
+/// What `actor` may do with the object at `path`, a path of the route table whose names have these values. What the object's
+/// state forbids everybody is in `blocked`, by act, with a word that says why.
+pub fn actions(
+    actor: &Actor,
+    path: &str,
+    values: &[&str],
+    blocked: &[(&'static str, &'static str)],
+) -> Vec<Action> {
+    let params = Params::named(names(path).zip(values.iter().copied()));
+    let count = names(path).count();
+    let of_object = ACTS.iter().filter(|act| {
+        let rest = act.path.strip_prefix(path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && names(act.path).count() == count
+    });
+    let asked = of_object.map(|act| {
+        let refused = act.needs.ask(actor, &params).err().map(|problem| Reason {
+            kind: "role",
+            code: problem.code(),
+            who: who(act.needs),
+        });
+        let state = blocked.iter().find(|(id, _)| *id == act.id);
+        let reason = refused.or(state.map(|(_, code)| Reason { kind: "state", code, who: Vec::new() }));
+        Action { id: act.id, allowed: reason.is_none(), reason }
+    });
+    asked.collect()
+}
+
+fn who(needs: Needs) -> Vec<String> {
+    let (what, in_workspace) = match needs {
+        Needs::Workspace(what) => (what, true),
+        Needs::Platform(what) | Needs::Own(what) | Needs::Nearby(what) => (what, false),
+        Needs::Nothing | Needs::Guest | Needs::Anybody | Needs::Themselves => return Vec::new(),
+    };
+    roles(what, in_workspace)
+}
+
+fn roles(what: Capability, in_workspace: bool) -> Vec<String> {
+    let platform =
+        PlatformRole::ALL.iter().filter(|role| role.may(what)).map(|role| format!("platform:{role}"));
+    let workspace = WorkspaceRole::ALL.iter().filter(|role| in_workspace && role.may(what));
+    platform.chain(workspace.map(|role| format!("workspace:{role}"))).collect()
+}

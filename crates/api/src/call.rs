@@ -1,0 +1,142 @@
+//! One request, as a handler sees it: who asks, from where, about what.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::header::IF_MATCH;
+use axum::http::request::Parts;
+use domain::Actor;
+use domain::ids::UserId;
+
+use crate::Api;
+use crate::answer::{Answer, List};
+use crate::credentials::session_cookie;
+use crate::params::Params;
+use crate::problem::{Problem, shortened};
+use crate::sent::Takes;
+
+/// What the door found out before the handler runs.
+#[derive(Clone)]
+pub struct Entry {
+    pub actor: Option<Actor>,
+    pub from: Option<IpAddr>,
+    pub params: Params,
+}
+
+/// A request that has been let through. `B` is its body.
+pub struct Call<B = ()> {
+    pub api: Api,
+    pub params: Params,
+    /// The version that the caller expects to change.
+    pub expected: Option<String>,
+    /// The cookie of the session by which they came, or of another that they have.
+    pub session_cookie: Option<String>,
+    pub body: B,
+    actor: Option<Actor>,
+    from: Option<IpAddr>,
+    query: BTreeMap<String, String>,
+}
+
+impl<B: Takes> Call<B> {
+    pub async fn read(api: Api, request: Request) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let entry = parts.extensions.remove::<Entry>().unwrap_or_else(|| Entry {
+            actor: None,
+            from: None,
+            params: Params::default(),
+        });
+        let query = query(&parts)?;
+        let expected = expected(&parts)?;
+        let session_cookie = session_cookie(&parts.headers).map(str::to_owned);
+        let body = B::read(Request::from_parts(parts, body)).await?;
+        let Entry { actor, from, params } = entry;
+        Ok(Self { api, params, expected, session_cookie, body, actor, from, query })
+    }
+}
+
+impl<B> Call<B> {
+    /// Who asks, where the route needs somebody: the door has seen to it.
+    pub fn actor(&self) -> Result<&Actor, Problem> {
+        self.actor.as_ref().ok_or_else(Problem::unauthenticated)
+    }
+
+    /// Who asks, where the route needs nobody.
+    pub fn guest(&self) -> Option<&Actor> {
+        self.actor.as_ref()
+    }
+
+    /// Where it came from. One that came from nowhere shares its limits with all such.
+    pub fn from(&self) -> IpAddr {
+        self.from.unwrap_or(IpAddr::from([0, 0, 0, 0]))
+    }
+
+    /// The person whom `{user}` names: `me`, an id, or the name of an account.
+    pub fn user(&self) -> Result<UserId, Problem> {
+        let text = self.params.get("user");
+        let missing = || Problem::not_found("user", text);
+        if let Some(own) = self.actor.as_ref().filter(|actor| self.params.is_self(actor)) {
+            return own.id().cloned().ok_or_else(missing);
+        }
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let account =
+            if text.starts_with("user-") { self.api.tenancy.directory().by_login(text) } else { None };
+        account.map(|account| account.id.clone()).ok_or_else(missing)
+    }
+
+    /// A list as it is known now.
+    pub fn list<T>(&self, items: Vec<T>) -> Answer<List<T>> {
+        List::new(items, self.api.clock.now(), self.stale())
+    }
+
+    /// For how many seconds the cluster has not been heard of; `None` while it is.
+    pub fn stale(&self) -> Option<u64> {
+        self.api.tenancy.directory().stale_for().map(|stale| stale.as_secs())
+    }
+
+    /// Whether a name of the query is set: `?now` and `?now=true` are.
+    pub fn asks(&self, name: &str) -> Result<bool, Problem> {
+        match self.query.get(name).map(String::as_str) {
+            None | Some("false") => Ok(false),
+            Some("" | "true") => Ok(true),
+            Some(_) => Err(Problem::invalid(format!("`{name}` in the query is true or false"))),
+        }
+    }
+}
+
+fn query(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
+    let read = axum::extract::Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
+    read.map(|query| query.0).map_err(|_| Problem::invalid("the query cannot be read"))
+}
+
+/// Whether the query has nothing but these.
+pub fn only_known(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
+    match query(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(Problem::invalid(format!("the query takes no `{}` here", shortened(name)))),
+        None => Ok(()),
+    }
+}
+
+/// `If-Match`: one version, in quotes; `*` is whatever is there.
+fn expected(parts: &Parts) -> Result<Option<String>, Problem> {
+    let Some(value) = parts.headers.get(IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let version = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match version {
+        Some(version) if !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            Ok(Some(version.to_owned()))
+        }
+        _ => Err(Problem::invalid("`If-Match` takes one version in quotes, as `ETag` has it")),
+    }
+}
+
+/// The parts of the path, as the door reads them.
+pub async fn params(parts: &mut Parts) -> Result<Params, Problem> {
+    let raw = RawPathParams::from_request_parts(parts, &()).await;
+    raw.map(|raw| Params::of(&raw)).map_err(|_| Problem::invalid("the path is not well-formed UTF-8"))
+}

@@ -1,0 +1,135 @@
+//! The door that stands before every handler: who asks, may they, and what the audit trail says of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, Response};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use domain::{Actor, Kind};
+use events::audit::{Outcome, Record};
+use tenancy::Error;
+
+use crate::Api;
+use crate::call::{Entry, only_known, params};
+use crate::credentials::Credentials;
+use crate::layers::request_id;
+use crate::needs::Needs;
+use crate::params::Params;
+use crate::peer::{self, Peer};
+use crate::problem::Problem;
+use crate::trail::Trail;
+use crate::until_revoked;
+
+/// For everything until the answer begins. Registration waits for up to a minute for what it makes.
+const TIMEOUT: Duration = Duration::from_secs(75);
+
+/// What the door knows of its route.
+pub struct Door {
+    pub api: Api,
+    pub act: &'static str,
+    pub needs: Needs,
+    pub query: Option<&'static [&'static str]>,
+    pub versioned: bool,
+}
+
+/// Lets a request through to its handler, or not.
+pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response<Body> {
+    let (mut parts, body) = request.into_parts();
+    let named = params(&mut parts).await;
+    let peer = parts.extensions.get::<Peer>().copied();
+    let from = peer::client(&parts.headers, peer, door.api.settings.trusted_proxy);
+    let record = Record {
+        time: door.api.clock.now(),
+        who: None,
+        via: None,
+        act: door.act,
+        object: named.as_ref().ok().and_then(Params::object),
+        from,
+        result: Outcome::Abandoned,
+        status: None,
+        request_id: request_id(&parts.headers).to_owned(),
+    };
+    let mut trail = Trail::begin(door.api.audit.clone(), &parts.method, record);
+    let answer = async {
+        let params = named?;
+        smuggles_nothing(&parts.headers)?;
+        let near = peer::is_local(&parts.headers, peer);
+        let actor = door.recognise(&parts.method, &parts.headers, near).await?;
+        if let Some(actor) = &actor {
+            trail.recognised(actor);
+            door.needs.ask(actor, &params)?;
+        }
+        door.understands(&parts)?;
+        parts.extensions.insert(Entry { actor: actor.clone(), from, params });
+        let response = next.run(Request::from_parts(parts, body)).await;
+        Ok::<_, Problem>(match actor {
+            Some(actor) => door.keep(response, &actor),
+            None => response,
+        })
+    };
+    let answer = tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
+        let detail = "it took too long; what was asked for may still have been done";
+        Err(Problem::new(Kind::Timeout, "timeout", detail))
+    });
+    let response = answer.unwrap_or_else(IntoResponse::into_response);
+    trail.end(&response);
+    response
+}
+
+impl Door {
+    /// Who asks, or `None` where the route needs nobody.
+    async fn recognise(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        near: bool,
+    ) -> Result<Option<Actor>, Problem> {
+        let open = self.needs.open(near);
+        let credentials = Credentials::of(headers);
+        match (self.needs, credentials) {
+            // A browser sends its cookie by itself: an old one does not keep anybody from signing in.
+            (Needs::Nothing, _) | (Needs::Guest, Credentials::None) => Ok(None),
+            (Needs::Guest, Credentials::Session { .. }) => {
+                Ok(self.authenticate(credentials, method).await.ok())
+            }
+            (Needs::Nearby(_), _) if open => Ok(None),
+            (_, Credentials::None) => Err(Problem::unauthenticated()),
+            _ => Ok(Some(self.authenticate(credentials, method).await?)),
+        }
+    }
+
+    async fn authenticate(&self, credentials: Credentials<'_>, method: &Method) -> Result<Actor, Error> {
+        self.api.tenancy.authenticate(&credentials.presented(!method.is_safe())).await
+    }
+
+    /// A wish that this route does not know is refused: whoever has it would think it heeded.
+    fn understands(&self, parts: &Parts) -> Result<(), Problem> {
+        if !self.versioned && !parts.method.is_safe() && parts.headers.contains_key(IF_MATCH) {
+            return Err(Problem::invalid(
+                "`If-Match` is not taken here: what is changed has no version of its own",
+            ));
+        }
+        self.query.map_or(Ok(()), |known| only_known(parts, known))
+    }
+
+    /// What somebody was let through to is theirs alone, and for as long only as their credential is good.
+    fn keep(&self, mut response: Response<Body>, actor: &Actor) -> Response<Body> {
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
+        until_revoked::guard(response, self.api.tenancy.directory().until_revoked(actor))
+    }
+}
+
+/// Nobody tells us as whom to act: these headers are ours to write.
+fn smuggles_nothing(headers: &HeaderMap) -> Result<(), Problem> {
+    let smuggled = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
+    if smuggled {
+        let detail = "`Impersonate-*` headers are not taken here";
+        return Err(Problem::new(Kind::Invalid, "impersonation", detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! An account, as its owner and the administrators see it.
+
+use domain::Actor;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tenancy::Account;
+
+use crate::actions::{Action, actions};
+use crate::call::Call;
+use crate::routes::USER;
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Account")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question that people ask of an account")]
+pub struct AccountView {
+    id: String,
+    /// Of the User object.
+    name: String,
+    email: String,
+    phone: String,
+    organization: String,
+    /// The first namespace of the personal workspace.
+    namespace: String,
+    platform_roles: Vec<&'static str>,
+    disabled: bool,
+    expired: bool,
+    /// Namespace, access and credentials are prepared.
+    ready: bool,
+    /// It is being removed.
+    leaving: bool,
+    created: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    /// In days, from when it was ready; 0: without end.
+    valid_period: i64,
+    max_nodes: i64,
+    nodes: i64,
+    /// The version, for `If-Match`.
+    pub v: String,
+    actions: Vec<Action>,
+}
+
+impl AccountView {
+    pub fn of<B>(call: &Call<B>, actor: &Actor, account: &Account) -> Self {
+        Self {
+            id: account.id.to_string(),
+            name: account.name.clone(),
+            email: account.email.clone(),
+            phone: account.phone.clone(),
+            organization: account.organization.clone(),
+            namespace: account.namespace.clone(),
+            platform_roles: account.platform.iter().map(|role| role.as_str()).collect(),
+            disabled: account.disabled,
+            expired: account.is_expired(call.api.clock.now()),
+            ready: account.ready,
+            leaving: account.leaving,
+            created: account.created.to_string(),
+            expires: account.expires.map(|time| time.to_string()),
+            valid_period: account.valid_days,
+            max_nodes: account.max_nodes,
+            nodes: account.nodes,
+            v: account.version.clone(),
+            actions: actions(actor, USER, &[account.id.as_str()], &[]),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a path names.
+
+use axum::extract::RawPathParams;
+use domain::actor::{Actor, Who};
+use domain::ids::{TokenId, WorkspaceName};
+
+use crate::problem::Problem;
+
+/// The parts of a path that the route table has in braces, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Params(Vec<(String, String)>);
+
+/// What a name in the audit trail may consist of; anything else is no name of ours.
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    !text.is_empty() && text.len() <= 63 && text.bytes().all(plain)
+}
+
+impl Params {
+    pub fn of(raw: &RawPathParams) -> Self {
+        Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// These names with these values.
+    pub fn named<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(own, _)| own == name)
+    }
+
+    /// Empty where the path has no such part.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+
+    /// A name that no workspace can have is one that nobody has given.
+    pub fn workspace(&self) -> Result<WorkspaceName, Problem> {
+        let name = self.get("workspace");
+        name.parse().map_err(|_| Problem::not_found("workspace", name))
+    }
+
+    pub fn token(&self) -> Result<TokenId, Problem> {
+        // A whole token that was sent by mistake is not repeated.
+        self.get("token").parse().map_err(|_| Problem::not_found("token", "…"))
+    }
+
+    /// Whether `{user}` is the person who asks: `me`, their id, or the name of their account.
+    pub fn is_self(&self, actor: &Actor) -> bool {
+        let user = self.get("user");
+        match &actor.who {
+            Who::Person { id, account, .. } => user == "me" || user == id.as_str() || user == account,
+            Who::ServiceAccount { .. } => false,
+        }
+    }
+
+    /// What the path is about, for the audit trail: names only, since a part of a path can hold whatever a caller wrote.
+    pub fn object(&self) -> Option<String> {
+        let names = self.0.iter().map(|(_, value)| if is_name(value) { value.as_str() } else { "?" });
+        let object = names.collect::<Vec<_>>().join("/");
+        (!object.is_empty()).then_some(object)
+    }
+}

@@ -1,0 +1,90 @@
+//! Where a request came from.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, Response};
+use tower::{Service, ServiceExt};
+
+/// The other end of the connection that a request came by.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// What a proxy says of those it speaks for.
+const FORWARDED_FOR: &str = "x-forwarded-for";
+const OF_PROXIES: &[&str] = &[FORWARDED_FOR, "forwarded", "via", "x-real-ip"];
+
+/// The service of one connection: every request that comes by it knows its peer.
+pub fn of_peer<B>(
+    routes: Router,
+    peer: SocketAddr,
+) -> impl Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + use<B>
+where
+    B: http_body::Body<Data = bytes::Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+{
+    routes.map_request(move |mut request: Request<B>| {
+        request.extensions_mut().insert(Peer(peer));
+        request
+    })
+}
+
+/// Who sent it: the peer, or whom a trusted proxy says that it speaks for. Only the last hop is the proxy's own word; what
+/// stands before it was written by whoever asked.
+pub fn client(headers: &HeaderMap, peer: Option<Peer>, trusted_proxy: bool) -> Option<IpAddr> {
+    let last_hop = || {
+        let last = headers.get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
+        let hop = last.rsplit(',').next()?.trim();
+        hop.parse().ok().or_else(|| Some(hop.parse::<SocketAddr>().ok()?.ip()))
+    };
+    let told = if trusted_proxy { last_hop() } else { None };
+    told.or(peer.map(|peer| peer.0.ip())).map(|address| address.to_canonical())
+}
+
+/// Whether it was sent by a program on this machine, and not by a proxy that runs here.
+pub fn is_local(headers: &HeaderMap, peer: Option<Peer>) -> bool {
+    let proxied = OF_PROXIES.iter().any(|name| headers.contains_key(*name));
+    !proxied && peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(forwarded: &[&str]) -> HeaderMap {
+        forwarded.iter().map(|value| (FORWARDED_FOR.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn only_a_trusted_proxys_own_word_counts() {
+        let peer = Some(Peer("127.0.0.1:5000".parse().unwrap()));
+        let rows: &[(&[&str], bool, &str)] = &[
+            (&[], false, "127.0.0.1"),
+            (&["203.0.113.9"], false, "127.0.0.1"),
+            (&[], true, "127.0.0.1"),
+            (&["203.0.113.9"], true, "203.0.113.9"),
+            (&["198.51.100.1, 203.0.113.9"], true, "203.0.113.9"),
+            (&["198.51.100.1", "203.0.113.9"], true, "203.0.113.9"),
+            (&["203.0.113.9:4711"], true, "203.0.113.9"),
+            (&["[2001:db8::1]:4711"], true, "2001:db8::1"),
+            (&["::ffff:203.0.113.9"], true, "203.0.113.9"),
+            (&["127.0.0.1, nonsense"], true, "127.0.0.1"),
+        ];
+        for (forwarded, trusted, expected) in rows {
+            let found = client(&headers(forwarded), peer, *trusted);
+            assert_eq!(found, Some(expected.parse().unwrap()), "{forwarded:?} {trusted}");
+        }
+    }
+
+    #[test]
+    fn whoever_comes_by_a_proxy_is_not_of_this_machine() {
+        let at = |address: &str| Some(Peer(address.parse().unwrap()));
+        assert!(is_local(&headers(&[]), at("127.0.0.1:1")));
+        assert!(is_local(&headers(&[]), at("[::1]:1")));
+        assert!(is_local(&headers(&[]), at("[::ffff:127.0.0.1]:1")));
+        assert!(!is_local(&headers(&["127.0.0.1"]), at("127.0.0.1:1")));
+        assert!(!is_local(&headers(&[]), at("203.0.113.9:1")));
+        assert!(!is_local(&headers(&[]), None));
+    }
+}

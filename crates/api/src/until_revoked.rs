@@ -1,0 +1,94 @@
+//! A body that ends when the credential that it was asked for with is no longer good.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Response;
+use axum::http::header::CONTENT_TYPE;
+use http_body::{Frame, SizeHint};
+
+type Revoked = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The last word on a stream of events.
+const FAREWELL: &[u8] = b"event: bye\ndata: {\"reason\":\"revoked\"}\n\n";
+
+struct UntilRevoked {
+    body: Body,
+    /// `None` once it has happened.
+    revoked: Option<Revoked>,
+    events: bool,
+}
+
+impl HttpBody for UntilRevoked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(revoked) = &mut self.revoked else { return Poll::Ready(None) };
+        if revoked.as_mut().poll(context).is_ready() {
+            self.revoked = None;
+            self.body = Body::empty(); // what it watched is let go
+            let farewell = self.events.then(|| Ok(Frame::data(Bytes::from_static(FAREWELL))));
+            return Poll::Ready(farewell);
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.revoked.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+/// Wraps what is still to be made while it is read; what is ready already goes out whole.
+pub fn guard(response: Response<Body>, revoked: impl Future<Output = ()> + Send + 'static) -> Response<Body> {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    let events = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    response.map(|body| Body::new(UntilRevoked { body, revoked: Some(Box::pin(revoked)), events }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use axum::body::to_bytes;
+    use futures::{StreamExt, stream};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_without_end_ends_when_its_credential_does() {
+        for (kind, last) in [("text/event-stream", FAREWELL), ("text/plain", b"")] {
+            let endless = stream::iter([Ok::<_, Infallible>("first\n")]).chain(stream::pending());
+            let response =
+                Response::builder().header(CONTENT_TYPE, kind).body(Body::from_stream(endless)).unwrap();
+            let (revoke, revoked) = oneshot::channel::<()>();
+            let guarded = guard(response, async { drop(revoked.await) });
+            let reading = tokio::spawn(to_bytes(guarded.into_body(), 1024));
+            revoke.send(()).unwrap();
+            let read = tokio::time::timeout(Duration::from_secs(5), reading).await.unwrap().unwrap().unwrap();
+            assert!(read.ends_with(last), "{read:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_ready_goes_out_whole() {
+        let guarded = guard(Response::new(Body::from("whole")), async {});
+        assert_eq!(to_bytes(guarded.into_body(), 1024).await.unwrap(), "whole");
+    }
+}

@@ -1,0 +1,254 @@
+//! A platform to knock at: a cluster, tenancy, the router, and people with accounts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::peer::Peer;
+use api::{Api, Metrics, Readiness, Settings};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, SET_COOKIE};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use domain::Actor;
+use domain::actor::{Via, Who};
+use domain::clock::{Clock, SystemClock};
+use domain::ids::{UserId, WorkspaceName};
+use domain::roles::{PlatformRole, WorkspaceRole};
+use events::audit::{Record, Sink};
+use kube_access::Clients;
+use serde_json::{Value, json};
+use tenancy::Tenancy;
+use tenancy::register::Registration;
+use tenancy::users::UserPatch;
+use testkit::{Fault, World};
+use tokio::sync::oneshot;
+use tower::ServiceExt;
+
+pub const ROOT: &str = "/api/longshore/v1";
+/// What somebody chose, and nobody else may ever read.
+pub const PASSWORD: &str = "canary-password-4711";
+/// Far more than anything here takes.
+pub const LIMIT: Duration = Duration::from_mins(1);
+
+/// The audit trail, for a test to read.
+#[derive(Default)]
+pub struct Collected(Mutex<Vec<Record>>);
+
+impl Sink for Collected {
+    fn write(&self, record: &Record) -> io::Result<()> {
+        self.0.lock().unwrap().push(record.clone());
+        Ok(())
+    }
+}
+
+impl Collected {
+    pub fn take(&self) -> Vec<Record> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+pub struct House {
+    pub world: World,
+    /// On the platform's line to the cluster.
+    pub fault: Fault,
+    pub api: Api,
+    pub audit: Arc<Collected>,
+    leading: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.world.cluster.stop();
+    }
+}
+
+/// Somebody with an account.
+#[derive(Clone, Debug)]
+pub struct Person {
+    pub id: UserId,
+    /// The login token.
+    pub token: String,
+}
+
+/// How somebody shows who they are.
+#[derive(Clone, Debug)]
+pub enum Key {
+    Nothing,
+    Bearer(String),
+    Session { cookie: String, csrf: String },
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub fn code(&self) -> u16 {
+        self.status.as_u16()
+    }
+}
+
+impl House {
+    pub async fn new() -> Self {
+        Self::with(Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" }).await
+    }
+
+    pub async fn with(settings: Settings) -> Self {
+        let (world, fault) = (World::new().await, Fault::none());
+        let clients = Clients::with_limit(fault.over(world.platform()), Duration::from_secs(2));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };
+        let tenancy = Tenancy::start(clients, open, clock.clone()).await.unwrap();
+        let audit = Arc::new(Collected::default());
+        // A thread of its own: this work is not one that can wander between threads.
+        let (leading, stopped) = oneshot::channel();
+        let leader = tenancy.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = leader.lead() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        let api = Api {
+            readiness: Readiness::default(),
+            metrics: Metrics::new("test", |_| {}),
+            tenancy,
+            audit: audit.clone(),
+            clock,
+            settings,
+        };
+        Self { world, fault, api, audit, leading: Mutex::new(Some(leading)) }
+    }
+
+    pub fn router(&self) -> Router {
+        api::router(&self.api)
+    }
+
+    /// From here on nobody provisions.
+    pub fn stop_leading(&self) {
+        drop(self.leading.lock().unwrap().take());
+    }
+
+    /// The person number `number`, with these roles on the platform.
+    pub async fn person(&self, number: u32, roles: &[PlatformRole]) -> Person {
+        let (email, phone) = (format!("p{number}@example.com"), format!("1830000{number:04}"));
+        let registration = Registration::parse(&email, &phone, "Acme", Some(PASSWORD)).unwrap();
+        let tenancy = &self.api.tenancy;
+        let made = tenancy.create_user(&root(), registration).await.unwrap();
+        assert!(made.ready, "{email} is not ready");
+        if !roles.is_empty() {
+            let patch = UserPatch {
+                platform: Some(roles.iter().copied().collect()),
+                valid_days: Some(0),
+                ..UserPatch::default()
+            };
+            tenancy.patch_user(&root(), &made.id, patch, None).await.unwrap();
+        }
+        Person { id: made.id, token: made.token.expose().to_owned() }
+    }
+
+    /// A workspace that `owner` made, with these members, once all of it is there.
+    pub async fn workspace(
+        &self,
+        name: &str,
+        owner: &Person,
+        members: &[(&Person, WorkspaceRole)],
+    ) -> WorkspaceName {
+        let tenancy = &self.api.tenancy;
+        let whole = Via::Session { id: "prepared".to_owned() };
+        let maker = tenancy.directory().actor(&owner.id, whole).unwrap();
+        let made = tenancy.create_workspace(&maker, name, name).await.unwrap().name;
+        for (person, role) in members {
+            tenancy.set_role(&root(), &made, &person.id, *role).await.unwrap();
+        }
+        let is_ready = |_: &tenancy::Directory| tenancy.workspace(&root(), &made).unwrap().ready;
+        tokio::time::timeout(LIMIT, tenancy.directory().until(is_ready)).await.unwrap();
+        made
+    }
+
+    /// Sends it to the real doors.
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        read(self.router().oneshot(request).await.unwrap()).await
+    }
+
+    /// A request to a path below the root of our own routes.
+    pub async fn ask(&self, method: Method, path: &str, key: &Key, body: Option<Value>) -> Answer {
+        self.send(request(method, &format!("{ROOT}/{path}"), key, body)).await
+    }
+
+    pub async fn get(&self, path: &str, key: &Key) -> Answer {
+        self.ask(Method::GET, path, key, None).await
+    }
+
+    pub async fn post(&self, path: &str, key: &Key, body: Value) -> Answer {
+        self.ask(Method::POST, path, key, Some(body)).await
+    }
+
+    pub async fn sign_in(&self, login: &str, secret: &str) -> Key {
+        let answer = self.post("session", &Key::Nothing, json!({"login": login, "secret": secret})).await;
+        assert_eq!(answer.code(), 200, "{}", answer.text);
+        session_of(&answer)
+    }
+}
+
+/// Somebody who may do everything, for what a test prepares.
+pub fn root() -> Actor {
+    Actor {
+        who: Who::Person {
+            id: UserId::from_random([0; 10]),
+            account: "user-root".to_owned(),
+            uid: "0".to_owned(),
+        },
+        platform: BTreeSet::from([PlatformRole::Admin]),
+        memberships: BTreeMap::new(),
+        via: Via::Session { id: "prepared".to_owned() },
+    }
+}
+
+/// The session that an answer opened.
+pub fn session_of(answer: &Answer) -> Key {
+    let cookie = answer.headers[SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned();
+    Key::Session { cookie, csrf: answer.json()["csrf"].as_str().unwrap().to_owned() }
+}
+
+impl Person {
+    pub fn key(&self) -> Key {
+        Key::Bearer(self.token.clone())
+    }
+}
+
+/// From somewhere else than this machine.
+pub fn request(method: Method, path: &str, key: &Key, body: Option<Value>) -> Request<Body> {
+    let peer: SocketAddr = "203.0.113.7:40000".parse().unwrap();
+    let mut builder = Request::builder().method(method).uri(path).extension(Peer(peer));
+    builder = match key {
+        Key::Nothing => builder,
+        Key::Bearer(token) => builder.header(AUTHORIZATION, format!("Bearer {token}")),
+        Key::Session { cookie, csrf } => builder.header(COOKIE, cookie).header("x-csrf-token", csrf),
+    };
+    match body {
+        Some(body) => builder.header(CONTENT_TYPE, "application/json").body(Body::from(body.to_string())),
+        None => builder.body(Body::empty()),
+    }
+    .unwrap()
+}
+
+pub async fn read(response: Response<Body>) -> Answer {
+    let (parts, body) = response.into_parts();
+    let body = tokio::time::timeout(LIMIT, to_bytes(body, 16 << 20)).await.unwrap().unwrap();
+    Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(body.to_vec()).unwrap() }
+}

@@ -1,0 +1,201 @@
+//! Registering, signing in, tokens, and what comes of forged and foreign credentials.
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
+use axum::http::{Method, Request};
+use serde_json::json;
+
+use crate::house::{House, Key, PASSWORD, ROOT, request, session_of};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_registration_to_sign_out() {
+    let house = House::new().await;
+    let methods = house.get("auth/methods", &Key::Nothing).await.json();
+    assert_eq!(methods, json!({"methods": ["password", "token"], "registration": true}));
+
+    let form = json!({"email": "Ana@Example.com", "phone": "+86 183 0000 0001", "organization": "Acme", "password": PASSWORD});
+    let made = house.post("users", &Key::Nothing, form.clone()).await;
+    assert_eq!(
+        (made.code(), made.headers[CACHE_CONTROL].to_str().unwrap()),
+        (201, "no-store"),
+        "{}",
+        made.text
+    );
+    let made = made.json();
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    assert_eq!((&made["ready"], made["name"].as_str().unwrap()), (&json!(true), "user-8618300000001"));
+
+    let again = house.post("users", &Key::Nothing, form).await;
+    assert_eq!((again.code(), &again.json()["code"]), (409, &json!("account-exists")), "{}", again.text);
+
+    for (login, secret) in [("ana@example.com", PASSWORD), ("8618300000001", token), (id, PASSWORD)] {
+        let answer = house.post("session", &Key::Nothing, json!({"login": login, "secret": secret})).await;
+        assert_eq!(answer.code(), 200, "{login}: {}", answer.text);
+        let cookie = answer.headers[SET_COOKIE].to_str().unwrap();
+        assert!(
+            cookie.contains("; HttpOnly; SameSite=Strict; Max-Age=") && !cookie.contains("Secure"),
+            "{cookie}"
+        );
+        assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
+        let key = session_of(&answer);
+        let own = house.get("session", &key).await.json();
+        assert_eq!(own["user"]["id"], id);
+        assert_eq!(own["csrf"], answer.json()["csrf"], "a page that was loaded anew has the same");
+        assert_eq!(own["workspaces"][0]["name"], id);
+
+        let Key::Session { cookie, .. } = &key else { unreachable!() };
+        for csrf in ["", "x", "AAAA"] {
+            let forged = Key::Session { cookie: cookie.clone(), csrf: csrf.to_owned() };
+            let refused = house.ask(Method::DELETE, "session", &forged, None).await;
+            assert_eq!(refused.code(), 403, "{}", refused.text);
+        }
+        let out = house.ask(Method::DELETE, "session", &key, None).await;
+        assert_eq!(out.code(), 204, "{}", out.text);
+        assert!(out.headers[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+        assert_eq!(house.get("session", &key).await.code(), 401, "the cookie is worth nothing any more");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_wrong_at_sign_in_the_answer_is_the_same_until_it_is_too_often() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let mut said = Vec::new();
+    for login in ["nobody@example.com", person.id.as_str()] {
+        let answer =
+            house.post("session", &Key::Nothing, json!({"login": login, "secret": "not this one"})).await;
+        assert!(answer.headers.get(SET_COOKIE).is_none());
+        said.push((answer.code(), answer.text));
+    }
+    assert_eq!(said[0], said[1]);
+    assert_eq!(said[0].0, 401);
+    let mut last = None;
+    for _ in 0..6 {
+        let body = json!({"login": person.id.as_str(), "secret": "not this one"});
+        last = Some(house.post("session", &Key::Nothing, body).await);
+    }
+    let last = last.unwrap();
+    assert_eq!((last.code(), last.json()["code"].as_str()), (429, Some("throttled")));
+    assert!(last.headers[RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_foreign_and_withdrawn_credentials_open_nothing() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let Key::Session { cookie, csrf } = house.sign_in(person.id.as_str(), &person.token).await else {
+        unreachable!()
+    };
+    let value = cookie.strip_prefix("longshore_session=").unwrap();
+    let mut turned = value.to_owned();
+    turned.replace_range(3..4, if value[3..4] == *"A" { "B" } else { "A" });
+    let other_secret = format!("{}{}", &person.token[..person.token.len() - 4], "AAAA");
+    let keys = [
+        Key::Bearer(String::new()),
+        Key::Bearer("lsh_".to_owned()),
+        Key::Bearer(other_secret),
+        Key::Bearer("x".repeat(10_000)),
+        Key::Bearer("eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.AAAA".to_owned()),
+        Key::Session { cookie: format!("longshore_session={turned}"), csrf: csrf.clone() },
+        Key::Session { cookie: "longshore_session=".to_owned(), csrf: csrf.clone() },
+        Key::Session { cookie: format!("longshore_session={}", "A".repeat(7000)), csrf: csrf.clone() },
+    ];
+    for key in &keys {
+        let answer = house.get("session", key).await;
+        assert_eq!(answer.code(), 401, "{key:?}");
+        assert!(answer.headers.contains_key(WWW_AUTHENTICATE));
+        assert_eq!(answer.json()["kind"], "Unauthenticated");
+    }
+    // A good cookie beside a bad token does not help.
+    let both = Request::get(format!("{ROOT}/session"))
+        .header(COOKIE, &cookie)
+        .header("authorization", "Bearer lsh_aaaaaaaaaa_x")
+        .body(Body::empty())
+        .unwrap();
+    assert_eq!(house.send(both).await.code(), 401);
+
+    let key = Key::Session { cookie, csrf };
+    assert_eq!(house.get("session", &key).await.code(), 200);
+    let revoked = house.ask(Method::POST, "users/me/revoke", &person.key(), None).await;
+    assert_eq!(revoked.code(), 204, "{}", revoked.text);
+    assert_eq!(house.get("session", &key).await.code(), 401);
+    assert_eq!(house.get("session", &person.key()).await.code(), 200, "a token is no session");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_told_once_and_ends_with_its_revocation() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let body = json!({"name": "ci", "scopes": ["read"], "days": 5});
+    let made = house.post("tokens", &person.key(), body).await;
+    assert_eq!(
+        (made.code(), made.headers[CACHE_CONTROL].to_str().unwrap()),
+        (201, "no-store"),
+        "{}",
+        made.text
+    );
+    let made = made.json();
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let listed = house.get("tokens", &person.key()).await;
+    assert!(!listed.text.contains(token) && listed.text.contains(id), "{}", listed.text);
+
+    let narrow = Key::Bearer(token.to_owned());
+    assert_eq!(house.get("workspaces", &narrow).await.code(), 200);
+    let more = house.post("tokens", &narrow, json!({"name": "more", "scopes": ["all"]})).await;
+    assert_eq!((more.code(), more.json()["code"].as_str()), (403, Some("not-themselves")));
+    let gone = house.ask(Method::DELETE, &format!("tokens/{id}"), &narrow, None).await;
+    assert_eq!(gone.code(), 204, "a token may end itself: {}", gone.text);
+    assert_eq!(house.get("workspaces", &narrow).await.code(), 401);
+    // A whole token in the path is not repeated.
+    let pasted = house.ask(Method::DELETE, &format!("tokens/{token}"), &person.key(), None).await;
+    assert!(pasted.code() == 404 && !pasted.text.contains(token), "{}", pasted.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_says_as_whom_we_act() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    for header in ["Impersonate-User", "impersonate-group", "Impersonate-Uid", "Impersonate-Extra-Scopes"] {
+        for (method, path) in
+            [(Method::GET, "workspaces"), (Method::POST, "kubeconfig"), (Method::GET, "auth/methods")]
+        {
+            let mut smuggled = request(method, &format!("{ROOT}/{path}"), &person.key(), None);
+            let name = axum::http::HeaderName::from_bytes(header.as_bytes()).unwrap();
+            smuggled.headers_mut().insert(name, "system:masters".parse().unwrap());
+            let answer = house.send(smuggled).await;
+            assert_eq!(
+                (answer.code(), answer.json()["code"].as_str()),
+                (400, Some("impersonation")),
+                "{header} {path}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_for_this_machine_and_for_administrators() {
+    use api::peer::Peer;
+    use domain::roles::PlatformRole;
+
+    let house = House::new().await;
+    let admin = house.person(1, &[PlatformRole::Admin]).await;
+    let nobody = house.person(2, &[]).await;
+    let from = |address: &str, forwarded: bool, key: &Key| {
+        let mut asked = request(Method::GET, "/metrics", key, None);
+        asked.extensions_mut().insert(Peer(address.parse().unwrap()));
+        if forwarded {
+            asked.headers_mut().insert("x-forwarded-for", "127.0.0.1".parse().unwrap());
+        }
+        asked
+    };
+    let rows = [
+        (from("127.0.0.1:9", false, &Key::Nothing), 200),
+        (from("127.0.0.1:9", true, &Key::Nothing), 401),
+        (from("203.0.113.9:9", false, &Key::Nothing), 401),
+        (from("203.0.113.9:9", false, &nobody.key()), 403),
+        (from("203.0.113.9:9", false, &admin.key()), 200),
+    ];
+    for (place, (asked, expected)) in rows.into_iter().enumerate() {
+        assert_eq!(house.send(asked).await.code(), expected, "row {place}");
+    }
+}

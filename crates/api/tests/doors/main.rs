@@ -1,0 +1,12 @@
+//! The doors as those find them who stand before them: the whole router, in process, over an embedded cluster.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod audit;
+mod description;
+mod house;
+mod identity;
+mod matrix;
+mod outage;
+mod streams;
+mod strict;
+mod tenants;

@@ -1,0 +1,339 @@
+//! Every route as everybody: what the doors do is what the table of routes and the table of roles say.
+//!
+//! The handlers are taken out, so that whoever is let through changes nothing; doors, layers and rows are the real ones. That no
+//! route can be missing here is by construction: the router is made from the rows, and so is this walk. What could still
+//! go round them is a route that somebody adds in another way, which the last test looks for in the sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use api::needs::Needs;
+use api::route::Route;
+use api::routes;
+use axum::Router;
+use axum::http::{Method, StatusCode};
+use domain::roles::{Capability, PlatformRole, WorkspaceRole};
+use domain::scopes::Scopes;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use tower::ServiceExt;
+
+use crate::house::{House, Key, Person, request, root};
+
+/// Somebody who knocks, with all that is true of them.
+struct Caller {
+    name: &'static str,
+    /// Ways to show who they are; all are worth the same.
+    keys: Vec<Key>,
+    platform: Option<PlatformRole>,
+    /// In `acme`.
+    role: Option<WorkspaceRole>,
+    id: Option<String>,
+    scopes: Option<Scopes>,
+    /// Whether anybody is recognised at all.
+    known: bool,
+}
+
+/// What a door can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Through,
+    Refused(u16),
+}
+
+/// Whoever gets through to a handler gets this.
+const THROUGH: StatusCode = StatusCode::IM_A_TEAPOT;
+
+fn hollow(table: Vec<Route>) -> Vec<Route> {
+    let handler = |method: &Method| {
+        let filter = axum::routing::MethodFilter::try_from(method.clone()).unwrap();
+        axum::routing::on(filter, || async { THROUGH })
+    };
+    table.into_iter().map(|row| Route { handler: handler(&row.method), ..row }).collect()
+}
+
+impl Caller {
+    fn may(&self, what: Capability, in_workspace: bool) -> bool {
+        self.platform.is_some_and(|role| role.may(what))
+            || (in_workspace && self.role.is_some_and(|role| role.may(what)))
+    }
+
+    fn covers(&self, what: Capability, in_workspace: bool) -> bool {
+        let acme = "acme".parse().unwrap();
+        self.scopes.as_ref().is_none_or(|scopes| scopes.cover(what, in_workspace.then_some(&acme)))
+    }
+
+    /// What the doors ought to do, said in other words than theirs.
+    fn verdict(&self, needs: Needs, path: &str, own: bool) -> Verdict {
+        use Verdict::{Refused, Through};
+        let in_workspace = path.contains("{workspace}");
+        let whole = self.id.is_some() && self.scopes.as_ref().is_none_or(Scopes::are_all);
+        let by = |what: Capability, in_workspace: bool, unseen: u16| {
+            if !self.may(what, in_workspace) {
+                Refused(unseen)
+            } else if self.covers(what, in_workspace) {
+                Through
+            } else {
+                Refused(403)
+            }
+        };
+        let in_place = |what: Capability| {
+            let sees =
+                self.may(Capability::ReadWorkspace, true) && self.covers(Capability::ReadWorkspace, true);
+            let unseen = if sees { 403 } else { 404 };
+            by(what, true, unseen)
+        };
+        match needs {
+            // An old cookie is overlooked; a token that is not good is not.
+            Needs::Guest if !self.known && self.keys.iter().any(|key| matches!(key, Key::Bearer(_))) => {
+                Refused(401)
+            }
+            Needs::Nothing | Needs::Guest => Through,
+            _ if !self.known => Refused(401),
+            Needs::Anybody => Through,
+            Needs::Themselves if whole => Through,
+            Needs::Themselves => Refused(403),
+            Needs::Nearby(what) | Needs::Platform(what) => by(what, false, 403),
+            Needs::Workspace(what) => in_place(what),
+            Needs::Own(_) if own && in_workspace && !whole => Refused(403),
+            Needs::Own(what) if own && !whole => by(what, false, 403),
+            Needs::Own(_) if own && in_workspace => in_place(Capability::ReadWorkspace),
+            Needs::Own(_) if own => Through,
+            Needs::Own(what) if in_workspace => in_place(what),
+            Needs::Own(what) => by(what, false, 404),
+        }
+    }
+}
+
+async fn verdict(router: &Router, method: &Method, path: &str, key: &Key) -> Verdict {
+    let response = router.clone().oneshot(request(method.clone(), path, key, None)).await.unwrap();
+    match response.status() {
+        THROUGH => Verdict::Through,
+        status => Verdict::Refused(status.as_u16()),
+    }
+}
+
+async fn service_account(house: &House, namespace: &str, name: &str) -> Key {
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            audiences: Some(vec!["longshore".to_owned()]),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    };
+    let accounts: Api<ServiceAccount> = Api::namespaced(house.world.admin(), namespace);
+    let answer = accounts.create_token_request(name, &PostParams::default(), &request).await.unwrap();
+    Key::Bearer(answer.status.unwrap().token.unwrap())
+}
+
+/// A token that is good for less than its owner.
+async fn narrow(house: &House, person: &Person, scopes: &[&str]) -> Key {
+    let body = serde_json::json!({"name": "narrow", "scopes": scopes});
+    let answer = house.post("tokens", &person.key(), body).await;
+    assert_eq!(answer.code(), 201, "{}", answer.text);
+    Key::Bearer(answer.json()["token"].as_str().unwrap().to_owned())
+}
+
+async fn callers(house: &House) -> (Vec<Caller>, String) {
+    let mut people = BTreeMap::new();
+    let platform = PlatformRole::ALL.iter().map(|role| (role.as_str(), Some(*role), None));
+    let workspace = WorkspaceRole::ALL.iter().map(|role| (role.as_str(), None, Some(*role)));
+    let others = ["maker", "stranger", "disabled"].map(|name| (name, None, None));
+    let all: Vec<_> = platform
+        .map(|(name, platform, role)| (format!("platform {name}"), platform, role))
+        .chain(workspace.map(|(name, platform, role)| (format!("workspace {name}"), platform, role)))
+        .chain(others.map(|(name, platform, role)| (name.to_owned(), platform, role)))
+        .collect();
+    for (number, (name, platform, _)) in (1u32..).zip(&all) {
+        let person = house.person(number, &platform.iter().copied().collect::<Vec<_>>()).await;
+        people.insert(name.clone(), person);
+    }
+    let maker = people.remove("maker").unwrap();
+    let with_role = all.iter().filter_map(|(name, _, role)| Some((name, (*role)?)));
+    let members: Vec<_> = with_role.map(|(name, role)| (&people[name], role)).collect();
+    house.workspace("acme", &maker, &members).await;
+    house.workspace("other", &people["stranger"], &[]).await;
+
+    let mut callers = vec![Caller {
+        name: "nobody",
+        keys: vec![Key::Nothing],
+        platform: None,
+        role: None,
+        id: None,
+        scopes: None,
+        known: false,
+    }];
+    for (name, platform, role) in all.iter().filter(|(name, ..)| name != "maker") {
+        let person = &people[name];
+        let session = house.sign_in(person.id.as_str(), &person.token).await;
+        callers.push(Caller {
+            name: name.clone().leak(),
+            keys: vec![person.key(), session],
+            platform: *platform,
+            role: *role,
+            id: Some(person.id.to_string()),
+            scopes: None,
+            known: name != "disabled",
+        });
+    }
+    let root = root();
+    let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
+    house.api.tenancy.patch_user(&root, &people["disabled"].id, change, None).await.unwrap();
+    let narrowed = [
+        ("platform admin, to read", "platform admin", &["read"][..]),
+        ("workspace admin, for nodes", "workspace admin", &["nodes"][..]),
+    ];
+    for (name, of, words) in narrowed {
+        let (_, platform, role) = all.iter().find(|(name, ..)| name == of).unwrap();
+        callers.push(Caller {
+            name,
+            keys: vec![narrow(house, &people[of], words).await],
+            platform: *platform,
+            role: *role,
+            id: Some(people[of].id.to_string()),
+            scopes: Some(Scopes::parse(words.iter().copied()).unwrap()),
+            known: true,
+        });
+    }
+    let programs = [
+        ("deployer of acme", "acme", "longshore-deployer", Some(WorkspaceRole::Developer)),
+        ("program elsewhere", "default", "default", None),
+    ];
+    for (name, namespace, account, role) in programs {
+        let keys = vec![service_account(house, namespace, account).await];
+        callers.push(Caller { name, keys, platform: None, role, id: None, scopes: None, known: true });
+    }
+    // Somebody whom none of them is.
+    (callers, maker.id.to_string())
+}
+
+/// The path with names in it: `acme`, and `user`.
+fn filled(path: &str, user: &str) -> String {
+    path.replace("{workspace}", "acme")
+        .replace("{user}", user)
+        .replace("{token}", "aaaaaaaaaa")
+        .replace("{namespace}", "acme-test")
+        .replace("{invitation}", "0f0f")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_as_everybody() {
+    let house = House::new().await;
+    let (callers, somebody) = callers(&house).await;
+    let router = api::router_of(&house.api, hollow(routes::table()));
+    let mut picture = callers.iter().zip("abcdefghijklmnopqrstuvwxyz".chars()).fold(
+        String::new(),
+        |mut text, (caller, letter)| {
+            writeln!(text, "{letter} {}", caller.name).unwrap();
+            text
+        },
+    );
+    picture.push('\n');
+    let mut cells = 0;
+    for Route { method, path, needs, .. } in routes::table() {
+        let ways: &[bool] = if path.contains("{user}") { &[false, true] } else { &[false] };
+        for &own in ways {
+            let mut line = String::new();
+            for (caller, letter) in callers.iter().zip("abcdefghijklmnopqrstuvwxyz".chars()) {
+                let own = own && caller.id.is_some();
+                let user = if own { caller.id.as_deref().unwrap() } else { &somebody };
+                let expected = caller.verdict(needs, path, own);
+                for key in &caller.keys {
+                    let expected = match (needs, key) {
+                        (Needs::Guest, Key::Session { .. }) => Verdict::Through,
+                        _ => expected,
+                    };
+                    let found = verdict(&router, &method, &filled(path, user), key).await;
+                    assert_eq!(found, expected, "{method} {path} as {}, own: {own}, {key:?}", caller.name);
+                    cells += 1;
+                }
+                match expected {
+                    Verdict::Through => write!(line, " {letter}  ").unwrap(),
+                    Verdict::Refused(status) => write!(line, " {status}").unwrap(),
+                }
+            }
+            let path = if own { path.replace("{user}", "{own}") } else { path.to_owned() };
+            writeln!(picture, "{:6} {path}\n      {}", method.as_str(), line.trim_end()).unwrap();
+        }
+    }
+    assert!(cells > 1000, "{cells}");
+    insta::assert_snapshot!(picture);
+}
+
+#[test]
+fn no_two_rows_have_one_word_and_every_name_has_a_meaning() {
+    let (mut acts, mut places) = (BTreeSet::new(), BTreeSet::new());
+    for Route { method, path, act, needs, .. } in routes::table() {
+        assert!(acts.insert(act), "{act} twice");
+        assert!(places.insert(format!("{method} {path}")), "{method} {path} twice");
+        assert!(!filled(path, "me").contains('{'), "{path} has a name that nobody knows");
+        assert!(!matches!(needs, Needs::Workspace(_)) || path.contains("{workspace}"), "{path}");
+        assert!(!matches!(needs, Needs::Own(_)) || path.contains("{user}"), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_row_is_not_there() {
+    let house = House::new().await;
+    let table = routes::table();
+    let router = api::router_of(&house.api, hollow(routes::table()));
+    let methods = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::TRACE,
+    ];
+    for path in table.iter().map(|row| row.path).collect::<BTreeSet<_>>() {
+        for method in &methods {
+            if !table.iter().any(|row| row.path == path && row.method == *method) {
+                let found = verdict(&router, method, &filled(path, "me"), &Key::Nothing).await;
+                assert_eq!(found, Verdict::Refused(405), "{method} {path}");
+            }
+        }
+    }
+    for path in [
+        "/",
+        "/api",
+        "/api/longshore/v1",
+        "/api/longshore/v1/secrets",
+        "/apis",
+        "/api/longshore/v1/users/me/x",
+    ] {
+        assert_eq!(
+            verdict(&router, &Method::GET, path, &Key::Nothing).await,
+            Verdict::Refused(404),
+            "{path}"
+        );
+    }
+}
+
+/// Routes come from the table: the words by which axum takes others stand once in the sources, where the rows are taken.
+#[test]
+fn no_route_goes_round_the_table() {
+    let words = [".route(", ".nest(", ".merge(", "route_service", "nest_service", "fallback_service"];
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+            found.extend(
+                lines.map(|line| format!("{}: {}", path.file_name().unwrap().display(), line.trim())),
+            );
+        }
+    }
+    let expected =
+        "lib.rs: router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));";
+    assert_eq!(found, [expected]);
+}

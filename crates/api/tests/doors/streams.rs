@@ -1,0 +1,83 @@
+//! What is told as it happens, and that it ends when the right to hear it does.
+
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::{Method, Response};
+use http_body_util::BodyExt;
+use kube::api::PostParams;
+use serde_json::json;
+use tower::ServiceExt;
+
+use crate::house::{House, Key, LIMIT, Person, ROOT, read, request, root};
+
+async fn open(house: &House, key: &Key) -> Response<Body> {
+    let asked = request(Method::GET, &format!("{ROOT}/accounts/me/progress"), key, None);
+    house.router().oneshot(asked).await.unwrap()
+}
+
+/// A stream that does not end by itself: the account is made not ready again, and nobody makes it ready.
+async fn endless(house: &House) -> Person {
+    let person = house.person(1, &[]).await;
+    house.stop_leading();
+    let account = house.api.tenancy.directory().account(&person.id).unwrap();
+    let users: kube::Api<kube_types::User> = kube::Api::all(house.world.admin());
+    let mut user = users.get_status(&account.name).await.unwrap();
+    for condition in &mut user.status.as_mut().unwrap().conditions {
+        if condition.type_ == "Ready" {
+            "False".clone_into(&mut condition.status);
+        }
+    }
+    users.replace_status(&account.name, &PostParams::default(), &user).await.unwrap();
+    let unready = |directory: &tenancy::Directory| !directory.account(&person.id).unwrap().ready;
+    tokio::time::timeout(LIMIT, house.api.tenancy.directory().until(unready)).await.unwrap();
+    person
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_is_told_until_the_account_is_ready() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let answer = read(open(&house, &person.key()).await).await;
+    assert_eq!(answer.code(), 200, "{}", answer.text);
+    assert!(answer.headers["content-type"].to_str().unwrap().starts_with("text/event-stream"));
+    assert!(answer.text.starts_with("event: progress\ndata: {\"conditions\":["), "{}", answer.text);
+    assert!(answer.text.trim_end().ends_with("\"ready\":true}"), "{}", answer.text);
+    let other = house.person(2, &[]).await;
+    let foreign = house.get(&format!("accounts/{}/progress", person.id), &other.key()).await;
+    assert_eq!(foreign.code(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_within_five_seconds_of_its_credential() {
+    let house = House::new().await;
+    let person = endless(&house).await;
+    let session = house.sign_in(person.id.as_str(), &person.token).await;
+    let made = house.post("tokens", &person.key(), json!({"name": "t", "scopes": ["all"]})).await.json();
+    let token = Key::Bearer(made["token"].as_str().unwrap().to_owned());
+    let path = format!("tokens/{}", made["id"].as_str().unwrap());
+    for (what, key) in [("session", session), ("token", token), ("account", person.key())] {
+        let mut body = open(&house, &key).await.into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(first.starts_with(b"event: progress"), "{what}: {first:?}");
+        let (tenancy, admin) = (&house.api.tenancy, root());
+        match what {
+            "session" => tenancy.revoke_sessions(&admin, &person.id).await.unwrap(),
+            "token" => assert_eq!(house.ask(Method::DELETE, &path, &person.key(), None).await.code(), 204),
+            _ => {
+                let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
+                drop(tenancy.patch_user(&admin, &person.id, change, None).await.unwrap());
+            }
+        }
+        let since = Instant::now();
+        let mut last = first;
+        let read = async {
+            while let Some(frame) = body.frame().await {
+                last = frame.unwrap().into_data().unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), read).await.unwrap_or_else(|_| panic!("{what} went on"));
+        assert!(since.elapsed() < Duration::from_secs(5));
+        assert_eq!(last, &b"event: bye\ndata: {\"reason\":\"revoked\"}\n\n"[..], "{what}");
+    }
+}

@@ -1,0 +1,290 @@
+//! Requests to a platform, and what comes back.
+//!
+//! One request, one answer, within a time limit; redirects are not followed, so that a token never leaves for elsewhere.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH, USER_AGENT};
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use serde_json::Value;
+
+use super::Failure;
+use super::access::Access;
+use super::address::Address;
+use super::problem::Problem;
+use super::secret::Secret;
+
+/// Where the platform's own API begins.
+const ROOT: &str = "/api/longshore/v1";
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// A registration is answered when the account is ready, or after a minute.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
+/// More than any list of ours, and little enough to hold.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// A platform that can be asked.
+pub struct Client {
+    http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    server: Address,
+    credentials: Credentials,
+}
+
+/// How one shows who one is.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    Nothing,
+    Token(Secret),
+    /// A session, as a browser has it: the cookie, and what proves that the request is ours.
+    Session {
+        cookie: Secret,
+        csrf: Secret,
+    },
+}
+
+/// What the platform said yes with.
+#[derive(Debug)]
+pub struct Answer {
+    /// `null` where there is no body.
+    pub body: Value,
+    pub headers: HeaderMap,
+}
+
+impl Client {
+    pub fn new(access: &Access) -> Result<Self, Failure> {
+        let credentials = access.token.clone().map_or(Credentials::Nothing, Credentials::Token);
+        let mut plain = HttpConnector::new();
+        plain.set_connect_timeout(Some(CONNECTED_WITHIN));
+        plain.enforce_http(false);
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls(access)?).https_or_http().enable_http1();
+        let connector = connector.wrap_connector(plain);
+        let http = Http::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { http, server: access.server.clone(), credentials })
+    }
+
+    /// The same platform, for somebody else.
+    #[must_use]
+    pub fn with(&self, credentials: Credentials) -> Self {
+        Self { http: self.http.clone(), server: self.server.clone(), credentials }
+    }
+
+    pub fn server(&self) -> &Address {
+        &self.server
+    }
+
+    /// Fails before anything is sent if one would come as nobody.
+    pub fn signed_in(self) -> Result<Self, Failure> {
+        match self.credentials {
+            Credentials::Nothing => Err(Failure::SignedOut { server: self.server }),
+            _ => Ok(self),
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+        Ok(self.send(Method::GET, path, None, None).await?.body)
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        Ok(self.send(Method::POST, path, Some(body), None).await?.body)
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        Ok(self.send(Method::PUT, path, Some(body), None).await?.body)
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        Ok(self.send(Method::DELETE, path, None, None).await?.body)
+    }
+
+    /// Changes some fields of what is at `path`, as it was a moment ago: what somebody else changes meanwhile is not
+    /// overwritten.
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let seen = self.get(path).await?;
+        let version = match &seen["v"] {
+            Value::String(version) => Some(version.clone()),
+            Value::Number(version) => Some(version.to_string()),
+            _ => None,
+        };
+        Ok(self.send(Method::PATCH, path, Some(body), version.as_deref()).await?.body)
+    }
+
+    /// One request. `path` is below the API's root; `version` is what it must still be at.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        version: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        let request = self.request(method, path, body, version)?;
+        match tokio::time::timeout(ANSWERED_WITHIN, self.exchange(request)).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                Err(Failure::Silent { server: self.server.clone(), seconds: ANSWERED_WITHIN.as_secs() })
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        version: Option<&str>,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{ROOT}/{path}", self.server))
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("longshore/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in self.credentials.headers()? {
+            request = request.header(name, value);
+        }
+        if let Some(version) = version {
+            request = request.header(IF_MATCH, format!("\"{version}\""));
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        request
+            .body(Full::new(bytes))
+            .map_err(|error| Failure::Usage(format!("that makes no request: {error}")))
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let unreachable =
+            |error: &dyn Error| Failure::Unreachable { server: self.server.clone(), why: causes(error) };
+        let response = self.http.request(request).await.map_err(|error| unreachable(&error))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, LARGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| unreachable(error.as_ref()))?.to_bytes();
+        let strange = |why: String| Failure::Strange { server: self.server.clone(), why };
+        if !head.status.is_success() {
+            if head.status.is_redirection() {
+                return Err(strange(format!("it answered {}", head.status)));
+            }
+            let id = head.headers.get("x-request-id").and_then(|id| id.to_str().ok());
+            return Err(self.refused(Problem::of(head.status, &body, id)));
+        }
+        let body = if body.is_empty() { Value::Null } else { value(&body).map_err(strange)? };
+        Ok(Answer { body, headers: head.headers })
+    }
+
+    fn refused(&self, problem: Problem) -> Failure {
+        match &self.credentials {
+            Credentials::Token(_) if problem.is_about_the_token() => {
+                Failure::Unknown { server: self.server.clone(), problem }
+            }
+            _ => Failure::Refused(problem),
+        }
+    }
+}
+
+impl Credentials {
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+        // The error does not say what was in it.
+        let secret = |text: String| match HeaderValue::from_str(&text) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                Ok(value)
+            }
+            Err(_) => Err(Failure::Usage("a token has printable characters only".to_owned())),
+        };
+        Ok(match self {
+            Self::Nothing => Vec::new(),
+            Self::Token(token) => vec![(AUTHORIZATION, secret(format!("Bearer {}", token.expose()))?)],
+            Self::Session { cookie, csrf } => vec![
+                (http::header::COOKIE, secret(cookie.expose().to_owned())?),
+                (HeaderName::from_static("x-csrf-token"), secret(csrf.expose().to_owned())?),
+            ],
+        })
+    }
+}
+
+fn value(body: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|_| "its answer is not JSON".to_owned())
+}
+
+/// Whom we believe: the authority that was named and no other, else those that the system trusts.
+fn tls(access: &Access) -> Result<ClientConfig, Failure> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what the protocol's versions need");
+    let config = match &access.ca {
+        Some(file) => config.with_root_certificates(authorities(file)?),
+        None if access.server.is_secure() => {
+            config.with_native_roots().map_err(Failure::SystemCertificates)?
+        }
+        None => config.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, Failure> {
+    let unusable = |why: String| Failure::Certificates { file: file.to_owned(), why };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unusable(causes(&error)))? {
+        let certificate = certificate.map_err(|error| unusable(causes(&error)))?;
+        roots.add(certificate).map_err(|error| unusable(causes(&error)))?;
+    }
+    if roots.is_empty() { Err(unusable("there are none in it".to_owned())) } else { Ok(roots) }
+}
+
+/// The last of its causes says why; those before it say only that there was one.
+fn causes(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    super::output::tame(&last.to_string())
+}
+
+/// One part of a path: what somebody typed leads nowhere else.
+pub fn segment(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else if byte == b'.' && text.bytes().any(|byte| byte != b'.') {
+            out.push('.');
+        } else {
+            write!(out, "%{byte:02X}").expect("writing to a String cannot fail");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_stays_one_part_of_the_path() {
+        let rows = [
+            ("acme-7", "acme-7"),
+            ("ana@example.com", "ana%40example.com"),
+            ("..", "%2E%2E"),
+            ("../users", "..%2Fusers"),
+            ("a?b#c%d e", "a%3Fb%23c%25d%20e"),
+            ("é", "%C3%A9"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(segment(text), expected);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The file of contexts: which platforms somebody uses, and with which token. Like kubectl's.
+//!
+//! Always true of what we write: nobody else can read it, and it is whole: a reader sees the file from before or from
+//! after, never half of one, and of two commands that change it at once none is lost.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::address::Address;
+use super::secret::Secret;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ContextsError {
+    #[error("no folder for the contexts is known: set XDG_CONFIG_HOME or HOME")]
+    NoFolder,
+    #[error("cannot read the contexts in `{}`: {source}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot write the contexts to `{}`: {source}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("others can read `{0}`, and it has tokens in it: run `chmod 600 {0}`", file.display())]
+    Open { file: PathBuf },
+    /// Says where and not what: what stands there may be a token.
+    #[error("`{}` is not a file of contexts: line {line} is not as it should be", file.display())]
+    Malformed { file: PathBuf, line: usize },
+    #[error("there is no context `{0}`: `longshore context list` shows those there are")]
+    Unknown(String),
+}
+
+/// One platform, and who one is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    pub name: String,
+    pub server: Address,
+    /// PEM file with the authority that the server's certificate is of; the system's without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Who signed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Secret>,
+}
+
+/// What is in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Contexts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_context: Option<String>,
+    pub contexts: Vec<Context>,
+}
+
+impl Contexts {
+    pub fn get(&self, name: &str) -> Option<&Context> {
+        self.contexts.iter().find(|context| context.name == name)
+    }
+
+    pub fn named(&self, name: &str) -> Result<&Context, ContextsError> {
+        self.get(name).ok_or_else(|| ContextsError::Unknown(name.to_owned()))
+    }
+
+    pub fn current(&self) -> Option<&Context> {
+        self.get(self.current_context.as_deref()?)
+    }
+
+    /// The one for this server; if there are several, the current one first.
+    pub fn of_server(&self, server: &Address) -> Option<&Context> {
+        let current = self.current().into_iter();
+        current.chain(&self.contexts).find(|context| context.server == *server)
+    }
+
+    /// Adds it, or replaces the one of its name, and makes it the current one.
+    pub fn enter(&mut self, context: Context) {
+        self.current_context = Some(context.name.clone());
+        match self.contexts.iter_mut().find(|other| other.name == context.name) {
+            Some(other) => *other = context,
+            None => self.contexts.push(context),
+        }
+    }
+
+    pub fn make_current(&mut self, name: &str) -> Result<(), ContextsError> {
+        self.named(name)?;
+        self.current_context = Some(name.to_owned());
+        Ok(())
+    }
+
+    pub fn remove(&mut self, name: &str) -> Result<Context, ContextsError> {
+        let place = self.contexts.iter().position(|context| context.name == name);
+        let place = place.ok_or_else(|| ContextsError::Unknown(name.to_owned()))?;
+        if self.current_context.as_deref() == Some(name) {
+            self.current_context = None;
+        }
+        Ok(self.contexts.remove(place))
+    }
+
+    /// Forgets who one was there, and keeps where it is.
+    pub fn sign_out(&mut self, name: &str) {
+        if let Some(context) = self.contexts.iter_mut().find(|context| context.name == name) {
+            (context.account, context.token) = (None, None);
+        }
+    }
+}
+
+/// Where the contexts are kept.
+#[derive(Clone, Debug)]
+pub struct ContextsFile(PathBuf);
+
+impl ContextsFile {
+    /// `longshore/contexts.yaml` in the user's folder of settings.
+    pub fn of(environment: &BTreeMap<String, String>) -> Result<Self, ContextsError> {
+        let folder =
+            |name: &str| environment.get(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
+        let base = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
+        Ok(Self(base.ok_or(ContextsError::NoFolder)?.join("longshore").join("contexts.yaml")))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What is in it; nothing where there is none.
+    pub fn read(&self) -> Result<Contexts, ContextsError> {
+        let failed = |source| ContextsError::Read { file: self.0.clone(), source };
+        let file = match File::open(&self.0) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contexts::default()),
+            Err(error) => return Err(failed(error)),
+        };
+        if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
+            return Err(ContextsError::Open { file: self.0.clone() });
+        }
+        let text = io::read_to_string(file).map_err(failed)?;
+        if text.trim().is_empty() {
+            return Ok(Contexts::default());
+        }
+        serde_norway::from_str(&text).map_err(|error| ContextsError::Malformed {
+            file: self.0.clone(),
+            line: error.location().map_or(1, |place| place.line()),
+        })
+    }
+
+    /// Reads, changes and writes, while nobody else does.
+    pub fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Contexts) -> Result<T, ContextsError>,
+    ) -> Result<T, ContextsError> {
+        let failed = |source| ContextsError::Write { file: self.0.clone(), source };
+        let folder = self.0.parent().expect("the file is in a folder");
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        // Held until it is dropped. The file itself cannot be locked: it is replaced.
+        let lock = private_file(OpenOptions::new().write(true).create(true), &self.0.with_extension("lock"));
+        let lock = lock.map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut contexts = self.read()?;
+        let done = change(&mut contexts)?;
+        let text = serde_norway::to_string(&contexts).map_err(|error| failed(io::Error::other(error)))?;
+        write_private(&self.0, text.as_bytes()).map_err(failed)?;
+        Ok(done)
+    }
+}
+
+fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.mode(0o600).open(path)
+}
+
+/// Writes a file that its owner alone can read, whole or not at all, and in place of one that others could read.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+    let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let written = (|| {
+        // One that a killed command left behind is not written into: somebody else might have made it.
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = private_file(OpenOptions::new().write(true).create_new(true), &draft)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    })();
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! `longshore kubeconfig --user`: the platform composes it, for a day at most.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::access::Target;
+use super::contexts::write_private;
+use super::output::{Said, Show, cell};
+use super::{Failure, World};
+
+#[derive(Clone, Debug, Args)]
+pub struct PersonalArgs {
+    /// Print your own, which the platform composes and which is good for a day, instead of the administrator's
+    #[arg(long)]
+    pub user: bool,
+    /// Write it to this file, which nobody else can read, instead of to standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE", requires = "user")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+pub async fn run(args: &PersonalArgs, world: &mut World) -> Result<Said, Failure> {
+    let client = world.client(&args.target)?;
+    let answer = client.post("kubeconfig", &serde_json::json!({})).await?;
+    let text = answer["kubeconfig"].as_str();
+    let text = text.ok_or_else(|| Failure::Strange {
+        server: client.server().clone(),
+        why: "its answer has no `kubeconfig`".to_owned(),
+    })?;
+    let until = format!("good until {}", cell(&answer, "/expires", Show::Text, world.now()));
+    match &args.file {
+        None => Ok(Said { out: text.to_owned(), notes: vec![until] }),
+        Some(file) => {
+            write_private(file, text.as_bytes())
+                .map_err(|source| Failure::Write { file: file.clone(), source })?;
+            Ok(Said::line(format!("{} written, {until}", file.display())))
+        }
+    }
+}

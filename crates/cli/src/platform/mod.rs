@@ -1,0 +1,84 @@
+//! What can be asked of a running platform: who somebody is there, and what they own.
+//!
+//! Modules in reading order: which platform, and as whom (`address`, `secret`, `contexts`, `access`); how it is asked
+//! (`world`, `prompt`, `client`, `problem`, `failure`); what is printed (`output`); and the commands.
+
+pub mod access;
+pub mod address;
+pub mod client;
+pub mod context;
+pub mod contexts;
+mod failure;
+pub mod kubeconfig;
+pub mod output;
+mod problem;
+pub mod prompt;
+pub mod register;
+pub mod secret;
+pub mod session;
+pub mod token;
+pub mod user;
+pub mod workspace;
+pub mod world;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub use failure::Failure;
+use output::Said;
+pub use world::World;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sign in to a platform, and keep a token for this machine
+    Login(session::LoginArgs),
+    /// Revoke this machine's token, and forget it
+    Logout(session::LogoutArgs),
+    /// Show who you are, and where
+    Whoami(session::WhoamiArgs),
+    /// Make an account for yourself
+    Register(register::RegisterArgs),
+    /// Choose between platforms
+    #[command(subcommand)]
+    Context(context::Command),
+    /// Make, list and revoke API tokens
+    Token(token::TokenArgs),
+    /// Look after accounts
+    User(user::UserArgs),
+    /// Look after workspaces, their members and namespaces
+    #[command(visible_alias = "ws")]
+    Workspace(workspace::WorkspaceArgs),
+}
+
+pub async fn run(command: &Command, world: &mut World) -> Result<Said, Failure> {
+    match command {
+        Command::Login(args) => session::login(args, world).await,
+        Command::Logout(args) => session::logout(args, world).await,
+        Command::Whoami(args) => session::whoami(args, world).await,
+        Command::Register(args) => register::run(args, world).await,
+        Command::Context(command) => context::run(command, world),
+        Command::Token(args) => token::run(args, world).await,
+        Command::User(args) => user::run(args, world).await,
+        Command::Workspace(args) => workspace::run(args, world).await,
+    }
+}
+
+/// Prints what came of a command.
+pub fn finish(came: Result<Said, Failure>) -> ExitCode {
+    let failed = match came {
+        Ok(Said { out, notes }) => {
+            let printed = crate::print(&out);
+            notes.iter().for_each(|note| eprintln!("{note}"));
+            printed.err().map(|error| Failure::Print(error.to_string()))
+        }
+        Err(failure) => Some(failure),
+    };
+    match failed {
+        None => ExitCode::SUCCESS,
+        Some(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A text that must not be read over somebody's shoulder.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A password or a token. It is written to the file of contexts and sent to its server, and shown nowhere.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The part of `lsh_<id>_<secret>` that is no secret.
+    pub fn token_id(&self) -> Option<&str> {
+        let (id, _) = self.0.strip_prefix("lsh_")?.split_once('_')?;
+        Some(id)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_shows_its_id_at_most() {
+        let token = Secret::new("lsh_abcdefghij_canary");
+        assert_eq!(token.token_id(), Some("abcdefghij"));
+        assert!(!format!("{token:?}").contains("canary"));
+        assert_eq!(Secret::new("password").token_id(), None);
+    }
+}

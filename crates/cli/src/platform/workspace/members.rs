@@ -1,0 +1,169 @@
+//! Who belongs to a workspace, who was asked to, and with which role.
+
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
+use domain::roles::WorkspaceRole;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::WorkspaceArg;
+use crate::platform::Failure;
+use crate::platform::client::{Client, segment};
+use crate::platform::output::{Kind, OutputArgs, Said, Show, tame};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Ask somebody to join
+    Invite {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// An e-mail address, a phone number or an id; nobody learns whether there is such an account
+        who: String,
+        /// As what
+        #[arg(long, default_value = "developer", value_parser = roles())]
+        role: String,
+    },
+    /// List your invitations, or those of a workspace
+    Invitations {
+        /// A workspace's name [default: your own invitations]
+        workspace: Option<String>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Take an invitation back
+    Withdraw {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// As `invitations WORKSPACE` shows it: whom it is for is kept as a digest only
+        id: String,
+    },
+    /// Accept an invitation
+    Accept {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+    },
+    /// Decline an invitation
+    Decline {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+    },
+    /// List who belongs to a workspace
+    Members {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Give a member another role
+    Role {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// Whose: an id, as `members` shows it
+        user: String,
+        /// The role
+        #[arg(value_parser = roles())]
+        role: String,
+    },
+    /// Take somebody out of a workspace
+    RemoveMember {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// Whom: an id, as `members` shows it
+        user: String,
+    },
+    /// Leave a workspace
+    Leave {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+    },
+}
+
+fn roles() -> PossibleValuesParser {
+    PossibleValuesParser::new(WorkspaceRole::ALL.iter().map(|role| role.as_str()))
+}
+
+const MEMBERS: Kind = Kind {
+    word: "user",
+    plural: "members",
+    name: "/user",
+    columns: &[
+        ("USER", "/user", Show::Text, false),
+        ("ROLE", "/role", Show::Text, false),
+        ("EMAIL", "/email", Show::Text, false),
+        ("ORGANIZATION", "/organization", Show::Text, true),
+        ("DISABLED", "/disabled", Show::Text, true),
+    ],
+};
+
+/// What one was asked to join.
+const OWN_INVITATIONS: Kind = Kind {
+    word: "workspace",
+    plural: "invitations",
+    name: "/workspace",
+    columns: &[
+        ("WORKSPACE", "/workspace", Show::Text, false),
+        ("DISPLAY-NAME", "/displayName", Show::Text, false),
+        ("ROLE", "/role", Show::Text, false),
+        ("EXPIRES", "/expires", Show::Age, false),
+    ],
+};
+
+/// Who was asked to join, which is kept as a digest only.
+const INVITATIONS: Kind = Kind {
+    word: "invitation",
+    plural: "invitations",
+    name: "/id",
+    columns: &[
+        ("ID", "/id", Show::Text, false),
+        ("ROLE", "/role", Show::Text, false),
+        ("BY", "/by", Show::Text, false),
+        ("EXPIRES", "/expires", Show::Age, false),
+    ],
+};
+
+pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<Said, Failure> {
+    let member =
+        |workspace: &WorkspaceArg, user: &str| format!("{}/members/{}", workspace.path(), segment(user));
+    let invitation = |workspace: &WorkspaceArg| format!("invitations/{}", segment(&workspace.workspace));
+    match command {
+        Command::Invite { workspace, who, role } => {
+            let path = format!("{}/invitations", workspace.path());
+            client.post(&path, &json!({"to": who, "role": role})).await?;
+            Ok(Said::line(format!("{} is invited to {} as {role}", tame(who), workspace.reference())))
+        }
+        Command::Invitations { workspace: None, output } => {
+            OWN_INVITATIONS.list(&client.get("invitations").await?, *output, now)
+        }
+        Command::Invitations { workspace: Some(workspace), output } => {
+            let path = format!("workspaces/{}/invitations", segment(workspace));
+            INVITATIONS.list(&client.get(&path).await?, *output, now)
+        }
+        Command::Withdraw { workspace, id } => {
+            client.delete(&format!("{}/invitations/{}", workspace.path(), segment(id))).await?;
+            Ok(Said::line(format!("an invitation to {} is taken back", workspace.reference())))
+        }
+        Command::Accept { workspace } => {
+            client.post(&invitation(workspace), &json!({})).await?;
+            Ok(Said::line(format!("joined {}", workspace.reference())))
+        }
+        Command::Decline { workspace } => {
+            client.delete(&invitation(workspace)).await?;
+            Ok(Said::line(format!("declined {}", workspace.reference())))
+        }
+        Command::Members { workspace, output } => {
+            MEMBERS.list(&client.get(&format!("{}/members", workspace.path())).await?, *output, now)
+        }
+        Command::Role { workspace, user, role } => {
+            client.put(&member(workspace, user), &json!({"role": role})).await?;
+            Ok(Said::line(format!("{} is {role} of {}", MEMBERS.reference(user), workspace.reference())))
+        }
+        Command::RemoveMember { workspace, user } => {
+            client.delete(&member(workspace, user)).await?;
+            Ok(Said::line(format!("{} removed from {}", MEMBERS.reference(user), workspace.reference())))
+        }
+        Command::Leave { workspace } => {
+            client.delete(&member(workspace, "me")).await?;
+            Ok(Said::line(format!("left {}", workspace.reference())))
+        }
+    }
+}

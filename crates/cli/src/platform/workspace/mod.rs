@@ -1,0 +1,205 @@
+//! `longshore workspace`: what people share, and who shares it.
+//!
+//! Here: the workspace itself and its namespaces. Who belongs to it: [`members`]; what it may use: [`quota`].
+
+pub mod members;
+pub mod quota;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::access::Target;
+use super::client::{Client, segment};
+use super::output::{Kind, OutputArgs, Said, Show};
+use super::{Failure, World};
+
+#[derive(Debug, Args)]
+pub struct WorkspaceArgs {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a workspace, with you as its administrator
+    Create {
+        /// Its name, and that of its first namespace: small letters, digits, dashes
+        name: String,
+        /// What people call it
+        #[arg(long, value_name = "TEXT")]
+        display_name: Option<String>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List the workspaces that you belong to
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Show a workspace
+    Get {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Change what people call a workspace
+    Rename {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// What people call it; its name stays
+        display_name: String,
+    },
+    #[command(flatten)]
+    Members(members::Command),
+    /// Show what a workspace may use and uses, or set it
+    Quota(quota::QuotaArgs),
+    /// List a workspace's namespaces
+    #[command(visible_alias = "ns")]
+    Namespaces {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Add a namespace to a workspace
+    AddNamespace {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// Its last part: `test` becomes WORKSPACE-test
+        word: String,
+        /// Its share of the workspace's quota, such as requests.cpu=1; may be repeated
+        #[arg(long = "share", value_name = "NAME=AMOUNT", value_parser = quota::amount)]
+        share: Vec<(String, String)>,
+    },
+    /// Remove a namespace of a workspace, with everything in it
+    RemoveNamespace {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// Its whole name
+        namespace: String,
+        /// Yes, all of it
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Remove a workspace after a day, with everything in it; until then `restore` brings it back
+    #[command(visible_alias = "rm")]
+    Delete {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+        /// At once
+        #[arg(long, requires = "yes")]
+        now: bool,
+        /// Yes, all of it
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Undo `delete`
+    Restore {
+        #[command(flatten)]
+        workspace: WorkspaceArg,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct WorkspaceArg {
+    /// The workspace's name
+    pub workspace: String,
+}
+
+impl WorkspaceArg {
+    fn path(&self) -> String {
+        format!("workspaces/{}", segment(&self.workspace))
+    }
+
+    fn reference(&self) -> String {
+        WORKSPACES.reference(&self.workspace)
+    }
+}
+
+const WORKSPACES: Kind = Kind {
+    word: "workspace",
+    plural: "workspaces",
+    name: "/name",
+    columns: &[
+        ("NAME", "/name", Show::Text, false),
+        ("DISPLAY-NAME", "/displayName", Show::Text, false),
+        ("ROLE", "/role", Show::Text, false),
+        ("MEMBERS", "/members", Show::Text, false),
+        ("NAMESPACES", "/namespaces", Show::Each("/name"), false),
+        ("READY", "/ready", Show::Text, false),
+        ("REMOVED", "/removeAfter", Show::Age, true),
+        ("QUOTA", "/quota", Show::Pairs, true),
+        ("AGE", "/created", Show::Age, false),
+    ],
+};
+
+const NAMESPACES: Kind = Kind {
+    word: "namespace",
+    plural: "namespaces",
+    name: "/name",
+    columns: &[("NAME", "/name", Show::Text, false), ("SHARE", "/share", Show::Pairs, false)],
+};
+
+pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failure> {
+    let client = world.client(&args.target)?;
+    let now = world.now();
+    match &args.command {
+        Command::Create { name, display_name, output } => {
+            let mut body = json!({"name": name});
+            if let Some(display_name) = display_name {
+                body["displayName"] = display_name.as_str().into();
+            }
+            WORKSPACES.done(&client.post("workspaces", &body).await?, "created", *output, now)
+        }
+        Command::List { output } => WORKSPACES.list(&client.get("workspaces").await?, *output, now),
+        Command::Get { workspace, output } => {
+            WORKSPACES.one(&client.get(&workspace.path()).await?, *output, now)
+        }
+        Command::Rename { workspace, display_name } => {
+            client.patch(&workspace.path(), &json!({"displayName": display_name})).await?;
+            Ok(Said::line(format!("{} renamed", workspace.reference())))
+        }
+        Command::Members(command) => members::run(command, &client, now).await,
+        Command::Quota(args) => quota::run(args, &client).await,
+        Command::Namespaces { workspace, output } => {
+            let found = client.get(&workspace.path()).await?;
+            NAMESPACES.list(&json!({"items": found["namespaces"]}), *output, now)
+        }
+        Command::AddNamespace { workspace, word, share } => {
+            let body = json!({"name": word, "share": quota::amounts(share)?});
+            client.post(&format!("{}/namespaces", workspace.path()), &body).await?;
+            let name = format!("{}-{word}", workspace.workspace);
+            Ok(Said::line(format!("{} added to {}", NAMESPACES.reference(&name), workspace.reference())))
+        }
+        Command::RemoveNamespace { workspace, namespace, yes } => {
+            if !yes {
+                return Err(Failure::Usage(
+                    "this removes the namespace and everything in it: say --yes".to_owned(),
+                ));
+            }
+            client.delete(&format!("{}/namespaces/{}", workspace.path(), segment(namespace))).await?;
+            Ok(Said::line(format!("{} removed", NAMESPACES.reference(namespace))))
+        }
+        Command::Delete { workspace, now: at_once, yes: _ } => delete(&client, workspace, *at_once).await,
+        Command::Restore { workspace } => {
+            client.post(&format!("{}/restore", workspace.path()), &json!({})).await?;
+            Ok(Said::line(format!("{} restored", workspace.reference())))
+        }
+    }
+}
+
+async fn delete(client: &Client, workspace: &WorkspaceArg, at_once: bool) -> Result<Said, Failure> {
+    let path = workspace.path();
+    client.delete(&if at_once { format!("{path}?now=true") } else { path }).await?;
+    let reference = workspace.reference();
+    if at_once {
+        return Ok(Said::line(format!("{reference} deleted")));
+    }
+    let name = &workspace.workspace;
+    Ok(Said::line(format!("{reference} will be removed"))
+        .note(format!("until then `longshore workspace restore {name}` brings it back")))
+}

@@ -1,0 +1,103 @@
+//! Where somebody sits and types commands: a home of their own, a clock, no terminal.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Cursor;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Parser;
+use cli::platform::prompt::Terminal;
+use cli::platform::secret::Secret;
+use cli::platform::{self, Failure, World};
+use cli::{Cli, Command};
+use domain::clock::{Clock, SystemClock};
+use tempfile::{TempDir, tempdir};
+
+pub struct Desk {
+    home: TempDir,
+    pub environment: BTreeMap<String, String>,
+    /// The server that runs on this machine.
+    pub runs_here: Option<String>,
+    clock: Arc<dyn Clock>,
+    /// Everything that was ever printed here.
+    screen: RefCell<String>,
+}
+
+/// Nobody sits at it.
+struct Deserted;
+
+impl Terminal for Deserted {
+    fn ask(&self, question: &str) -> Result<String, Failure> {
+        Err(Failure::Usage(format!("asked for {question}")))
+    }
+
+    fn ask_secret(&self, question: &str) -> Result<Secret, Failure> {
+        Err(Failure::Usage(format!("asked for {question}")))
+    }
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        let home = tempdir().unwrap();
+        let environment = BTreeMap::from([("HOME".to_owned(), home.path().to_string_lossy().into_owned())]);
+        Self { home, environment, runs_here: None, clock: Arc::new(SystemClock), screen: RefCell::default() }
+    }
+
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.environment.insert(name.to_owned(), value.to_owned());
+    }
+
+    fn world(&self, input: &str) -> World {
+        let runs_here = self.runs_here.clone();
+        World {
+            environment: self.environment.clone(),
+            runs_here: Box::new(move || Ok(runs_here.clone())),
+            host: "desk".to_owned(),
+            stdin: Box::new(Cursor::new(input.as_bytes().to_vec())),
+            terminal: Box::new(Deserted),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Types a command, and these lines after it: what standard output says, or why not.
+    pub async fn type_with(&self, line: &str, input: &str) -> Result<String, String> {
+        let words = std::iter::once("longshore").chain(line.split_whitespace());
+        let command = Cli::try_parse_from(words).map_err(|error| error.to_string())?.command;
+        let mut world = self.world(input);
+        let came = match &command {
+            Command::Platform(command) => platform::run(command, &mut world).await,
+            Command::Kubeconfig(args) => platform::kubeconfig::run(&args.personal, &mut world).await,
+            other => panic!("not of the platform: {other:?}"),
+        };
+        let came = came.map_err(|failure| format!("error: {failure}"));
+        let shown =
+            came.as_ref().map_or_else(Clone::clone, |said| format!("{}{}", said.out, said.notes.join("\n")));
+        self.screen.borrow_mut().push_str(&format!("$ longshore {line}\n{shown}\n"));
+        came.map(|said| said.out)
+    }
+
+    pub async fn type_in(&self, line: &str) -> Result<String, String> {
+        self.type_with(line, "").await
+    }
+
+    pub fn screen(&self) -> String {
+        self.screen.borrow().clone()
+    }
+
+    pub fn contexts_file(&self) -> PathBuf {
+        self.home.path().join(".config/longshore/contexts.yaml")
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.home.path().to_owned()
+    }
+
+    /// The tokens that are kept here, whole.
+    pub fn tokens(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.contexts_file()).unwrap_or_default();
+        let tokens = text.lines().filter_map(|line| line.trim().strip_prefix("token: "));
+        tokens.map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,102 @@
+//! A whole platform: an embedded cluster, tenancy, and the real doors on a loopback port.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use api::peer::Peer;
+use api::{Api, Metrics, Readiness, Settings};
+use axum::extract::Request;
+use axum::middleware::map_request;
+use domain::clock::{Clock, SystemClock};
+use domain::ids::WorkspaceName;
+use events::audit::{Record, Sink};
+use kube_access::Clients;
+use tenancy::Tenancy;
+use testkit::World;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The audit trail as text.
+#[derive(Default)]
+struct Trail(Mutex<String>);
+
+impl Sink for Trail {
+    fn write(&self, record: &Record) -> io::Result<()> {
+        self.0.lock().unwrap().push_str(&format!("{record:?}\n"));
+        Ok(())
+    }
+}
+
+pub struct House {
+    pub url: String,
+    /// Of `admin`.
+    pub password: String,
+    tenancy: Tenancy,
+    trail: Arc<Trail>,
+    world: World,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl House {
+    pub async fn new() -> Self {
+        let world = World::new().await;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let settings = tenancy::Settings {
+            registration_open: true,
+            kube_url: Some("https://kube.example.com".to_owned()),
+            ..tenancy::Settings::default()
+        };
+        let tenancy = Tenancy::start(Clients::new(world.platform()), settings, clock.clone()).await.unwrap();
+        let first = tenancy.first_administrator().await.unwrap().unwrap();
+        let trail = Arc::new(Trail::default());
+        let api = Api {
+            readiness: Readiness::default(),
+            metrics: Metrics::new("test", |_| {}),
+            tenancy: tenancy.clone(),
+            audit: trail.clone(),
+            clock,
+            settings: Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" },
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = api::router(&api).layer(map_request(move |mut request: Request| async move {
+            request.extensions_mut().insert(Peer(address));
+            request
+        }));
+        let leader = tenancy.clone();
+        let tasks = vec![
+            tokio::spawn(async move {
+                leader.lead().await;
+            }),
+            tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() }),
+        ];
+        let password = first.password.expose().to_owned();
+        Self { url: format!("http://{address}"), password, tenancy, trail, world, tasks }
+    }
+
+    /// Returns when all of the workspace is there.
+    pub async fn until_ready(&self, workspace: &str) {
+        let name: WorkspaceName = workspace.parse().unwrap();
+        let is_ready = |directory: &tenancy::Directory| {
+            let conditions =
+                directory.workspace(&name).and_then(|found| Some(found.status.as_ref()?.conditions.clone()));
+            conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        };
+        let limit = std::time::Duration::from_secs(60);
+        tokio::time::timeout(limit, self.tenancy.directory().until(is_ready)).await.unwrap();
+    }
+
+    pub fn trail(&self) -> String {
+        self.trail.0.lock().unwrap().clone()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.world.cluster.stop();
+    }
+}

@@ -1,0 +1,252 @@
+//! Who asks, and what they may do.
+//!
+//! Every call through any door carries an [`Actor`]. The platform's own rules are asked by [`Actor::may`]; what an actor does in
+//! Kubernetes is done under [`Actor::impersonation`], so that Kubernetes decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::failure::Kind;
+use crate::ids::{TokenId, UserId, WorkspaceName};
+use crate::roles::{Capability, PlatformRole, WorkspaceRole};
+use crate::scopes::Scopes;
+
+/// Who asks, with all that was known of them when they did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    pub who: Who,
+    pub platform: BTreeSet<PlatformRole>,
+    pub memberships: BTreeMap<WorkspaceName, WorkspaceRole>,
+    pub via: Via,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    Person {
+        id: UserId,
+        /// The name of the User object.
+        account: String,
+        /// The UID of the User object: another account under the same name is somebody else.
+        uid: String,
+    },
+    /// A program inside the cluster.
+    ServiceAccount { namespace: String, name: String },
+}
+
+/// By what they were recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// A session of the console or the command line.
+    Session {
+        id: String,
+    },
+    Token {
+        id: TokenId,
+        scopes: Scopes,
+    },
+    /// A token of Kubernetes.
+    Kubernetes,
+}
+
+/// Where something is to be done.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// On the platform itself.
+    Platform,
+    Workspace(&'a WorkspaceName),
+}
+
+/// Why an actor may not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("your roles do not include {0}")]
+    Role(Capability),
+    #[error("this token is not good for {0}")]
+    Scope(Capability),
+    /// What somebody may not see is not there for them.
+    #[error("there is no workspace `{0}`")]
+    Unseen(WorkspaceName),
+    #[error("this needs a sign-in of the person, or a token that is good for everything")]
+    NotThemselves,
+}
+
+impl Refusal {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Role(_) | Self::Scope(_) | Self::NotThemselves => Kind::Forbidden,
+            Self::Unseen(_) => Kind::NotFound,
+        }
+    }
+}
+
+/// As whom a request is made to Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Impersonation {
+    user: String,
+    groups: Vec<String>,
+}
+
+impl Impersonation {
+    /// The ServiceAccount of a release's own namespace, without further groups.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self { user: format!("system:serviceaccount:{namespace}:{name}"), groups: Vec::new() }
+    }
+
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    pub fn groups(&self) -> &[String] {
+        &self.groups
+    }
+}
+
+/// The group of those who have `role` in `workspace`, as RoleBindings name it.
+pub fn group(workspace: &WorkspaceName, role: WorkspaceRole) -> String {
+    format!("longshore:ws:{workspace}:{role}")
+}
+
+impl Actor {
+    /// Whether they may do `what` at `place`.
+    pub fn may(&self, what: Capability, place: Place<'_>) -> Result<(), Refusal> {
+        let workspace = match place {
+            Place::Platform => None,
+            Place::Workspace(name) => Some(name),
+        };
+        if let Some(name) = workspace
+            && what != Capability::ReadWorkspace
+            && self.may(Capability::ReadWorkspace, place).is_err()
+            && !self.has(what, workspace)
+        {
+            return Err(Refusal::Unseen(name.clone()));
+        }
+        if !self.has(what, workspace) {
+            return Err(match workspace {
+                Some(name) if what == Capability::ReadWorkspace => Refusal::Unseen(name.clone()),
+                _ => Refusal::Role(what),
+            });
+        }
+        match &self.via {
+            Via::Token { scopes, .. } if !scopes.cover(what, workspace) => Err(Refusal::Scope(what)),
+            _ => Ok(()),
+        }
+    }
+
+    fn has(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
+        self.platform.iter().any(|role| role.may(what))
+            || workspace.and_then(|name| self.memberships.get(name)).is_some_and(|role| role.may(what))
+    }
+
+    /// The person, where what is asked for concerns their own account: no program, and no token that was made for less.
+    pub fn themselves(&self) -> Result<&UserId, Refusal> {
+        let whole = match &self.via {
+            Via::Token { scopes, .. } => scopes.are_all(),
+            Via::Session { .. } => true,
+            Via::Kubernetes => false,
+        };
+        match &self.who {
+            Who::Person { id, .. } if whole => Ok(id),
+            _ => Err(Refusal::NotThemselves),
+        }
+    }
+
+    /// The person's id, whatever their token is good for.
+    pub fn id(&self) -> Option<&UserId> {
+        match &self.who {
+            Who::Person { id, .. } => Some(id),
+            Who::ServiceAccount { .. } => None,
+        }
+    }
+
+    pub fn is_platform_admin(&self) -> bool {
+        self.platform.contains(&PlatformRole::Admin)
+    }
+
+    /// As whom they act in Kubernetes. A token that is good for less than its owner does not get here: what it may not
+    /// do is refused by [`Actor::may`] first.
+    pub fn impersonation(&self) -> Impersonation {
+        match &self.who {
+            Who::Person { id, .. } => Impersonation {
+                user: format!("longshore:user:{id}"),
+                groups: self.memberships.iter().map(|(workspace, role)| group(workspace, *role)).collect(),
+            },
+            Who::ServiceAccount { namespace, name } => Impersonation::service_account(namespace, name),
+        }
+    }
+
+    /// For the audit trail and for logs.
+    pub fn label(&self) -> String {
+        match &self.who {
+            Who::Person { id, .. } => id.to_string(),
+            Who::ServiceAccount { namespace, name } => format!("system:serviceaccount:{namespace}:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> WorkspaceName {
+        WorkspaceName::chosen(text).unwrap()
+    }
+
+    fn person(platform: &[PlatformRole], memberships: &[(&str, WorkspaceRole)], via: Via) -> Actor {
+        let id = UserId::from_random([7; 10]);
+        Actor {
+            who: Who::Person { id, account: "user-1".to_owned(), uid: "x".to_owned() },
+            platform: platform.iter().copied().collect(),
+            memberships: memberships.iter().map(|(workspace, role)| (name(workspace), *role)).collect(),
+            via,
+        }
+    }
+
+    fn session() -> Via {
+        Via::Session { id: "s".to_owned() }
+    }
+
+    #[test]
+    fn a_workspace_that_is_not_ones_own_is_not_there() {
+        let viewer = person(&[], &[("acme", WorkspaceRole::Viewer)], session());
+        let (acme, other) = (name("acme"), name("other"));
+        assert_eq!(viewer.may(Capability::ReadWorkspace, Place::Workspace(&acme)), Ok(()));
+        let refused = viewer.may(Capability::ManageMembers, Place::Workspace(&acme)).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Forbidden);
+        for what in [Capability::ReadWorkspace, Capability::ManageMembers] {
+            let refused = viewer.may(what, Place::Workspace(&other)).unwrap_err();
+            assert_eq!((refused.kind(), refused), (Kind::NotFound, Refusal::Unseen(other.clone())));
+        }
+    }
+
+    #[test]
+    fn a_token_never_does_more_than_its_scopes_and_its_owner() {
+        let via = |words: &[&str]| Via::Token {
+            id: TokenId::from_random([0; 10]),
+            scopes: Scopes::parse(words.iter().copied()).unwrap(),
+        };
+        let admin = person(&[PlatformRole::Admin], &[], via(&["read"]));
+        assert_eq!(admin.may(Capability::ReadUsers, Place::Platform), Ok(()));
+        assert_eq!(
+            admin.may(Capability::ManageUsers, Place::Platform),
+            Err(Refusal::Scope(Capability::ManageUsers))
+        );
+        assert_eq!(admin.themselves(), Err(Refusal::NotThemselves));
+        let nobody = person(&[], &[], via(&["all"]));
+        assert_eq!(
+            nobody.may(Capability::ReadUsers, Place::Platform),
+            Err(Refusal::Role(Capability::ReadUsers))
+        );
+        assert!(nobody.themselves().is_ok());
+    }
+
+    #[test]
+    fn kubernetes_hears_the_id_and_the_groups_and_nothing_of_the_system() {
+        let both = person(
+            &[PlatformRole::Admin],
+            &[("acme", WorkspaceRole::Admin), ("team", WorkspaceRole::Viewer)],
+            session(),
+        );
+        let as_whom = both.impersonation();
+        assert_eq!(as_whom.user(), "longshore:user:uhhhhhhhhhh");
+        assert_eq!(as_whom.groups(), ["longshore:ws:acme:admin", "longshore:ws:team:viewer"]);
+    }
+}

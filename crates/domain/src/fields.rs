@@ -1,0 +1,165 @@
+//! What people may write into the fields of an account.
+
+use std::fmt;
+
+use crate::ids::shortened;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    #[error("`{0}` is not an e-mail address")]
+    Email(String),
+    #[error("`{0}` is not a phone number: 5 to 15 digits")]
+    Phone(String),
+    #[error("an organization has 1 to 128 printable characters")]
+    Organization,
+    #[error("a password has 10 to 256 characters")]
+    Password,
+}
+
+/// An e-mail address, in small letters: two that differ in case are one account.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Email(String);
+
+impl Email {
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let wrong = || FieldError::Email(shortened(text));
+        let (local, host) = text.trim().rsplit_once('@').ok_or_else(wrong)?;
+        let local_well = !local.is_empty()
+            && local.len() <= 64
+            && local.bytes().all(|byte| byte.is_ascii_graphic() && !b"@\"(),:;<>[\\]".contains(&byte));
+        let label_well = |label: &str| {
+            !label.is_empty()
+                && label.len() <= 63
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        };
+        let host_well = host.len() <= 253 && host.contains('.') && host.split('.').all(label_well);
+        if local_well && host_well {
+            Ok(Self(format!("{local}@{host}").to_ascii_lowercase()))
+        } else {
+            Err(wrong())
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A phone number as its digits alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Phone(String);
+
+impl Phone {
+    /// Takes a leading plus and the separators that people write between digits.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let wrong = || FieldError::Phone(shortened(text));
+        let rest = text.trim();
+        let rest = rest.strip_prefix('+').unwrap_or(rest);
+        let digits: String =
+            rest.chars().filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')' | '/')).collect();
+        let well = (5..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if well && rest.len() <= 32 { Ok(Self(digits)) } else { Err(wrong()) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Where somebody works, in their own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Organization(String);
+
+impl Organization {
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let text = text.trim();
+        let length = text.chars().take(129).count();
+        let well = (1..=128).contains(&length) && !text.chars().any(char::is_control);
+        if well { Ok(Self(text.to_owned())) } else { Err(FieldError::Organization) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A password that somebody chose. It is never shown, not even to those who debug.
+#[derive(Clone)]
+pub struct Password(String);
+
+impl Password {
+    /// One to be kept. One that is only tried is taken as it comes: [`Password::attempt`].
+    pub fn chosen(text: &str) -> Result<Self, FieldError> {
+        let length = text.chars().take(257).count();
+        if (10..=256).contains(&length) { Ok(Self(text.to_owned())) } else { Err(FieldError::Password) }
+    }
+
+    /// What somebody typed at sign-in. Longer than any password it is cut, so that it costs no more than one.
+    pub fn attempt(text: &str) -> Self {
+        Self(text.chars().take(257).collect())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn addresses_that_differ_in_case_are_one() {
+        assert_eq!(Email::parse(" Ana.B+x@Example.COM ").unwrap().as_str(), "ana.b+x@example.com");
+        for wrong in
+            ["", "@", "ana", "ana@", "@example.com", "ana@example", "a b@example.com", "a@-x.com", "a@b..com"]
+        {
+            assert!(Email::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(Email::parse(&format!("{}@example.com", "a".repeat(65))).is_err());
+    }
+
+    #[test]
+    fn a_phone_is_its_digits() {
+        assert_eq!(Phone::parse("+86 183-0000-0000").unwrap().as_str(), "8618300000000");
+        assert_eq!(Phone::parse("18300000000").unwrap().as_str(), "18300000000");
+        for wrong in ["", "kube-system", "1234", "1234567890123456", "+", "18300000000a", "١٢٣٤٥٦"] {
+            assert!(Phone::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn passwords_and_organizations_have_their_lengths() {
+        assert!(Password::chosen("123456789").is_err());
+        assert!(Password::chosen("1234567890").is_ok());
+        assert!(Password::chosen(&"x".repeat(257)).is_err());
+        assert_eq!(Password::attempt(&"x".repeat(10_000)).expose().len(), 257);
+        assert!(!format!("{:?}", Password::attempt("secret")).contains("secret"));
+        assert!(Organization::parse("株式会社 Acme").is_ok());
+        for wrong in ["", "  ", "a\nb"] {
+            assert_eq!(Organization::parse(wrong), Err(FieldError::Organization));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_accepted_is_accepted_again(text in "\\PC{0,80}") {
+            if let Ok(email) = Email::parse(&text) {
+                prop_assert_eq!(Email::parse(email.as_str()), Ok(email.clone()));
+            }
+            if let Ok(phone) = Phone::parse(&text) {
+                prop_assert_eq!(Phone::parse(phone.as_str()), Ok(phone.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What things are called: names that have been checked once and cannot be wrong afterwards.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Kubernetes' limit for the name of a namespace, and so for the name of what becomes one.
+const LABEL_LIMIT: usize = 63;
+
+/// Of RFC 4648, in small letters: what Kubernetes lets a name consist of.
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    #[error("`{0}` is not the id of a user: those are `u` and ten of the characters a-z and 2-7")]
+    User(String),
+    #[error("`{0}` is not the id of a token: those are ten of the characters a-z and 2-7")]
+    Token(String),
+    #[error(
+        "`{0}` cannot be the name of a workspace: up to 40 small letters, digits and inner dashes, a letter first"
+    )]
+    Workspace(String),
+    #[error("the name `{0}` is kept for the system")]
+    Reserved(String),
+}
+
+/// The small base32 letters of random bytes, five bits each.
+fn letters<const N: usize>(random: [u8; N]) -> String {
+    random.iter().map(|byte| char::from(BASE32[usize::from(byte & 31)])).collect()
+}
+
+fn is_base32(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| BASE32.contains(&byte))
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+    };
+}
+
+name! {
+    /// A person, for ever: `u` and ten characters. Their personal workspace and its first namespace have this name too.
+    UserId
+}
+
+name! {
+    /// A token, as far as it is no secret.
+    TokenId
+}
+
+name! {
+    /// A workspace. Its first namespace has this name too.
+    WorkspaceName
+}
+
+impl UserId {
+    pub fn from_random(random: [u8; 10]) -> Self {
+        Self(format!("u{}", letters(random)))
+    }
+}
+
+impl FromStr for UserId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        match text.strip_prefix('u') {
+            Some(rest) if is_base32(rest, 10) => Ok(Self(text.to_owned())),
+            _ => Err(IdError::User(shortened(text))),
+        }
+    }
+}
+
+impl TokenId {
+    pub fn from_random(random: [u8; 10]) -> Self {
+        Self(letters(random))
+    }
+}
+
+impl FromStr for TokenId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        if is_base32(text, 10) { Ok(Self(text.to_owned())) } else { Err(IdError::Token(shortened(text))) }
+    }
+}
+
+/// Names that a cluster or the platform has a use for, alone or as the beginning of a name.
+const RESERVED: &[&str] = &["kube", "openyurt", "longshore", "default", "system", "admin", "host", "me"];
+
+impl WorkspaceName {
+    /// The personal workspace of a user.
+    pub fn personal(user: &UserId) -> Self {
+        Self(user.0.clone())
+    }
+
+    /// Whether it has the form of a user's id, which only a personal workspace may have.
+    pub fn is_personal(&self) -> bool {
+        self.0.parse::<UserId>().is_ok()
+    }
+
+    /// A name that somebody chose: not one of the system's, and not one that looks like somebody's id.
+    pub fn chosen(text: &str) -> Result<Self, IdError> {
+        let name: Self = text.parse()?;
+        let first = text.split('-').next().unwrap_or(text);
+        if RESERVED.contains(&first) || name.is_personal() {
+            return Err(IdError::Reserved(text.to_owned()));
+        }
+        Ok(name)
+    }
+}
+
+impl FromStr for WorkspaceName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let well = text.len() <= 40
+            && text.bytes().next().is_some_and(|first| first.is_ascii_lowercase())
+            && text.bytes().last().is_some_and(small)
+            && text.bytes().all(|byte| small(byte) || byte == b'-');
+        if well { Ok(Self(text.to_owned())) } else { Err(IdError::Workspace(shortened(text))) }
+    }
+}
+
+/// A namespace of a workspace besides its first: the workspace's name, a dash, and a word.
+pub fn further_namespace(workspace: &WorkspaceName, word: &str) -> Option<String> {
+    let name = format!("{workspace}-{word}");
+    let small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let well = name.len() <= LABEL_LIMIT
+        && word.bytes().last().is_some_and(small)
+        && word.bytes().next().is_some_and(small)
+        && word.bytes().all(|byte| small(byte) || byte == b'-');
+    well.then_some(name)
+}
+
+/// What a message may repeat of something that is wrong.
+pub fn shortened(text: &str) -> String {
+    const LIMIT: usize = 64;
+    match text.char_indices().nth(LIMIT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_u_and_ten_characters() {
+        let id = UserId::from_random([0, 1, 2, 3, 4, 25, 26, 31, 32, 255]);
+        assert_eq!(id.as_str(), "uabcdez27a7");
+        assert_eq!(id.as_str().parse(), Ok(id));
+        for wrong in ["", "u", "uabcdez27a", "uabcdez27a77", "xabcdez27a7", "uABCDEZ27A7", "uabcdez27a1"] {
+            assert!(wrong.parse::<UserId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_takes_no_name_of_the_system() {
+        for wrong in [
+            "kube-system",
+            "default",
+            "longshore-system",
+            "kube-x",
+            "uabcdez27a7",
+            "9a",
+            "a-",
+            "A",
+            "",
+            "a.b",
+            "a/b",
+        ] {
+            assert!(WorkspaceName::chosen(wrong).is_err(), "{wrong}");
+        }
+        assert!(WorkspaceName::chosen(&"a".repeat(41)).is_err());
+        for right in ["acme", "kubernetes-fans", "a", "team-7"] {
+            assert!(WorkspaceName::chosen(right).is_ok(), "{right}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_not_repeated_at_length() {
+        let message = "x".repeat(10_000).parse::<UserId>().unwrap_err().to_string();
+        assert!(message.len() < 200, "{message}");
+    }
+
+    #[test]
+    fn a_further_namespace_begins_with_its_workspace() {
+        let acme = WorkspaceName::chosen("acme").unwrap();
+        assert_eq!(further_namespace(&acme, "test").as_deref(), Some("acme-test"));
+        for wrong in ["", "-a", "a-", "A", "a.b"] {
+            assert_eq!(further_namespace(&acme, wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a token is good for, which may be less than what its owner may do.
+//!
+//! Written as words: `all`, `read`, or areas such as `releases`, and `workspace:<name>` to hold it to some workspaces.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ids::{WorkspaceName, shortened};
+use crate::roles::{Area, Capability};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no scope `{0}`: all, read, tenancy, releases, store, hosts, nodes, platform, workspace:<name>"
+)]
+pub struct UnknownScope(String);
+
+/// What a token is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes {
+    /// Empty: every area.
+    areas: BTreeSet<Area>,
+    reads_only: bool,
+    /// Empty: every workspace.
+    workspaces: BTreeSet<WorkspaceName>,
+}
+
+impl Scopes {
+    /// Whatever its owner may do.
+    pub fn all() -> Self {
+        Self { areas: BTreeSet::new(), reads_only: false, workspaces: BTreeSet::new() }
+    }
+
+    /// Of words; none at all mean nothing, which is refused.
+    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownScope> {
+        let mut scopes = Self::all();
+        let mut any = false;
+        for word in words {
+            any = true;
+            let unknown = || UnknownScope(shortened(word));
+            match word {
+                "all" => {}
+                "read" => scopes.reads_only = true,
+                other => match other.strip_prefix("workspace:") {
+                    Some(name) => drop(scopes.workspaces.insert(name.parse().map_err(|_| unknown())?)),
+                    None => drop(scopes.areas.insert(Area::from_str(other).map_err(|_| unknown())?)),
+                },
+            }
+        }
+        if any { Ok(scopes) } else { Err(UnknownScope(String::new())) }
+    }
+
+    pub fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.areas.iter().map(|area| area.as_str().to_owned()).collect();
+        if self.reads_only {
+            words.push("read".to_owned());
+        }
+        words.extend(self.workspaces.iter().map(|name| format!("workspace:{name}")));
+        if words.is_empty() { vec!["all".to_owned()] } else { words }
+    }
+
+    /// Whether the token is good for this; `workspace` is `None` for what concerns the whole platform.
+    pub fn cover(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
+        let area = self.areas.is_empty() || self.areas.contains(&what.area());
+        let place =
+            self.workspaces.is_empty() || workspace.is_some_and(|name| self.workspaces.contains(name));
+        area && place && (!self.reads_only || what.looks())
+    }
+
+    /// Whether it is good for everything, as what concerns a person's own account asks for.
+    pub fn are_all(&self) -> bool {
+        *self == Self::all()
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words().join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_what_its_words_say() {
+        let acme = WorkspaceName::chosen("acme").unwrap();
+        let other = WorkspaceName::chosen("other").unwrap();
+        let rows: &[(&[&str], Capability, Option<&WorkspaceName>, bool)] = &[
+            (&["all"], Capability::ManageUsers, None, true),
+            (&["read"], Capability::ManageUsers, None, false),
+            (&["read"], Capability::ReadUsers, None, true),
+            (&["releases"], Capability::ChangeReleases, Some(&acme), true),
+            (&["releases"], Capability::ReadUsers, None, false),
+            (&["releases", "read"], Capability::ChangeReleases, Some(&acme), false),
+            (&["workspace:acme"], Capability::ChangeReleases, Some(&acme), true),
+            (&["workspace:acme"], Capability::ChangeReleases, Some(&other), false),
+            (&["workspace:acme"], Capability::ReadUsers, None, false),
+        ];
+        for (words, what, place, expected) in rows {
+            let scopes = Scopes::parse(words.iter().copied()).unwrap();
+            assert_eq!(scopes.cover(*what, *place), *expected, "{scopes} {what}");
+            let again = scopes.words();
+            assert_eq!(Scopes::parse(again.iter().map(String::as_str)).unwrap(), scopes);
+        }
+        for wrong in [&["everything"][..], &["workspace:"], &["workspace:A"], &[]] {
+            assert!(Scopes::parse(wrong.iter().copied()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Clients of one cluster: for the platform itself, and for whomever it acts as.
+//!
+//! Always true: a request carries exactly the `Impersonate-*` headers of the client that it is sent by. One that was
+//! put on it elsewhere, by accident or by somebody's wish, is taken off. Where one client is laid over another, at most one of
+//! the two acts as somebody, and that holds.
+//! Elsewhere: as whom an actor acts (`domain::actor`), who may be impersonated at all (the platform's own role).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::actor::Impersonation;
+use http::Request;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use kube::client::Body;
+use tower::service_fn;
+
+use crate::patience;
+
+const USER: HeaderName = HeaderName::from_static("impersonate-user");
+const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+const ALL: &str = "impersonate-";
+
+/// Nothing is sent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Unsent {
+    #[error("`{user}` or one of its groups is no name that a request can carry")]
+    NoName { user: String },
+    #[error("a client that acts as `{user}` was asked to act as somebody else besides")]
+    TwoNames { user: String },
+}
+
+/// A kubeconfig that acts as somebody.
+#[derive(Debug, thiserror::Error)]
+#[error("it acts as somebody else (`as`), whose groups everybody would have that the platform acts as")]
+pub struct ActsAs;
+
+/// Whether the platform can act as others by this configuration: not if it acts as somebody itself, because what `kube` lays
+/// on every request it lays beside ours.
+pub fn check(config: &kube::Config) -> Result<(), ActsAs> {
+    let auth = &config.auth_info;
+    let named = auth.impersonate.is_some() || auth.impersonate_uid.is_some();
+    let more = auth.impersonate_groups.is_some() || auth.impersonate_user_extra.is_some();
+    if named || more { Err(ActsAs) } else { Ok(()) }
+}
+
+/// Makes clients of one cluster. All share one line to it.
+#[derive(Clone)]
+pub struct Clients {
+    line: kube::Client,
+    own: kube::Client,
+    limit: Duration,
+}
+
+impl Clients {
+    /// `own` says who the platform is.
+    pub fn new(own: kube::Client) -> Self {
+        Self::with_limit(own, patience::LIMIT)
+    }
+
+    /// As [`Clients::new`], with another limit of patience.
+    pub fn with_limit(own: kube::Client, limit: Duration) -> Self {
+        Self { own: client(own.clone(), Ok(HeaderMap::new()), limit), line: own, limit }
+    }
+
+    /// For what the platform does as itself.
+    pub fn own(&self) -> kube::Client {
+        self.own.clone()
+    }
+
+    /// For what somebody does through the platform: Kubernetes decides whether they may.
+    pub fn acting_as(&self, who: &Impersonation) -> kube::Client {
+        client(self.line.clone(), headers(who), self.limit)
+    }
+}
+
+fn headers(who: &Impersonation) -> Result<HeaderMap, Unsent> {
+    let value =
+        |name: &str| HeaderValue::from_str(name).map_err(|_| Unsent::NoName { user: who.user().to_owned() });
+    let mut headers = HeaderMap::new();
+    headers.insert(USER, value(who.user())?);
+    for group in who.groups() {
+        headers.append(GROUP, value(group)?);
+    }
+    Ok(headers)
+}
+
+fn client(line: kube::Client, headers: Result<HeaderMap, Unsent>, limit: Duration) -> kube::Client {
+    let namespace = line.default_namespace().to_owned();
+    let headers = Arc::new(headers);
+    let call = move |mut request: Request<Body>| {
+        let (line, headers) = (line.clone(), headers.clone());
+        async move {
+            let dressed = headers.as_ref().as_ref().map_err(Unsent::clone);
+            let dressed = dressed.and_then(|headers| dress(&mut request, headers));
+            dressed.map_err(|unsent| kube::Error::Service(Box::new(unsent)))?;
+            patience::send(&line, request, limit).await
+        }
+    };
+    kube::Client::new(service_fn(call), namespace)
+}
+
+/// On a request that came through one of our clients already. Nobody else can put this on it.
+#[derive(Clone)]
+struct Dressed;
+
+/// Leaves on a request the headers of one client, and nothing of the kind besides.
+fn dress(request: &mut Request<Body>, headers: &HeaderMap) -> Result<(), Unsent> {
+    let ours = request.extensions_mut().insert(Dressed).is_some();
+    let worn = request.headers_mut();
+    let others: Vec<HeaderName> =
+        worn.keys().filter(|name| name.as_str().starts_with(ALL)).cloned().collect();
+    if ours && !others.is_empty() {
+        let Some(user) = headers.get(USER) else { return Ok(()) };
+        return Err(Unsent::TwoNames { user: String::from_utf8_lossy(user.as_bytes()).into_owned() });
+    }
+    for name in others {
+        worn.remove(name);
+    }
+    for (name, value) in headers {
+        worn.append(name, value.clone());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! One watch of one kind, for everybody in the process who wants to know.
+//!
+//! A [`Feed`] keeps what it last heard in memory, so that a question costs no call, and tells subscribers of every
+//! change. When the cluster does not answer it goes on answering, says for how long it has heard nothing
+//! ([`Feed::stale_for`]), and catches up by itself.
+//!
+//! Always true: what a subscriber has been told, in order, ends at what [`Feed::all`] says. A slow one misses steps on
+//! the way and no end, so that what waits for it never grows beyond what there is.
+//! Elsewhere: what is kept and told ([`store`]), how it is heard ([`follow`]).
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use store::Store;
+
+mod follow;
+mod readable;
+mod store;
+#[cfg(test)]
+mod tests;
+
+/// What happened to one object.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change<K> {
+    /// It is new, or it changed.
+    Applied(Arc<K>),
+    /// It is gone; this is how it was last seen.
+    Deleted(Arc<K>),
+}
+
+/// What a watch says, kept up to date. Clones are the same feed; the watch ends with the last of them.
+pub struct Feed<K>(Arc<Watching<K>>);
+
+struct Watching<K> {
+    shared: Arc<Shared<K>>,
+    task: AbortHandle,
+}
+
+struct Shared<K> {
+    store: Mutex<Store<K>>,
+    health: watch::Sender<Health>,
+}
+
+/// What is known of the watch.
+#[derive(Clone, Copy)]
+struct Health {
+    /// Everything has been heard once.
+    synced: bool,
+    /// The watch stands.
+    alive: bool,
+    /// When the cluster last said anything.
+    heard: Instant,
+}
+
+impl<K> Feed<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// Begins to watch. `slim` takes off each object what nobody will ask for; `metadata.managedFields` is taken off anyway.
+    ///
+    /// The client of `api` is one of [`crate::Clients`], which gives up on a cluster that does not answer. Of `config` the selectors, the size of a page and the length of a watch count.
+    pub fn start(api: Api<K>, config: Config, slim: fn(&mut K)) -> Self {
+        let health = Health { synced: false, alive: false, heard: Instant::now() };
+        let shared = Arc::new(Shared { store: Mutex::default(), health: watch::Sender::new(health) });
+        let task = tokio::spawn(follow::follow(api, config, slim, shared.clone())).abort_handle();
+        Self(Arc::new(Watching { shared, task }))
+    }
+}
+
+impl<K> Feed<K> {
+    /// The object of that name, where a feed has one namespace or none.
+    pub fn get(&self, name: &str) -> Option<Arc<K>> {
+        self.0.shared.store.lock().named(name)
+    }
+
+    /// The object of that name in that namespace.
+    pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.0.shared.store.lock().get(namespace, name)
+    }
+
+    /// All objects, by name.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.0.shared.store.lock().all()
+    }
+
+    /// First what there is, then every change. Ends with the feed.
+    pub fn changes(&self) -> Changes<K> {
+        let id = self.0.shared.store.lock().subscribe();
+        Changes { shared: self.0.shared.clone(), id }
+    }
+
+    /// Resolves when all that there was has been heard once.
+    pub async fn synced(&self) {
+        let mut health = self.0.shared.health.subscribe();
+        // The sender lives as long as this feed.
+        let _ = health.wait_for(|health| health.synced).await;
+    }
+
+    /// For how long nothing has been heard; nothing while the watch stands.
+    pub fn stale_for(&self) -> Option<Duration> {
+        let Health { alive, heard, .. } = *self.0.shared.health.borrow();
+        (!alive).then(|| heard.elapsed())
+    }
+}
+
+impl<K> Clone for Feed<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> Drop for Watching<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.store.lock().end();
+    }
+}
+
+/// What a subscriber is told.
+pub struct Changes<K> {
+    shared: Arc<Shared<K>>,
+    id: u64,
+}
+
+impl<K> Stream for Changes<K> {
+    type Item = Change<K>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change<K>>> {
+        self.shared.store.lock().poll(self.id, context)
+    }
+}
+
+impl<K> Drop for Changes<K> {
+    fn drop(&mut self) {
+        self.shared.store.lock().unsubscribe(self.id);
+    }
+}

@@ -1,0 +1,220 @@
+//! How a feed hears: it lists once, watches from there, and begins again where it must.
+//!
+//! `kube::runtime::watcher` does the same, but does not say that a watch stands again before something changes, and
+//! a single object that cannot be read keeps it from all others. Here such an object counts as absent, and the log names it.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
+use kube::core::{ObjectMeta, Request, Status};
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Shared;
+use super::readable::{Readable, Unreadable};
+
+/// For how long one watch goes on. The next one shows that the cluster still answers.
+const WATCH: u32 = 30;
+/// How much later than that a watch must have ended.
+const GRACE: Duration = Duration::from_secs(5);
+/// The pause after a first failure, and the longest.
+const PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A watch that stood for so long did not fail at once.
+const A_WHILE: Duration = Duration::from_secs(1);
+
+/// Why a watch had to be given up.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("the cluster refused or did not answer: {0}")]
+    Call(#[from] kube::Error),
+    #[error("the cluster ended the watch: {0}")]
+    Told(Box<Status>),
+    #[error("the watch has fallen silent")]
+    Silent,
+    #[error("the list has no version to watch from")]
+    NoVersion,
+}
+
+impl Lost {
+    /// What happened since is not known any more: only a list can tell.
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Call(kube::Error::Api(status)) | Self::Told(status) => status.code == 410,
+            _ => false,
+        }
+    }
+}
+
+/// Follows for as long as anybody wants to know.
+pub(super) async fn follow<K>(
+    api: Api<K>,
+    config: Config,
+    slim: fn(&mut K),
+    shared: Arc<Shared<K>>,
+) -> Infallible
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let request = Request::new(api.resource_url());
+    let mut follower =
+        Follower { client: api.into_client(), request, config, slim, shared, version: None, lost: false };
+    let mut pause = PAUSE;
+    loop {
+        let begun = Instant::now();
+        if let Err(lost) = follower.watch().await {
+            follower.lose(&lost);
+        }
+        // One that stood for a while is begun again at once.
+        if begun.elapsed() >= A_WHILE {
+            pause = PAUSE;
+        } else {
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+}
+
+struct Follower<K> {
+    client: kube::Client,
+    request: Request,
+    config: Config,
+    slim: fn(&mut K),
+    shared: Arc<Shared<K>>,
+    /// Up to where everything has been heard; none: a list is needed.
+    version: Option<String>,
+    /// The log says that nothing is heard.
+    lost: bool,
+}
+
+impl<K> Follower<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// Lists if it must, and watches until the watch ends.
+    async fn watch(&mut self) -> Result<(), Lost> {
+        let version = match &self.version {
+            Some(version) => version.clone(),
+            None => self.list().await?,
+        };
+        let length = self.config.timeout.unwrap_or(WATCH);
+        let params = WatchParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            timeout: Some(length),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let request = self.request.watch(&params, &version).map_err(kube::Error::BuildRequest)?;
+        let events = self.client.request_events::<Readable<K>>(request).await?;
+        self.shared.heard();
+        if std::mem::take(&mut self.lost) {
+            tracing::info!(path = self.request.url_path, "the watch stands again");
+        }
+        let ends = Instant::now() + Duration::from_secs(length.into()) + GRACE;
+        let mut events = pin!(events);
+        loop {
+            let event = match timeout_at(ends, events.try_next()).await {
+                Err(_) => return Err(Lost::Silent),
+                Ok(event) => event?,
+            };
+            self.shared.heard();
+            match event {
+                None => return Ok(()),
+                Some(WatchEvent::Error(status)) => return Err(Lost::Told(Box::new(*status))),
+                Some(WatchEvent::Bookmark(mark)) => self.version = Some(mark.metadata.resource_version),
+                Some(WatchEvent::Deleted(object)) => self.remove(object.meta()),
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => match self.readable(object)
+                {
+                    Ok(object) => {
+                        self.version.clone_from(&object.meta().resource_version);
+                        self.shared.store.lock().apply(object);
+                    }
+                    Err(meta) => self.remove(&meta),
+                },
+            }
+        }
+    }
+
+    /// Hears of all that there is, and since when it is so.
+    async fn list(&mut self) -> Result<String, Lost> {
+        let mut params = ListParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            limit: self.config.page_size,
+            ..ListParams::default()
+        };
+        let mut all = Vec::new();
+        let version = loop {
+            let request = self.request.list(&params).map_err(kube::Error::BuildRequest)?;
+            // Not `request`: what that cannot read, it logs.
+            let page = self.client.request_text(request).await?;
+            let page: ObjectList<Readable<K>> =
+                serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;
+            all.extend(page.items.into_iter().filter_map(|object| self.readable(object).ok()));
+            match page.metadata.continue_.filter(|more| !more.is_empty()) {
+                Some(more) => params.continue_token = Some(more),
+                None => break page.metadata.resource_version.ok_or(Lost::NoVersion)?,
+            }
+        };
+        self.version = Some(version.clone());
+        self.shared.store.lock().replace(all);
+        self.shared.synced();
+        Ok(version)
+    }
+
+    fn lose(&mut self, lost: &Lost) {
+        self.shared.lost();
+        if lost.is_gone() {
+            self.version = None;
+        }
+        let path = &self.request.url_path;
+        if std::mem::replace(&mut self.lost, true) {
+            tracing::debug!(path, error = %lost, "the watch does not stand yet");
+        } else {
+            tracing::warn!(path, error = %lost, "lost the watch");
+        }
+    }
+
+    fn remove(&mut self, meta: &ObjectMeta) {
+        self.version = meta.resource_version.clone();
+        self.shared.store.lock().remove(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+    }
+
+    /// The object as it is kept, or of one that cannot be read its metadata.
+    fn readable(&self, object: Readable<K>) -> Result<K, ObjectMeta> {
+        match object.0 {
+            Ok(mut object) => {
+                object.meta_mut().managed_fields = None;
+                (self.slim)(&mut object);
+                Ok(object)
+            }
+            Err(Unreadable { metadata, why }) => {
+                let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
+                tracing::warn!(path, name, error = why, "an object cannot be read, and counts as absent");
+                Err(metadata)
+            }
+        }
+    }
+}
+
+impl<K> Shared<K> {
+    fn heard(&self) {
+        self.health.send_modify(|health| (health.alive, health.heard) = (true, Instant::now()));
+    }
+
+    fn synced(&self) {
+        self.health.send_modify(|health| health.synced = true);
+    }
+
+    fn lost(&self) {
+        self.health.send_modify(|health| health.alive = false);
+    }
+}

@@ -1,0 +1,207 @@
+//! What a feed knows, and what each subscriber has yet to be told. Pure: no client, no clock.
+//!
+//! What waits for a subscriber is one entry per object, at the place where it began to wait. An entry says how to get from
+//! what the subscriber knows of the object to what there is: nothing of an object that came and went
+//! unheard, and of one that was replaced by another of the same name first that it is gone.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use kube::{Resource, ResourceExt};
+
+use super::Change;
+
+/// `name/namespace`, so that a name alone finds it. No name in Kubernetes has a slash in it.
+type Key = Arc<str>;
+
+pub(super) struct Store<K> {
+    objects: BTreeMap<Key, Arc<K>>,
+    subscribers: BTreeMap<u64, Waiting<K>>,
+    next: u64,
+    ended: bool,
+}
+
+/// What one subscriber has yet to be told.
+struct Waiting<K> {
+    places: BTreeMap<Key, u64>,
+    entries: BTreeMap<u64, (Key, Pending<K>)>,
+    next: u64,
+    waker: Option<Waker>,
+}
+
+/// What is to be told of one object.
+struct Pending<K> {
+    /// The subscriber knows of an object under this name.
+    known: bool,
+    /// To be told first.
+    deleted: Option<Arc<K>>,
+    /// To be told then.
+    applied: Option<Arc<K>>,
+}
+
+impl<K> Default for Store<K> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), subscribers: BTreeMap::new(), next: 0, ended: false }
+    }
+}
+
+impl<K: Resource> Store<K> {
+    /// An object is there, as it is now.
+    pub(super) fn apply(&mut self, object: K) {
+        let (key, object) = (key_of(&object), Arc::new(object));
+        let before = self.objects.insert(key.clone(), object.clone());
+        if let Some(before) = &before {
+            if before.uid() != object.uid() {
+                self.tell(&key, true, &Change::Deleted(before.clone()));
+                return self.tell(&key, false, &Change::Applied(object));
+            }
+            if before.resource_version() == object.resource_version() {
+                return;
+            }
+        }
+        self.tell(&key, before.is_some(), &Change::Applied(object));
+    }
+
+    /// An object is not there.
+    pub(super) fn remove(&mut self, namespace: Option<&str>, name: &str) {
+        let key = key(namespace.unwrap_or_default(), name);
+        if let Some(before) = self.objects.remove(&*key) {
+            self.tell(&key, true, &Change::Deleted(before));
+        }
+    }
+
+    /// These are all objects that there are.
+    pub(super) fn replace(&mut self, all: Vec<K>) {
+        let mut gone: BTreeMap<Key, Arc<K>> = self.objects.clone();
+        for object in all {
+            gone.remove(&key_of(&object));
+            self.apply(object);
+        }
+        for (key, before) in gone {
+            self.objects.remove(&key);
+            self.tell(&key, true, &Change::Deleted(before));
+        }
+    }
+}
+
+impl<K> Store<K> {
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.objects.get(&*key(namespace, name)).cloned()
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<Arc<K>> {
+        let first = key("", name);
+        let (found, object) = self.objects.range(first.clone()..).next()?;
+        found.starts_with(&*first).then(|| object.clone())
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        self.objects.values().cloned().collect()
+    }
+
+    /// A subscriber who is to be told all that there is.
+    pub(super) fn subscribe(&mut self) -> u64 {
+        let mut waiting = Waiting { places: BTreeMap::new(), entries: BTreeMap::new(), next: 0, waker: None };
+        for (key, object) in &self.objects {
+            waiting.add(key, false, &Change::Applied(object.clone()));
+        }
+        self.next += 1;
+        self.subscribers.insert(self.next, waiting);
+        self.next
+    }
+
+    pub(super) fn unsubscribe(&mut self, id: u64) {
+        self.subscribers.remove(&id);
+    }
+
+    /// The next thing to tell a subscriber.
+    pub(super) fn poll(&mut self, id: u64, context: &Context<'_>) -> Poll<Option<Change<K>>> {
+        let Some(waiting) = self.subscribers.get_mut(&id) else { return Poll::Ready(None) };
+        match waiting.take() {
+            Some(change) => Poll::Ready(Some(change)),
+            None if self.ended => Poll::Ready(None),
+            None => {
+                waiting.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// There will be no more.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.subscribers.values_mut().for_each(Waiting::wake);
+    }
+
+    fn tell(&mut self, key: &Key, known: bool, change: &Change<K>) {
+        for waiting in self.subscribers.values_mut() {
+            waiting.add(key, known, change);
+            waiting.wake();
+        }
+    }
+}
+
+impl<K> Waiting<K> {
+    /// `known`: an object was there under this name before the change. For whom nothing waits, what was there is known.
+    fn add(&mut self, key: &Key, known: bool, change: &Change<K>) {
+        let place = match self.places.entry(key.clone()) {
+            Entry::Occupied(place) => *place.get(),
+            Entry::Vacant(place) => {
+                self.next += 1;
+                let pending = Pending { known, deleted: None, applied: None };
+                self.entries.insert(self.next, (key.clone(), pending));
+                *place.insert(self.next)
+            }
+        };
+        let (_, pending) = self.entries.get_mut(&place).expect("every place has its entry");
+        match change {
+            Change::Applied(object) => pending.applied = Some(object.clone()),
+            Change::Deleted(object) => {
+                pending.applied = None;
+                if pending.known && pending.deleted.is_none() {
+                    pending.deleted = Some(object.clone());
+                }
+            }
+        }
+        if pending.deleted.is_none() && pending.applied.is_none() {
+            self.places.remove(key);
+            self.entries.remove(&place);
+        }
+    }
+
+    fn take(&mut self) -> Option<Change<K>> {
+        let mut first = self.entries.first_entry()?;
+        let (_, pending) = first.get_mut();
+        if let Some(object) = pending.deleted.take() {
+            pending.known = false;
+            if pending.applied.is_none() {
+                let (key, _) = first.remove();
+                self.places.remove(&key);
+            }
+            return Some(Change::Deleted(object));
+        }
+        let (key, pending) = first.remove();
+        self.places.remove(&key);
+        pending.applied.map(Change::Applied)
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn key_of<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    format!("{name}/{namespace}").into()
+}
+
+#[cfg(test)]
+mod tests;

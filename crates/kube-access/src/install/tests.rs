@@ -1,0 +1,156 @@
+//! Definitions on an embedded cluster that has some already.
+
+use kube::api::{DeleteParams, ListParams};
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use kube_types::definitions;
+use serde_json::{Value, json};
+
+use super::*;
+
+const USERS: &str = "users.user.openyurt.io";
+const WORKSPACES: &str = "workspaces.longshore.dev";
+
+async fn cluster() -> (Client, Api<CustomResourceDefinition>) {
+    let client = Cluster::in_memory().await.client(User::admin());
+    (client.clone(), Api::all(client))
+}
+
+async fn change(crds: &Api<CustomResourceDefinition>, name: &str, patch: Value) {
+    crds.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+fn columns(crd: &CustomResourceDefinition) -> usize {
+    crd.spec.versions[0].additional_printer_columns.as_ref().map_or(0, Vec::len)
+}
+
+/// One of our definitions without what `kubectl get` prints of it.
+fn plain(name: &str) -> CustomResourceDefinition {
+    let found = definitions::all().into_iter().find(|definition| definition.crd.name_any() == name);
+    let mut crd = found.unwrap().crd;
+    crd.metadata.annotations = None;
+    crd.spec.versions[0].additional_printer_columns = None;
+    crd
+}
+
+async fn create(crds: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) {
+    crds.create(&PostParams::default(), crd).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_empty_cluster_gets_all_and_a_second_time_nothing_changes() {
+    let (client, crds) = cluster().await;
+    install(&client, definitions::all()).await.unwrap();
+    let versions = async || {
+        let all = crds.list(&ListParams::default()).await.unwrap();
+        all.items.iter().map(|crd| (crd.name_any(), crd.resource_version())).collect::<Vec<_>>()
+    };
+    let first = versions().await;
+    assert_eq!(first.len(), definitions::all().len());
+    let workspaces = Api::<kube_types::Workspace>::all(client.clone());
+    assert!(workspaces.list(&ListParams::default()).await.unwrap().items.is_empty(), "its kinds are served");
+    install(&client, definitions::all()).await.unwrap();
+    assert_eq!(versions().await, first);
+}
+
+#[tokio::test]
+async fn ours_is_brought_up_to_date_and_back_to_what_it_was() {
+    let (client, crds) = cluster().await;
+    create(&crds, &plain(WORKSPACES)).await;
+    install(&client, definitions::all()).await.unwrap();
+    assert!(columns(&crds.get(WORKSPACES).await.unwrap()) > 0);
+    change(&crds, WORKSPACES, json!({"spec": {"names": {"shortNames": ["other"]}}})).await;
+    install(&client, definitions::all()).await.unwrap();
+    assert_eq!(crds.get(WORKSPACES).await.unwrap().spec.names.short_names.unwrap(), ["ws"]);
+}
+
+#[tokio::test]
+async fn an_older_server_leaves_a_newer_definition_alone() {
+    let (client, crds) = cluster().await;
+    install(&client, definitions::all()).await.unwrap();
+    let newer = json!({
+        "metadata": {"annotations": {CRD_REVISION: (definitions::REVISION + 1).to_string()}},
+        "spec": {"names": {"shortNames": ["newer"]}},
+    });
+    change(&crds, WORKSPACES, newer).await;
+    install(&client, definitions::all()).await.unwrap();
+    assert_eq!(crds.get(WORKSPACES).await.unwrap().spec.names.short_names.unwrap(), ["newer"]);
+}
+
+#[tokio::test]
+async fn what_another_project_brought_is_never_changed() {
+    let (client, crds) = cluster().await;
+    create(&crds, &plain(USERS)).await;
+    let theirs = crds.get(USERS).await.unwrap();
+    install(&client, definitions::all()).await.unwrap();
+    let after = crds.get(USERS).await.unwrap();
+    assert_eq!((after.resource_version(), columns(&after)), (theirs.resource_version(), 0));
+    // Where there is none, ours is made.
+    crds.delete(USERS, &DeleteParams::default()).await.unwrap();
+    install(&client, definitions::all()).await.unwrap();
+    assert!(columns(&crds.get(USERS).await.unwrap()) > 0);
+}
+
+#[tokio::test]
+async fn one_that_is_being_deleted_is_waited_for_and_made_anew() {
+    let (client, crds) = cluster().await;
+    for name in [USERS, WORKSPACES] {
+        let mut held = plain(name);
+        held.metadata.finalizers = Some(vec!["test.example/hold".to_owned()]);
+        create(&crds, &held).await;
+        crds.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let let_go = async {
+        for name in [USERS, WORKSPACES] {
+            assert!(crds.get(name).await.unwrap().metadata.deletion_timestamp.is_some());
+            tokio::time::sleep(2 * PAUSE).await;
+            change(&crds, name, json!({"metadata": {"finalizers": null}})).await;
+        }
+    };
+    let (done, ()) = tokio::join!(install(&client, definitions::all()), let_go);
+    done.unwrap();
+    for name in [USERS, WORKSPACES] {
+        assert!(columns(&crds.get(name).await.unwrap()) > 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_serve_us_is_refused_by_name_and_left_as_it_is() {
+    for (name, wanted) in [
+        (
+            USERS,
+            "the cluster has a definition `users.user.openyurt.io` of scope Namespaced; ours is of scope Cluster, and both cannot be",
+        ),
+        (
+            WORKSPACES,
+            "the cluster has a definition `workspaces.longshore.dev` of scope Namespaced; ours is of scope Cluster, and both cannot be",
+        ),
+    ] {
+        let (client, crds) = cluster().await;
+        let mut other = plain(name);
+        other.spec.scope = "Namespaced".to_owned();
+        create(&crds, &other).await;
+        let theirs = crds.get(name).await.unwrap();
+        let refused = install(&client, definitions::all()).await.unwrap_err();
+        assert_eq!(refused.to_string(), wanted);
+        assert_eq!(crds.get(name).await.unwrap().spec, theirs.spec);
+    }
+    let (client, crds) = cluster().await;
+    let mut other = plain(USERS);
+    other.spec.versions[0].name = "v1beta7".to_owned();
+    create(&crds, &other).await;
+    let refused = install(&client, definitions::all()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the cluster has a definition `users.user.openyurt.io` of another project that does not serve version v1alpha1"
+    );
+}
+
+#[tokio::test]
+async fn two_servers_that_start_at_once_do_not_disturb_each_other() {
+    let (client, _) = cluster().await;
+    let all = futures::future::join_all((0..5).map(|_| install(&client, definitions::all()))).await;
+    for done in all {
+        done.unwrap();
+    }
+}

@@ -1,0 +1,60 @@
+//! How long we wait for a cluster to answer.
+//!
+//! A call is answered whole within [`LIMIT`], or fails with [`Silent`]. What is meant to go on, such as a watch, must
+//! have begun by then. Whether a call that had no answer was done is not known: whoever made it looks again.
+
+use std::time::Duration;
+
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use crate::clients::Unsent;
+
+/// How long a cluster may take to answer.
+pub const LIMIT: Duration = Duration::from_secs(15);
+
+/// The cluster did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the cluster has not answered within {} s", .0.as_secs_f32())]
+pub struct Silent(pub Duration);
+
+/// Whether the failure is that the cluster did not answer, or could not: not a word about what was asked.
+pub fn is_out_of_reach(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
+        kube::Error::Service(cause) => !cause.is::<Unsent>(),
+        kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
+/// Sends the request, and waits no longer than `limit` for its answer.
+pub(crate) async fn send(
+    client: &kube::Client,
+    request: Request<Body>,
+    limit: Duration,
+) -> kube::Result<Response<Body>> {
+    let goes_on = goes_on(&request);
+    let answer = async {
+        let answer = client.send(request).await?;
+        if goes_on {
+            return Ok(answer);
+        }
+        // With its body: a server can fall silent in the middle of it.
+        let (head, body) = answer.into_parts();
+        Ok(Response::from_parts(head, Body::from(body.collect().await?.to_bytes())))
+    };
+    match timeout(limit, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(kube::Error::Service(Box::new(Silent(limit)))),
+    }
+}
+
+/// Whether the answer ends only when one of the two sides wants no more of it.
+fn goes_on(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    request.headers().contains_key(header::UPGRADE)
+        || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "follow=true"))
+}

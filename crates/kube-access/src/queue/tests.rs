@@ -1,0 +1,143 @@
+//! Passes in held time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use futures::stream;
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Passes that were begun: of which key, and how long after the beginning.
+#[derive(Clone)]
+struct Log(Arc<Mutex<Vec<(String, Duration)>>>, Instant);
+
+impl Log {
+    fn new() -> Self {
+        Self(Arc::default(), Instant::now())
+    }
+
+    fn note(&self, key: &str) -> usize {
+        let mut log = self.0.lock();
+        log.push((key.to_owned(), self.1.elapsed()));
+        log.iter().filter(|(other, _)| other == key).count()
+    }
+
+    /// In seconds, to a tenth.
+    fn of(&self, key: &str) -> Vec<f64> {
+        let log = self.0.lock();
+        let of_key = log.iter().filter(|(other, _)| other == key);
+        of_key.map(|(_, at)| (at.as_secs_f64() * 10.0).round() / 10.0).collect()
+    }
+}
+
+fn hand_in(keys: &UnboundedSender<String>, key: &str) {
+    keys.unbounded_send(key.to_owned()).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_once_however_often_it_is_handed_in() {
+    let log = Log::new();
+    let keys = stream::iter(["a", "b", "a", "a", "b"].map(str::to_owned));
+    let pass = async |key: &String| {
+        log.note(key);
+        sleep(SECOND).await;
+        Ok::<_, String>(Next::Rest)
+    };
+    run(keys.chain(stream::once(async { "c".to_owned() })), 1, pass).await;
+    // The keys all come while the first is passed over, which has to be passed over again for that.
+    assert_eq!((log.of("a").len(), log.of("b").len(), log.of("c").len()), (2, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_pass_makes_another_pass_after_it() {
+    let (log, under_way) = (Log::new(), Arc::new(AtomicUsize::new(0)));
+    let (keys, handed_in) = unbounded();
+    let (noted, inside) = (log.clone(), under_way.clone());
+    // On a task of its own, as a controller runs.
+    let running = tokio::spawn(run(handed_in, 4, async move |key: &String| {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one key is never passed over twice at once");
+        noted.note(key);
+        sleep(SECOND).await;
+        inside.fetch_sub(1, Ordering::SeqCst);
+        Ok::<_, String>(Next::Rest)
+    }));
+    hand_in(&keys, "a");
+    sleep(SECOND / 2).await;
+    hand_in(&keys, "a");
+    hand_in(&keys, "a");
+    sleep(10 * SECOND).await;
+    assert_eq!(log.of("a"), [0.0, 1.0]);
+    hand_in(&keys, "a");
+    drop(keys);
+    running.await.unwrap();
+    assert_eq!(log.of("a"), [0.0, 1.0, 10.5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_pause_and_double_and_a_success_forgets_them() {
+    let log = Log::new();
+    let (keys, handed_in) = unbounded();
+    let passes = run(handed_in, 1, async |key: &String| match log.note(key) {
+        5 => Ok(Next::After(2 * SECOND)),
+        7 | 9 => Ok(Next::Rest),
+        _ => Err("not yet"),
+    });
+    let told = async {
+        hand_in(&keys, "a");
+        sleep(10 * SECOND).await;
+        hand_in(&keys, "a");
+        sleep(10 * SECOND).await;
+        drop(keys);
+    };
+    tokio::join!(passes, told);
+    assert_eq!(log.of("a"), [0.0, 0.2, 0.6, 1.4, 3.0, 5.0, 5.2, 10.0, 10.2]);
+    assert_eq!(pause(3), Duration::from_millis(1600));
+    assert_eq!(pause(8), LONGEST_PAUSE);
+    assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_ends_a_pause_and_keys_that_fail_hold_up_nobody() {
+    let log = Log::new();
+    let (keys, handed_in) = unbounded();
+    let passes = run(handed_in, 1, async |key: &String| {
+        let times = log.note(key);
+        if key == "bad" && times < 9 { Err("never") } else { Ok(Next::After(60 * SECOND)) }
+    });
+    let told = async {
+        hand_in(&keys, "bad");
+        sleep(20 * SECOND).await;
+        hand_in(&keys, "good");
+        hand_in(&keys, "bad");
+        sleep(70 * SECOND).await;
+        hand_in(&keys, "good");
+        sleep(59 * SECOND).await;
+        drop(keys);
+    };
+    tokio::join!(passes, told);
+    let bad = log.of("bad");
+    assert!(bad.contains(&20.0), "{bad:?}");
+    // Handed in anew at 90, so that it is due again at 150, after the end.
+    assert_eq!(log.of("good"), [20.0, 80.0, 90.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_keys_are_passed_over_at_once_but_not_too_many() {
+    let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let began = Instant::now();
+    let keys = stream::iter((0..100).map(|number| format!("key-{number}")));
+    run(keys, 10, async |_: &String| {
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        sleep(SECOND).await;
+        now.fetch_sub(1, Ordering::SeqCst);
+        Ok::<_, String>(Next::Rest)
+    })
+    .await;
+    assert_eq!(most.load(Ordering::SeqCst), 10);
+    assert_eq!(began.elapsed().as_secs(), 10);
+}

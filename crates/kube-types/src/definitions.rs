@@ -1,0 +1,40 @@
+//! The definitions of all kinds that the server installs.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+use crate::marks::CRD_REVISION;
+use crate::{User, Workspace};
+
+/// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
+pub const REVISION: u32 = 1;
+
+/// A definition, and how it is to be installed.
+pub struct Definition {
+    pub crd: CustomResourceDefinition,
+    /// Of other projects: made where it is absent, and never changed.
+    pub foreign: bool,
+}
+
+/// Every definition, in the order of installation.
+pub fn all() -> Vec<Definition> {
+    let of = |mut crd: CustomResourceDefinition, foreign: bool| {
+        crd.metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(CRD_REVISION.to_owned(), REVISION.to_string());
+        Definition { crd, foreign }
+    };
+    vec![of(User::crd(), true), of(Workspace::crd(), false)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_as_they_are_installed() {
+        let all: Vec<_> = all().into_iter().map(|definition| definition.crd).collect();
+        insta::assert_json_snapshot!(all);
+    }
+}

@@ -1,0 +1,20 @@
+//! Our custom resources, and those of other projects that we keep.
+//!
+//! Modules in reading order: the account of a person ([`user`], OpenYurt's kind), what people share ([`workspace`]), what
+//! every status of ours has ([`progress`]), labels and annotations ([`marks`]), and all definitions to be
+//! installed ([`definitions`]).
+
+pub mod definitions;
+pub mod marks;
+pub mod progress;
+pub mod user;
+pub mod workspace;
+
+pub use user::{User, UserSpec, UserStatus};
+pub use workspace::{Workspace, WorkspaceSpec, WorkspaceStatus};
+
+/// Where the platform keeps what is its own.
+pub const SYSTEM_NAMESPACE: &str = "longshore-system";
+
+/// The field manager of our own objects.
+pub const FIELD_MANAGER: &str = "longshore";

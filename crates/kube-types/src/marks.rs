@@ -1,0 +1,44 @@
+//! Labels, annotations, finalizers and types by which objects say whose they are.
+//!
+//! A label is an index, never a decision: what belongs to whom is recorded in a status, by UID.
+
+/// Label of whatever belongs to a workspace; on its namespaces too.
+pub const WORKSPACE: &str = "longshore.dev/workspace";
+/// Label of whatever belongs to a user: their id.
+pub const USER: &str = "longshore.dev/user";
+/// Label of the account that can be signed in to by this name beside its others: the first administrator's.
+pub const LOGIN: &str = "longshore.dev/login";
+/// Label of what the platform provisioned, and tenants may not change.
+pub const PROVISIONED: &str = "longshore.dev/provisioned";
+/// OpenYurt's label of whatever belongs to a tenant: on the personal namespace, on nodes and pools.
+pub const TENANT: &str = "openyurt/tenant";
+/// Who made it, for people.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// Annotation of a new User: the id that it will have in its status.
+pub const TENANT_ID: &str = "longshore.dev/tenant-id";
+/// Annotation of what somebody is to be told once and was not yet: of a new User whose token is still untold, and of the
+/// first administrator's credentials. Nobody can enter by it.
+pub const UNTOLD: &str = "longshore.dev/untold";
+/// Annotation of a workspace that is to be removed after that moment, and can be brought back until then.
+pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
+/// Annotation of a token's Secret: when it was last used, to the minute.
+pub const LAST_USE: &str = "longshore.dev/last-use";
+/// Annotation of a namespace: the UID of the workspace that it was made for. One of a former workspace of the same name,
+/// or one that somebody made and labelled, is not ours.
+pub const WORKSPACE_UID: &str = "longshore.dev/workspace-uid";
+/// Annotation of a person's ServiceAccount: the UID of the User whose id it claims.
+pub const USER_UID: &str = "longshore.dev/user-uid";
+/// Annotation of our definitions: an older server leaves a newer definition alone.
+pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
+
+pub const WORKSPACE_FINALIZER: &str = "longshore.dev/workspace";
+/// OpenYurt's own.
+pub const USER_FINALIZER: &str = "v1alpha1.user.finalizer";
+
+/// Type of the Secret with a person's password and epoch.
+pub const CREDENTIALS_TYPE: &str = "longshore.dev/credentials";
+/// Type of the Secret with a token's digest.
+pub const TOKEN_TYPE: &str = "longshore.dev/token";
+/// Type of the Secret with the keys that sign sessions.
+pub const SESSION_KEYS_TYPE: &str = "longshore.dev/session-keys";

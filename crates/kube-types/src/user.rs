@@ -1,0 +1,108 @@
+//! The account of a person: OpenYurt's `User`, cluster-scoped, with all the fields that its document names.
+//!
+//! Always true in what we write: no credential is in it. `token`, `kubeConfig` and `nodeAddScript` stay empty in the
+//! store; the answer to a login fills them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::progress::Transition;
+
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "user.openyurt.io",
+    version = "v1alpha1",
+    kind = "User",
+    plural = "users",
+    status = "UserStatus",
+    derive = "PartialEq",
+    doc = "The account of a person",
+    printcolumn(name = "ID", type_ = "string", json_path = ".status.tenantID"),
+    printcolumn(name = "Email", type_ = "string", json_path = ".spec.email"),
+    printcolumn(name = "Organization", type_ = "string", json_path = ".spec.organization"),
+    printcolumn(name = "ValidPeriod", type_ = "integer", json_path = ".spec.validPeriod"),
+    printcolumn(name = "EffectiveTime", type_ = "date", json_path = ".status.effectiveTime"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UserSpec {
+    #[schemars(length(max = 320))]
+    pub email: String,
+    #[schemars(length(max = 32))]
+    pub mobilephone: String,
+    #[schemars(length(max = 512))]
+    pub organization: String,
+    /// Stays empty: the login token is told once and kept as a digest in a Secret.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 0))]
+    pub token: String,
+    /// Stays empty: composed at login.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 0))]
+    pub node_add_script: String,
+    /// Stays empty: composed at login.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 0))]
+    pub kube_config: String,
+    /// The first namespace of the personal workspace: the user's id.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// In days; 0: without end.
+    #[schemars(range(min = 0, max = 36500))]
+    pub valid_period: i64,
+    #[schemars(range(min = 0, max = 10000))]
+    pub max_node_num: i64,
+    /// Roles on the whole platform: admin, reviewer-business, reviewer-technical.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3))]
+    pub platform_roles: Vec<String>,
+    /// Nobody gets in with a disabled account; nothing of it is removed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub disabled: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UserStatus {
+    /// When namespace, bindings and ServiceAccount were ready for the first time; never moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_time: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expire_time: Option<Time>,
+    pub expired: bool,
+    pub node_num: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// The user's id, made once and never another's.
+    #[serde(rename = "tenantID", skip_serializing_if = "String::is_empty")]
+    pub tenant_id: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Grows with each change of state.
+    pub sequence: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transitions: Vec<Transition>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// The conditions of a user, in the order in which they come true.
+pub mod conditions {
+    pub const NAMESPACE_READY: &str = "NamespaceReady";
+    pub const ACCESS_READY: &str = "AccessReady";
+    pub const CREDENTIALS_ISSUED: &str = "CredentialsIssued";
+    pub const READY: &str = "Ready";
+    pub const EXPIRED: &str = "Expired";
+}

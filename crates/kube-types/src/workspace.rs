@@ -1,0 +1,119 @@
+//! What people share: namespaces, and who has which role in them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::progress::Transition;
+
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "longshore.dev",
+    version = "v1alpha1",
+    kind = "Workspace",
+    plural = "workspaces",
+    shortname = "ws",
+    category = "longshore",
+    status = "WorkspaceStatus",
+    derive = "PartialEq",
+    doc = "What people share: namespaces, and who has which role in them",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Namespaces", type_ = "string", json_path = ".status.namespaces[*].name"),
+    printcolumn(name = "Members", type_ = "integer", json_path = ".status.members"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceSpec {
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub display_name: String,
+    /// The person whose personal workspace it is; empty for one that people share.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 11))]
+    pub owner: String,
+    #[serde(default)]
+    #[schemars(length(max = 500))]
+    pub members: Vec<Member>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 500))]
+    pub invitations: Vec<Invitation>,
+    /// The first has the workspace's name; each further one begins with it and a dash.
+    #[schemars(length(min = 1, max = 50))]
+    pub namespaces: Vec<WorkspaceNamespace>,
+    /// What all its namespaces may use together, in ResourceQuota's words. What is not shared out is the first namespace's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quota: BTreeMap<String, String>,
+    /// Where it lives; `host` is the cluster that the platform runs on.
+    #[schemars(length(min = 1, max = 100))]
+    pub clusters: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// The person's id.
+    pub user: String,
+    pub role: String,
+}
+
+/// Somebody was asked to join. Kept by a digest, so that nobody learns from it who has an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Invitation {
+    /// SHA-256 of the normalised e-mail address, phone number or id, in hexadecimal.
+    pub to: String,
+    pub role: String,
+    /// The id of whoever asked.
+    pub by: String,
+    pub expires: Time,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceNamespace {
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Its share of the workspace's quota.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub share: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkspaceStatus {
+    /// What was made, by UID: nothing else is ever removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<OwnedNamespace>,
+    pub members: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Grows with each change of state.
+    pub sequence: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transitions: Vec<Transition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnedNamespace {
+    pub name: String,
+    pub uid: String,
+    pub cluster: String,
+}
+
+/// The conditions of a workspace, in the order in which they come true.
+pub mod conditions {
+    pub const NAMESPACES_READY: &str = "NamespacesReady";
+    pub const ACCESS_READY: &str = "AccessReady";
+    pub const READY: &str = "Ready";
+}

@@ -1,0 +1,43 @@
+//! What the platform stands on: a cluster that it may use, with its kinds and roles in place.
+
+use kube_access::Clients;
+use kube_access::install::InstallError;
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use kube_types::{SYSTEM_NAMESPACE, definitions};
+use tenancy::manifests::{self, ApplyError, PLATFORM};
+
+use crate::leader::{NamespaceError, ensure_namespace};
+
+#[derive(Debug, thiserror::Error)]
+pub enum GroundError {
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    #[error(transparent)]
+    Manifests(#[from] ApplyError),
+    #[error("cannot read the platform's own ServiceAccount")]
+    Account(#[source] Box<kube::Error>),
+}
+
+/// Prepares the embedded cluster as its administrator would, by what `longshore manifests` prints; from then on the
+/// platform is its ServiceAccount, and may no more than on any other cluster.
+pub async fn on_embedded(cluster: &Cluster) -> Result<Clients, GroundError> {
+    let administrator = cluster.client(User::admin());
+    manifests::apply(&administrator).await?;
+    kube_access::install(&administrator, definitions::all()).await?;
+    let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =
+        kube::Api::namespaced(administrator, SYSTEM_NAMESPACE);
+    let account = accounts.get(PLATFORM).await.map_err(|error| GroundError::Account(Box::new(error)))?;
+    let uid = account.metadata.uid.unwrap_or_default();
+    let own = cluster.client(User::service_account(SYSTEM_NAMESPACE, PLATFORM, &uid));
+    Ok(Clients::new(own))
+}
+
+/// Looks whether a real cluster has what the platform needs, and brings in what the platform may.
+pub async fn on_real(own: kube::Client) -> Result<Clients, GroundError> {
+    ensure_namespace(own.clone()).await?;
+    kube_access::install(&own, definitions::all()).await?;
+    Ok(Clients::new(own))
+}

@@ -1,0 +1,180 @@
+//! The first administrator, and the way back in for somebody who has the cluster but not the password.
+//!
+//! On an empty store an account is made that can be signed in to as `admin`, in this order: the User, then its credentials,
+//! marked as untold. Whoever prints the password says so afterwards ([`Tenancy::administrator_was_told`]), which takes the
+//! mark off. After a crash between the two a new password is made and told at the next start, so that the last one that was
+//! told is the good one; once the mark is off, or anybody has changed the credentials, there never is a second one.
+//!
+//! Only the leader asks for it: two at once would make two.
+
+use domain::fields::Password;
+use domain::roles::PlatformRole;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use kube_types::{FIELD_MANAGER, User, UserSpec, marks};
+use serde_json::json;
+
+use crate::passwords::Hasher;
+use crate::secrets::{self, Credentials, change_credentials, is_code, new_user_id, random, writing};
+use crate::{Account, Error, Tenancy};
+
+/// The name that the first administrator signs in with.
+pub const LOGIN: &str = "admin";
+
+/// Letters and digits that nobody takes for one another: 32, so that each carries five bits.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const LENGTH: usize = 24;
+
+/// What is told once.
+pub struct FirstAdministrator {
+    /// What to sign in with.
+    pub login: &'static str,
+    pub password: Password,
+}
+
+fn new_password() -> Password {
+    let letters = random::<LENGTH>().map(|byte| char::from(LETTERS[usize::from(byte & 31)]));
+    Password::chosen(&letters.iter().collect::<String>()).expect("it is long enough")
+}
+
+/// What to do about the first administrator.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// There is somebody who can get in, or somebody else has decided who can.
+    Rest,
+    Make,
+    /// The account is there, and nobody has been told its password.
+    Tell(Box<Account>),
+}
+
+/// `admins` are the accounts with that role, each with its credentials.
+fn decide(admins: Vec<(Account, Option<Secret>)>) -> Step {
+    let told = |secret: &Option<Secret>| {
+        secret.as_ref().is_some_and(|secret| !secret.annotations().contains_key(marks::UNTOLD))
+    };
+    if admins.iter().any(|(_, credentials)| told(credentials)) {
+        return Step::Rest;
+    }
+    if admins.is_empty() {
+        return Step::Make;
+    }
+    let first = admins.into_iter().find(|(account, _)| account.login.as_deref() == Some(LOGIN));
+    first.map_or(Step::Rest, |(account, _)| Step::Tell(Box::new(account)))
+}
+
+impl Tenancy {
+    /// The first administrator and their password, where there is none yet or nobody was told. Asks the cluster itself, not what
+    /// is remembered of it.
+    pub async fn first_administrator(&self) -> Result<Option<FirstAdministrator>, Error> {
+        let client = self.0.clients.own();
+        let account = match decide(admins(&client).await?) {
+            Step::Rest => return Ok(None),
+            Step::Make => make(&client, self.0.settings.max_nodes).await?,
+            Step::Tell(account) => *account,
+        };
+        let password = new_password();
+        let kept = self.0.hasher.hash(&password).await?;
+        let now = self.0.clock.now();
+        entrust(&client, &account, kept, now).await?;
+        self.0
+            .directory
+            .seen(|directory| directory.epoch(&account.id).is_some() && directory.by_login(LOGIN).is_some())
+            .await;
+        Ok(Some(FirstAdministrator { login: LOGIN, password }))
+    }
+
+    /// The password of [`Tenancy::first_administrator`] has been printed.
+    pub async fn administrator_was_told(&self) -> Result<(), Error> {
+        let secrets = secrets::api(self.0.clients.own());
+        let Some(account) = self.0.directory.by_login(LOGIN) else { return Ok(()) };
+        let change = Patch::Merge(json!({"metadata": {"annotations": {marks::UNTOLD: null}}}));
+        secrets.patch_metadata(&Credentials::name(&account.id), &params(), &change).await?;
+        Ok(())
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+async fn accounts(client: &kube::Client) -> Result<Vec<Account>, Error> {
+    let users: Api<User> = Api::all(client.clone());
+    Ok(users.list(&ListParams::default()).await?.iter().filter_map(Account::of).collect())
+}
+
+async fn admins(client: &kube::Client) -> Result<Vec<(Account, Option<Secret>)>, Error> {
+    let secrets = secrets::api(client.clone());
+    let mut admins = Vec::new();
+    for account in accounts(client).await? {
+        if account.platform.contains(&PlatformRole::Admin) && !account.leaving {
+            let credentials = secrets.get_opt(&Credentials::name(&account.id)).await?;
+            admins.push((account, credentials));
+        }
+    }
+    Ok(admins)
+}
+
+async fn make(client: &kube::Client, max_nodes: i64) -> Result<Account, Error> {
+    let id = new_user_id();
+    let spec = UserSpec {
+        max_node_num: max_nodes,
+        platform_roles: vec![PlatformRole::Admin.to_string()],
+        ..UserSpec::default()
+    };
+    let mut user = User::new(&format!("user-{id}"), spec);
+    user.annotations_mut().insert(marks::TENANT_ID.to_owned(), id.to_string());
+    user.labels_mut().insert(marks::LOGIN.to_owned(), LOGIN.to_owned());
+    let made = Api::all(client.clone()).create(&writing(), &user).await?;
+    Account::of(&made).ok_or_else(|| Error::Internal("the account that was made has no id".into()))
+}
+
+/// Gives the account these credentials, marked as untold.
+async fn entrust(
+    client: &kube::Client,
+    account: &Account,
+    kept: String,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let secrets = secrets::api(client.clone());
+    let mut secret = Credentials::new(Some(kept.clone()), now).to_secret(&account.id);
+    secret.annotations_mut().insert(marks::UNTOLD.to_owned(), "true".to_owned());
+    match secrets.create(&writing(), &secret).await {
+        // Of a start that did not get further: what it made was never told.
+        Err(error) if is_code(&error, 409) => {
+            let before = secrets.get(&Credentials::name(&account.id)).await?;
+            let mut credentials = Credentials::of(&before).unwrap_or_else(|| Credentials::new(None, now));
+            credentials.password = Some(kept);
+            credentials.raise_epoch(now);
+            let after = Secret { data: credentials.to_secret(&account.id).data, ..before };
+            secrets.replace(&Credentials::name(&account.id), &writing(), &after).await?;
+            Ok(())
+        }
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// Gives the account that `login` names a new password, ends its sessions and lets it in again if it was disabled. For
+/// somebody with the cluster's own rights: `client` is theirs, and no actor is asked.
+pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) -> Result<Password, Error> {
+    let accounts = accounts(client).await?;
+    let account = Account::named(&accounts, login)
+        .ok_or_else(|| Error::NotFound { kind: "user", name: login.chars().take(64).collect() })?;
+    let password = new_password();
+    let kept = Hasher::new().hash(&password).await?;
+    change_credentials(client.clone(), &account.id, now, |credentials| {
+        credentials.password = Some(kept.clone());
+        credentials.raise_epoch(now);
+    })
+    .await?;
+    if account.disabled {
+        let users: Api<User> = Api::all(client.clone());
+        let change = Patch::Merge(json!({"spec": {"disabled": null}}));
+        users.patch(&account.name, &params(), &change).await?;
+    }
+    Ok(password)
+}
+
+#[cfg(test)]
+mod tests;

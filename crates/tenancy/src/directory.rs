@@ -1,0 +1,221 @@
+//! Who there is: answers from memory, kept up to date by watches.
+//!
+//! Every request asks it, so that nothing here waits for the cluster. What it says may be as old as [`Directory::stale_for`]
+//! tells; while the watches stand, that is milliseconds.
+//!
+//! Always true: somebody whose account is disabled, expired, being removed or gone is no actor.
+//! Elsewhere: what a role may do (`domain::roles`), how somebody proves who they are (`crate::authenticate`).
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Actor;
+use domain::actor::{Via, Who};
+use domain::clock::Clock;
+use domain::ids::{TokenId, UserId, WorkspaceName};
+use domain::roles::WorkspaceRole;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube_access::feed::{Change, Feed};
+use kube_types::{User, Workspace};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::secrets::Credentials;
+use crate::tokens::TokenRecord;
+use index::Index;
+
+pub(crate) mod account;
+mod index;
+mod revoked;
+
+pub use account::Account;
+
+/// Who there is. Clones are the same directory.
+#[derive(Clone)]
+pub struct Directory {
+    shared: Arc<Shared>,
+    feeds: Feeds,
+}
+
+/// What the directory is fed by.
+#[derive(Clone)]
+pub(crate) struct Feeds {
+    pub users: Feed<User>,
+    pub workspaces: Feed<Workspace>,
+    /// Of people: credentials and tokens.
+    pub secrets: Feed<Secret>,
+}
+
+struct Shared {
+    index: RwLock<Index>,
+    /// Moves with every change.
+    changed: watch::Sender<()>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Directory {
+    /// Waits until all that there is has been heard, and follows it from there.
+    pub(crate) async fn follow(feeds: Feeds, clock: Arc<dyn Clock>) -> Self {
+        let shared = Arc::new(Shared { index: RwLock::default(), changed: watch::Sender::new(()), clock });
+        futures::join!(
+            shared.clone().fed_by(&feeds.users, |index, change| match change {
+                Change::Applied(user) => index.user_applied(user),
+                Change::Deleted(user) => index.user_deleted(&user.name_any()),
+            }),
+            shared.clone().fed_by(&feeds.workspaces, |index, change| match change {
+                Change::Applied(workspace) => index.workspace_applied(workspace),
+                Change::Deleted(workspace) => index.workspace_deleted(&workspace.name_any()),
+            }),
+            shared.clone().fed_by(&feeds.secrets, |index, change| match change {
+                Change::Applied(secret) => index.secret_applied(secret),
+                Change::Deleted(secret) => index.secret_deleted(secret),
+            }),
+        );
+        Self { shared, feeds }
+    }
+
+    pub fn account(&self, id: &UserId) -> Option<Arc<Account>> {
+        self.shared.index.read().account(id).cloned()
+    }
+
+    /// By e-mail address, phone number, the object's name, id, or the administrator's login name.
+    pub fn by_login(&self, login: &str) -> Option<Arc<Account>> {
+        self.shared.index.read().by_login(&account::normal(login)).cloned()
+    }
+
+    /// By the name of the object.
+    pub fn accounts(&self) -> Vec<Arc<Account>> {
+        let mut accounts: Vec<_> = self.shared.index.read().accounts().cloned().collect();
+        accounts.sort_by(|one, other| one.name.cmp(&other.name));
+        accounts
+    }
+
+    /// The person as they may act now.
+    pub fn actor(&self, id: &UserId, via: Via) -> Option<Actor> {
+        self.shared.actor(id, via)
+    }
+
+    pub fn workspace(&self, name: &WorkspaceName) -> Option<Arc<Workspace>> {
+        self.shared.index.read().workspace(name).cloned()
+    }
+
+    /// By name.
+    pub fn workspaces(&self) -> Vec<Arc<Workspace>> {
+        self.shared.index.read().workspaces().cloned().collect()
+    }
+
+    pub fn memberships(&self, id: &UserId) -> BTreeMap<WorkspaceName, WorkspaceRole> {
+        self.shared.index.read().memberships(id)
+    }
+
+    /// The workspace whose namespace this is, as recorded when it was made.
+    pub fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
+        self.shared.index.read().workspace_of(namespace).cloned()
+    }
+
+    pub fn token(&self, id: &TokenId) -> Option<Arc<TokenRecord>> {
+        self.shared.index.read().token(id).cloned()
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<Arc<TokenRecord>> {
+        self.shared.index.read().tokens().cloned().collect()
+    }
+
+    /// The newest first.
+    pub fn tokens_of(&self, id: &UserId) -> Vec<Arc<TokenRecord>> {
+        let mut tokens: Vec<_> = self.shared.index.read().tokens_of(id).cloned().collect();
+        tokens.sort_by(|one, other| other.created.cmp(&one.created).then_with(|| one.id.cmp(&other.id)));
+        tokens
+    }
+
+    pub fn epoch(&self, id: &UserId) -> Option<u64> {
+        self.shared.index.read().credentials(id).map(|credentials| credentials.epoch)
+    }
+
+    pub(crate) fn credentials(&self, id: &UserId) -> Option<Credentials> {
+        self.shared.index.read().credentials(id).cloned()
+    }
+
+    /// For how long nothing has been heard of the cluster; nothing while all watches stand.
+    pub fn stale_for(&self) -> Option<Duration> {
+        let Feeds { users, workspaces, secrets } = &self.feeds;
+        [users.stale_for(), workspaces.stale_for(), secrets.stale_for()].into_iter().flatten().max()
+    }
+
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.feeds
+    }
+
+    /// Resolves when the directory has come to fulfil `condition`: for whoever wrote something and goes on with it, or
+    /// waits for what others will do. Without an end of its own.
+    pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        let mut changed = self.shared.changed.subscribe();
+        while !condition(self) {
+            // The sender lives as long as `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// As [`Directory::until`], for something that was written just now: it is good whether or not we hear of it soon.
+    pub(crate) async fn seen(&self, condition: impl Fn(&Self) -> bool) {
+        const LIMIT: Duration = Duration::from_secs(5);
+        let heard = tokio::time::timeout(LIMIT, self.until(condition)).await;
+        if heard.is_err() {
+            tracing::warn!("what was written has not been heard of after {LIMIT:?}");
+        }
+    }
+
+    /// Resolves when what the actor was recognised by is no longer good, or when they have lost a role that they had.
+    pub fn until_revoked(&self, actor: &Actor) -> impl Future<Output = ()> + Send + 'static {
+        revoked::until_revoked(self.shared.clone(), actor.clone(), revoked::REVIEW)
+    }
+}
+
+impl Shared {
+    /// Enters all that a feed has heard, and goes on with what it hears for as long as there is the feed.
+    async fn fed_by<K: Send + Sync + 'static>(
+        self: Arc<Self>,
+        feed: &Feed<K>,
+        enter: fn(&mut Index, &Change<K>),
+    ) {
+        feed.synced().await;
+        let changes = feed.changes();
+        {
+            let mut index = self.index.write();
+            feed.all().into_iter().for_each(|object| enter(&mut index, &Change::Applied(object)));
+        }
+        tokio::spawn(self.go_on(changes, enter));
+    }
+
+    async fn go_on<K>(
+        self: Arc<Self>,
+        changes: impl Stream<Item = Change<K>>,
+        enter: fn(&mut Index, &Change<K>),
+    ) {
+        let mut changes = std::pin::pin!(changes);
+        while let Some(change) = changes.next().await {
+            enter(&mut self.index.write(), &change);
+            self.changed.send_replace(());
+        }
+    }
+
+    fn actor(&self, id: &UserId, via: Via) -> Option<Actor> {
+        let now = self.clock.now();
+        let index = self.index.read();
+        let account = index.account(id).filter(|account| account.is_open(now))?;
+        Some(Actor {
+            who: Who::Person {
+                id: account.id.clone(),
+                account: account.name.clone(),
+                uid: account.uid.clone(),
+            },
+            platform: account.platform.clone(),
+            memberships: index.memberships(id),
+            via,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! What is known of a person's account, as far as it is needed all the time.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use domain::fields::{Email, Phone};
+use domain::ids::UserId;
+use domain::roles::PlatformRole;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use kube_types::user::conditions;
+use kube_types::{User, marks, progress};
+
+/// The account of a person: the User object, slimmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself, as the object has it")]
+pub struct Account {
+    pub id: UserId,
+    /// The name of the User object.
+    pub name: String,
+    pub uid: String,
+    /// The resourceVersion.
+    pub version: String,
+    pub email: String,
+    pub phone: String,
+    pub organization: String,
+    /// A name to sign in with, which only the administrator has.
+    pub login: Option<String>,
+    pub namespace: String,
+    pub platform: BTreeSet<PlatformRole>,
+    pub disabled: bool,
+    /// The object is being removed.
+    pub leaving: bool,
+    pub ready: bool,
+    /// As the status says; ask [`Account::is_expired`].
+    pub expired: bool,
+    pub expires: Option<Timestamp>,
+    pub effective: Option<Timestamp>,
+    pub valid_days: i64,
+    pub max_nodes: i64,
+    pub nodes: i64,
+    pub created: Timestamp,
+    /// Whether the id stands in the status, or only in the annotation that a new account has.
+    pub(super) settled: bool,
+}
+
+impl Account {
+    /// `None` where the object has no id yet, and so is nobody.
+    pub fn of(user: &User) -> Option<Self> {
+        let status = user.status.as_ref();
+        let settled = status.and_then(|status| status.tenant_id.parse::<UserId>().ok());
+        let announced = || user.annotations().get(marks::TENANT_ID).and_then(|id| id.parse().ok());
+        let time = |time: &Option<Time>| time.as_ref().map(|time| time.0);
+        Some(Self {
+            settled: settled.is_some(),
+            id: settled.or_else(announced)?,
+            name: user.name_any(),
+            uid: user.uid().unwrap_or_default(),
+            version: user.resource_version().unwrap_or_default(),
+            email: user.spec.email.clone(),
+            phone: user.spec.mobilephone.clone(),
+            organization: user.spec.organization.clone(),
+            login: user.labels().get(marks::LOGIN).cloned(),
+            namespace: user.spec.namespace.clone(),
+            // A word that is no role gives none.
+            platform: user
+                .spec
+                .platform_roles
+                .iter()
+                .filter_map(|role| PlatformRole::from_str(role).ok())
+                .collect(),
+            disabled: user.spec.disabled,
+            leaving: user.metadata.deletion_timestamp.is_some(),
+            ready: status.is_some_and(|status| progress::is_true(&status.conditions, conditions::READY)),
+            expired: status.is_some_and(|status| status.expired),
+            expires: status.and_then(|status| time(&status.expire_time)),
+            effective: status.and_then(|status| time(&status.effective_time)),
+            valid_days: user.spec.valid_period,
+            max_nodes: user.spec.max_node_num,
+            nodes: status.map_or(0, |status| status.node_num),
+            created: time(&user.metadata.creation_timestamp).unwrap_or(Timestamp::UNIX_EPOCH),
+        })
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expired || self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    /// Whether somebody may act with it.
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        !self.disabled && !self.leaving && !self.is_expired(now)
+    }
+
+    /// What its owner can write into the first field of the sign-in form.
+    pub(super) fn logins(&self) -> impl Iterator<Item = String> {
+        let fields = [Some(self.id.to_string()), Some(self.name.clone()), self.login.clone()];
+        let contacts = [contact(&self.email), contact(&self.phone)];
+        fields.into_iter().chain(contacts).flatten().collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// The account that `login` names, of these.
+    pub(crate) fn named<'a>(accounts: &'a [Self], login: &str) -> Option<&'a Self> {
+        let wanted = normal(login);
+        accounts
+            .iter()
+            .filter(|account| account.logins().any(|own| own == wanted))
+            .min_by_key(|account| account.rank())
+    }
+
+    /// Where two claim one name: whose id is settled goes first, then the older.
+    pub(super) fn rank(&self) -> (bool, Timestamp, &str) {
+        (!self.settled, self.created, &self.name)
+    }
+}
+
+fn contact(text: &str) -> Option<String> {
+    if text.is_empty() { None } else { Some(normal(text)) }
+}
+
+/// An e-mail address or phone number in its one form; anything else as it is, but for the spaces around it.
+pub(crate) fn normal(login: &str) -> String {
+    match (Email::parse(login), Phone::parse(login)) {
+        (Ok(email), _) => email.as_str().to_owned(),
+        (_, Ok(phone)) => phone.as_str().to_owned(),
+        _ => login.trim().to_owned(),
+    }
+}

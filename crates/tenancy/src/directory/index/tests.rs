@@ -1,0 +1,234 @@
+//! Questions about the index.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_types::workspace::{Member, OwnedNamespace};
+use kube_types::{UserSpec, UserStatus, WorkspaceSpec, WorkspaceStatus};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::tokens::mint_login;
+
+fn id(number: u8) -> UserId {
+    UserId::from_random([number; 10])
+}
+
+/// A User whose id stands in the status, made at that second.
+fn user(name: &str, number: u8, email: &str, made: i64) -> User {
+    let mut user = User::new(name, UserSpec { email: email.to_owned(), ..UserSpec::default() });
+    user.metadata.creation_timestamp = Some(Time(Timestamp::from_second(made).unwrap()));
+    user.status = Some(UserStatus { tenant_id: id(number).to_string(), ..UserStatus::default() });
+    user
+}
+
+fn workspace(name: &str, members: &[(u8, &str)], namespaces: &[&str]) -> Arc<Workspace> {
+    let member =
+        |(number, role): &(u8, &str)| Member { user: id(*number).to_string(), role: (*role).to_owned() };
+    let members = members.iter().map(member).collect();
+    let mut workspace = Workspace::new(name, WorkspaceSpec { members, ..WorkspaceSpec::default() });
+    let owned = |name: &&str| OwnedNamespace {
+        name: (*name).to_owned(),
+        uid: String::new(),
+        cluster: "host".to_owned(),
+    };
+    let namespaces = namespaces.iter().map(owned).collect();
+    workspace.status = Some(WorkspaceStatus { namespaces, ..WorkspaceStatus::default() });
+    Arc::new(workspace)
+}
+
+fn name_of(account: Option<&Arc<Account>>) -> Option<&str> {
+    account.map(|account| account.name.as_str())
+}
+
+#[test]
+fn an_account_goes_by_all_its_names_and_by_none_that_it_had() {
+    let mut index = Index::default();
+    let mut ana = user("user-18300000000", 1, "Ana@example.com", 1);
+    ana.spec.mobilephone = "+183 0000 0000".to_owned();
+    ana.labels_mut().insert(marks::LOGIN.to_owned(), "admin".to_owned());
+    index.user_applied(&ana);
+    for login in ["ana@example.com", "18300000000", "user-18300000000", "admin", id(1).as_str()] {
+        assert_eq!(name_of(index.by_login(login)), Some("user-18300000000"), "{login}");
+    }
+    ana.spec.email = "ana@example.org".to_owned();
+    index.user_applied(&ana);
+    assert_eq!(name_of(index.by_login("ana@example.com")), None);
+    assert_eq!(name_of(index.by_login("ana@example.org")), Some("user-18300000000"));
+    index.user_deleted("user-18300000000");
+    assert!(index.accounts.is_empty() && index.ids.0.is_empty() && index.logins.0.is_empty());
+}
+
+#[test]
+fn a_name_that_two_claim_is_the_older_ones_until_it_is_gone() {
+    let mut index = Index::default();
+    index.user_applied(&user("late", 1, "ana@example.com", 20));
+    index.user_applied(&user("early", 2, "ana@example.com", 10));
+    assert_eq!(name_of(index.by_login("ana@example.com")), Some("early"));
+    index.user_deleted("early");
+    assert_eq!(name_of(index.by_login("ana@example.com")), Some("late"));
+
+    // Nobody takes over an id by announcing it.
+    let mut thief = user("thief", 0, "", 1);
+    thief.status = None;
+    thief.annotations_mut().insert(marks::TENANT_ID.to_owned(), id(1).to_string());
+    index.user_applied(&thief);
+    assert_eq!(name_of(index.account(&id(1))), Some("late"));
+}
+
+#[test]
+fn who_has_no_id_is_nobody_and_words_that_mean_nothing_give_nothing() {
+    let mut index = Index::default();
+    let mut nobody = user("nobody", 1, "a@example.com", 1);
+    nobody.status.as_mut().unwrap().tenant_id = "kube-system".to_owned();
+    index.user_applied(&nobody);
+    assert_eq!(name_of(index.by_login("a@example.com")), None);
+    let mut odd = user("odd", 2, "", 1);
+    odd.spec.platform_roles = vec!["root".to_owned(), "cluster-admin".to_owned(), "Admin".to_owned()];
+    index.user_applied(&odd);
+    assert!(index.account(&id(2)).unwrap().platform.is_empty());
+    assert_eq!(name_of(index.by_login("")), None, "an empty address is no name");
+    index.workspace_applied(&workspace("acme", &[(2, "owner")], &[]));
+    assert!(index.memberships(&id(2)).is_empty());
+}
+
+#[test]
+fn memberships_and_namespaces_follow_the_workspace() {
+    let mut index = Index::default();
+    index.workspace_applied(&workspace("acme", &[(1, "admin"), (2, "viewer")], &["acme", "acme-test"]));
+    index.workspace_applied(&workspace("team", &[(1, "developer")], &["team"]));
+    let of = |index: &Index, number| {
+        let memberships = index.memberships(&id(number));
+        memberships
+            .iter()
+            .map(|(workspace, role)| format!("{workspace} {role}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    assert_eq!(
+        (of(&index, 1), of(&index, 2)),
+        ("acme admin, team developer".to_owned(), "acme viewer".to_owned())
+    );
+    assert_eq!(index.workspace_of("acme-test").unwrap().as_str(), "acme");
+    index.workspace_applied(&workspace("acme", &[(2, "operator")], &["acme"]));
+    assert_eq!((of(&index, 1), of(&index, 2)), ("team developer".to_owned(), "acme operator".to_owned()));
+    assert_eq!(index.workspace_of("acme-test"), None);
+    index.workspace_deleted("acme");
+    assert_eq!((of(&index, 2), index.workspace_of("acme")), (String::new(), None));
+}
+
+#[test]
+fn a_secret_of_another_type_proves_nothing() {
+    let mut index = Index::default();
+    let (_, token) = mint_login(&id(1), Timestamp::UNIX_EPOCH);
+    let credentials = Credentials::new(None, Timestamp::UNIX_EPOCH).to_secret(&id(1));
+    for secret in [token.to_secret(), credentials] {
+        let foreign = Secret { type_: Some("Opaque".to_owned()), ..secret.clone() };
+        index.secret_applied(&foreign);
+        assert!(index.token(&token.id).is_none() && index.credentials(&id(1)).is_none());
+        index.secret_applied(&secret);
+        assert!(index.token(&token.id).is_some() || index.credentials(&id(1)).is_some());
+        index.secret_deleted(&secret);
+    }
+    assert!(index.tokens.is_empty() && index.tokens_of.is_empty() && index.credentials.is_empty());
+}
+
+/// Everything that can be asked, as text.
+fn picture(index: &Index) -> String {
+    let mut lines = Vec::new();
+    for number in 0..4 {
+        let tokens: Vec<_> = index.tokens_of(&id(number)).map(|token| token.id.to_string()).collect();
+        let account = name_of(index.account(&id(number)));
+        let epoch = index.credentials(&id(number)).map(|credentials| credentials.epoch);
+        lines
+            .push(format!("{number}: {account:?} {:?} {tokens:?} {epoch:?}", index.memberships(&id(number))));
+    }
+    for login in ["a@example.com", "b@example.com", "user-0", "user-1", "user-2"] {
+        lines.push(format!("{login}: {:?}", name_of(index.by_login(login))));
+    }
+    for namespace in ["acme", "team", "acme-test"] {
+        lines.push(format!("{namespace}: {:?}", index.workspace_of(namespace)));
+    }
+    lines.join("\n")
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    User(u8, u8, bool, i64),
+    NoUser(u8),
+    Workspace(bool, Vec<(u8, bool)>, bool),
+    NoWorkspace(bool),
+    Credentials(u8, i64),
+    NoCredentials(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..3_u8, 0..4_u8, any::<bool>(), 0..3_i64)
+            .prop_map(|(name, id, email, made)| Step::User(name, id, email, made)),
+        (0..3_u8).prop_map(Step::NoUser),
+        (any::<bool>(), vec((0..4_u8, any::<bool>()), 0..3), any::<bool>())
+            .prop_map(|(name, members, more)| Step::Workspace(name, members, more)),
+        any::<bool>().prop_map(Step::NoWorkspace),
+        (0..4_u8, 1..9_i64).prop_map(|(user, epoch)| Step::Credentials(user, epoch)),
+        (0..4_u8).prop_map(Step::NoCredentials),
+    ]
+}
+
+proptest! {
+    /// What is known does not depend on how it came about.
+    #[test]
+    fn the_index_is_that_of_the_objects_that_there_are(steps in vec(step(), 0..40)) {
+        let mut index = Index::default();
+        let (mut users, mut workspaces, mut secrets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for step in steps {
+            match step {
+                Step::User(name, number, email, made) => {
+                    let email = if email { "a@example.com" } else { "b@example.com" };
+                    let object = user(&format!("user-{name}"), number, email, made);
+                    index.user_applied(&object);
+                    users.insert(name, object);
+                }
+                Step::NoUser(name) => {
+                    index.user_deleted(&format!("user-{name}"));
+                    users.remove(&name);
+                }
+                Step::Workspace(name, members, more) => {
+                    let name = if name { "acme" } else { "team" };
+                    let members: Vec<_> =
+                        members.iter().map(|(user, admin)| (*user, if *admin { "admin" } else { "viewer" })).collect();
+                    let namespaces = if more && name == "acme" { vec![name, "acme-test"] } else { vec![name] };
+                    let object = workspace(name, &members, &namespaces);
+                    index.workspace_applied(&object);
+                    workspaces.insert(name, object);
+                }
+                Step::NoWorkspace(name) => {
+                    let name = if name { "acme" } else { "team" };
+                    index.workspace_deleted(name);
+                    workspaces.remove(name);
+                }
+                Step::Credentials(user, epoch) => {
+                    let object = Credentials::new(None, Timestamp::from_second(epoch).unwrap()).to_secret(&id(user));
+                    index.secret_applied(&object);
+                    secrets.insert(user, object);
+                }
+                Step::NoCredentials(user) => {
+                    if let Some(object) = secrets.remove(&user) {
+                        index.secret_deleted(&object);
+                    }
+                }
+            }
+        }
+        let mut afresh = Index::default();
+        for user in users.values() {
+            afresh.user_applied(user);
+        }
+        for workspace in workspaces.values() {
+            afresh.workspace_applied(workspace);
+        }
+        for secret in secrets.values() {
+            afresh.secret_applied(secret);
+        }
+        prop_assert_eq!(picture(&index), picture(&afresh));
+    }
+}

@@ -1,0 +1,98 @@
+//! Why something could not be done.
+
+use domain::Kind;
+use domain::actor::Refusal;
+use domain::fields::FieldError;
+use domain::ids::IdError;
+use domain::roles::UnknownRole;
+use domain::scopes::UnknownScope;
+
+use crate::quota::QuotaError;
+
+/// Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    #[error(transparent)]
+    Name(#[from] IdError),
+    #[error(transparent)]
+    Role(#[from] UnknownRole),
+    #[error(transparent)]
+    Scope(#[from] UnknownScope),
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    #[error("{0}")]
+    Invalid(String),
+    /// One text for an unknown account, a wrong secret and a disabled account.
+    #[error("there is no such account, or the secret is wrong")]
+    WrongCredentials,
+    /// Whatever was wrong with it: unknown, forged, expired, revoked, of somebody who is gone.
+    #[error("sign in first, or send a token that is good")]
+    NotSignedIn,
+    #[error("the old password is wrong")]
+    WrongOldSecret,
+    #[error("the header X-CSRF-Token does not belong to this session")]
+    ForgedRequest,
+    /// Told only to whoever knew the secret.
+    #[error("the time of this account is over: ask an administrator to prolong it")]
+    AccountExpired,
+    #[error("too many attempts; try again in {seconds} s")]
+    Throttled { seconds: u64 },
+    #[error("registration is closed: ask an administrator for an account")]
+    RegistrationClosed,
+    /// Does not say which field was taken.
+    #[error("there is an account with this e-mail address or phone number already")]
+    AccountExists,
+    #[error("there is no {kind} `{name}`")]
+    NotFound { kind: &'static str, name: String },
+    #[error("{0}")]
+    Conflict(String),
+    #[error("somebody else changed {0} at the same time; look again")]
+    Changed(String),
+    /// The caller named the version that they had seen.
+    #[error("{0} is no longer as you saw it; look again")]
+    Moved(String),
+    #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("an internal error; the log has more under this request's id")]
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Refused(refusal) => refusal.kind(),
+            Self::Field(_)
+            | Self::Name(_)
+            | Self::Role(_)
+            | Self::Scope(_)
+            | Self::Quota(_)
+            | Self::Invalid(_) => Kind::Invalid,
+            Self::WrongCredentials | Self::NotSignedIn => Kind::Unauthenticated,
+            Self::Throttled { .. } => Kind::Exhausted,
+            Self::RegistrationClosed | Self::ForgedRequest | Self::AccountExpired | Self::WrongOldSecret => {
+                Kind::Forbidden
+            }
+            Self::AccountExists | Self::Conflict(_) | Self::Changed(_) => Kind::Conflict,
+            Self::Moved(_) => Kind::Precondition,
+            Self::NotFound { .. } => Kind::NotFound,
+            Self::Unavailable(_) => Kind::Unavailable,
+            Self::Internal(_) => Kind::Internal,
+        }
+    }
+}
+
+/// What Kubernetes answered to us, where nothing better is known of it. Its own words stay in the log.
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
+                Self::Internal(Box::new(error))
+            }
+            _ => Self::Unavailable(Box::new(error)),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The file with which somebody works as themselves with kubectl.
+//!
+//! It has a token of the person's own ServiceAccount, which Kubernetes makes, lets end, and forgets with the
+//! ServiceAccount. Only for oneself, and never kept.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use domain::Actor;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::PostParams;
+use kube::config::Kubeconfig;
+use kube_types::SYSTEM_NAMESPACE;
+use serde_json::json;
+
+use crate::directory::Account;
+use crate::secrets::is_code;
+use crate::{Error, Tenancy};
+
+/// The longest that a token is good for.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// Kubernetes makes none for less.
+const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
+
+/// A kubeconfig. Whoever has it is that person until it ends, so it is not shown to those who debug.
+pub struct KubeconfigFile {
+    pub text: String,
+    pub expires: Timestamp,
+}
+
+impl fmt::Debug for KubeconfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeconfigFile").field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+/// Where the cluster is, and how one knows that it is it.
+#[derive(Debug, PartialEq, Eq)]
+struct Address {
+    server: String,
+    /// In base64. Without it, whatever the machine trusts.
+    authority: Option<String>,
+}
+
+impl Tenancy {
+    /// A kubeconfig for whoever asks.
+    pub async fn kubeconfig(&self, actor: &Actor) -> Result<KubeconfigFile, Error> {
+        let account = self.account_of(actor)?;
+        let now = self.0.clock.now();
+        if !account.is_open(now) {
+            return Err(Error::AccountExpired);
+        }
+        let left = account.expires.map_or(LONGEST, |end| end.duration_since(now));
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(left.clamp(SHORTEST, LONGEST).as_secs()),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.0.clients.own(), SYSTEM_NAMESPACE);
+        let made = accounts.create_token_request(account.id.as_str(), &PostParams::default(), &request).await;
+        let issued = match made {
+            Err(error) if is_code(&error, 404) => {
+                let message = format!("user `{}` is not ready yet", account.id);
+                return Err(Error::Conflict(message));
+            }
+            made => made?.status.unwrap_or_default(),
+        };
+        let (Some(token), Some(Time(expires))) = (issued.token, issued.expiration_timestamp) else {
+            return Err(Error::Internal("the cluster answered a TokenRequest without a token".into()));
+        };
+        let address = self.address().await?;
+        let text = compose(&account, &address, &token)?;
+        Ok(KubeconfigFile { text, expires })
+    }
+
+    /// What the settings say, and else what the cluster says of itself.
+    async fn address(&self) -> Result<Address, Error> {
+        let maps = |namespace: &str| Api::<ConfigMap>::namespaced(self.0.clients.own(), namespace);
+        let field = |map: Option<ConfigMap>, key: &str| map?.data?.remove(key);
+        let info = field(maps("kube-public").get_opt("cluster-info").await?, "kubeconfig");
+        let said = info.as_deref().and_then(told);
+        let server =
+            self.0.settings.kube_url.clone().or_else(|| said.as_ref().map(|said| said.server.clone()));
+        let server = server.ok_or_else(|| {
+            Error::Conflict(
+                "the cluster does not say its address: an administrator can, by [kube] external_url"
+                    .to_owned(),
+            )
+        })?;
+        let mut authority = said.and_then(|said| said.authority);
+        if authority.is_none() {
+            // Every namespace of a cluster has this one.
+            let root = field(maps(SYSTEM_NAMESPACE).get_opt("kube-root-ca.crt").await?, "ca.crt");
+            authority = root.map(|pem| STANDARD.encode(pem));
+        }
+        Ok(Address { server, authority })
+    }
+}
+
+/// What `kube-public/cluster-info` says.
+fn told(kubeconfig: &str) -> Option<Address> {
+    let cluster = Kubeconfig::from_yaml(kubeconfig).ok()?.clusters.into_iter().next()?.cluster?;
+    Some(Address { server: cluster.server?, authority: cluster.certificate_authority_data })
+}
+
+/// The names are those that OpenYurt gave them.
+fn compose(account: &Account, address: &Address, token: &str) -> Result<String, Error> {
+    let user =
+        format!("user-{}", if account.phone.is_empty() { account.id.as_str() } else { &account.phone });
+    let namespace = if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace };
+    let mut cluster = json!({"server": address.server});
+    if let Some(authority) = &address.authority {
+        cluster["certificate-authority-data"] = json!(authority);
+    }
+    let file = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "default-cluster", "cluster": cluster}],
+        "contexts": [{
+            "name": "default-context",
+            "context": {"cluster": "default-cluster", "namespace": namespace, "user": user},
+        }],
+        "current-context": "default-context",
+        "users": [{"name": user, "user": {"token": token}}],
+    });
+    serde_norway::to_string(&file).map_err(|error| Error::Internal(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests;

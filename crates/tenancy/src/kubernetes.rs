@@ -1,0 +1,143 @@
+//! Programs inside the cluster: tokens of ServiceAccounts, made for us and reviewed by Kubernetes.
+//!
+//! Only the audience `longshore` counts: a token that was made for Kubernetes, or for somebody else's service, opens nothing
+//! here. `longshore-deployer` of a workspace's namespace is a developer of that workspace; any other ServiceAccount is
+//! known and has no role. A person's own ServiceAccount is for kubectl, and is nobody here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use domain::Actor;
+use domain::actor::{Via, Who};
+use domain::clock::Clock;
+use domain::ids::UserId;
+use domain::roles::WorkspaceRole;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::{Api, ResourceExt};
+use kube_types::{SYSTEM_NAMESPACE, marks};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use crate::secrets::writing;
+use crate::{Directory, Error, Tenancy};
+
+/// Whom a token must be made for.
+pub const AUDIENCE: &str = "longshore";
+/// The ServiceAccount that works in a namespace for its workspace.
+pub const DEPLOYER: &str = "longshore-deployer";
+
+/// No token of Kubernetes is longer.
+const LONGEST: usize = 8 * 1024;
+const GOOD_FOR: SignedDuration = SignedDuration::from_mins(1);
+const BAD_FOR: SignedDuration = SignedDuration::from_secs(10);
+const REMEMBERED: usize = 1000;
+/// How many are reviewed at once; whoever comes after those is told to come back.
+const AT_ONCE: usize = 16;
+
+/// A ServiceAccount by namespace and name.
+type Known = (String, String);
+/// By the digest of the token: whose it is, if anybody's, and until when that answer counts.
+type Answers = HashMap<[u8; 32], (Option<Known>, Timestamp)>;
+
+pub(crate) struct Reviews {
+    client: kube::Client,
+    clock: Arc<dyn Clock>,
+    answers: Mutex<Answers>,
+    asking: Semaphore,
+}
+
+impl Reviews {
+    pub fn new(client: kube::Client, clock: Arc<dyn Clock>) -> Self {
+        Self { client, clock, answers: Mutex::default(), asking: Semaphore::new(AT_ONCE) }
+    }
+
+    async fn review(&self, token: &str) -> Result<Option<Known>, Error> {
+        if !is_token(token) {
+            return Ok(None);
+        }
+        let digest = Sha256::digest(token.as_bytes()).into();
+        let now = self.clock.now();
+        if let Some((answer, until)) = self.answers.lock().get(&digest)
+            && now < *until
+        {
+            return Ok(answer.clone());
+        }
+        let _turn = self.asking.try_acquire().map_err(|_| Error::Throttled { seconds: 1 })?;
+        let answer = self.ask(token).await?;
+        let until = now + if answer.is_some() { GOOD_FOR } else { BAD_FOR };
+        let mut answers = self.answers.lock();
+        if answers.len() >= REMEMBERED {
+            forget(&mut answers, now);
+        }
+        answers.insert(digest, (answer.clone(), until));
+        Ok(answer)
+    }
+
+    async fn ask(&self, token: &str) -> Result<Option<Known>, Error> {
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![AUDIENCE.to_owned()]) };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let answered = Api::all(self.client.clone()).create(&writing(), &review).await?;
+        Ok(answered.status.as_ref().and_then(service_account))
+    }
+}
+
+/// Whether it has the form of one: it saves the cluster a question.
+fn is_token(text: &str) -> bool {
+    let in_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    text.len() <= LONGEST
+        && text.split('.').count() == 3
+        && text.split('.').all(|part| !part.is_empty() && part.bytes().all(in_alphabet))
+}
+
+/// Drops what no longer counts; where that is too little, what would have ended first.
+fn forget(answers: &mut Answers, now: Timestamp) {
+    answers.retain(|_, (_, until)| now < *until);
+    if answers.len() >= REMEMBERED {
+        let first = answers.iter().min_by_key(|(_, (_, until))| *until).map(|(digest, _)| *digest);
+        first.map(|digest| answers.remove(&digest));
+    }
+}
+
+/// Whose token it is, where Kubernetes says that it holds, and that it was made for us: an API server that knows nothing
+/// of audiences leaves them out of its answer.
+fn service_account(status: &TokenReviewStatus) -> Option<Known> {
+    let for_us = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
+    let user = status.user.as_ref().filter(|_| status.authenticated == Some(true) && for_us)?;
+    let (namespace, name) =
+        user.username.as_deref()?.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let is_person = namespace == SYSTEM_NAMESPACE && name.parse::<UserId>().is_ok();
+    (!is_person).then(|| (namespace.to_owned(), name.to_owned()))
+}
+
+/// A ServiceAccount as it may act now.
+fn actor(directory: &Directory, namespace: String, name: String) -> Actor {
+    let workspace = directory.workspace_of(&namespace).filter(|workspace| {
+        // Nobody works any more in a workspace that is to be removed.
+        name == DEPLOYER
+            && directory.workspace(workspace).is_some_and(|workspace| {
+                workspace.metadata.deletion_timestamp.is_none()
+                    && !workspace.annotations().contains_key(marks::REMOVE_AFTER)
+            })
+    });
+    Actor {
+        who: Who::ServiceAccount { namespace, name },
+        platform: BTreeSet::new(),
+        memberships: workspace
+            .map(|workspace| (workspace, WorkspaceRole::Developer))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>(),
+        via: Via::Kubernetes,
+    }
+}
+
+impl Tenancy {
+    pub(crate) async fn by_kubernetes(&self, token: &str) -> Result<Actor, Error> {
+        let (namespace, name) = self.0.reviews.review(token).await?.ok_or(Error::NotSignedIn)?;
+        Ok(actor(&self.0.directory, namespace, name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! What one server of a cluster does by itself: provision, remove, and sweep up.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{Tenancy, provision};
+
+/// How often is looked for what registrations left behind.
+const SWEEP: Duration = Duration::from_mins(5);
+
+impl Tenancy {
+    /// Does it for ever; ended by dropping it. Only the leader may.
+    pub async fn lead(&self) -> Infallible {
+        let sweeping = async {
+            loop {
+                sleep(SWEEP).await;
+                for swept in [self.sweep().await.map(drop), self.sweep_tokens().await] {
+                    if let Err(error) = swept {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                    }
+                }
+            }
+        };
+        futures::join!(sweeping, provision::run(self.clone())).0
+    }
+}

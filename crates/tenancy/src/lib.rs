@@ -1,0 +1,186 @@
+//! Who somebody is, what they own, what they may do.
+//!
+//! Modules in reading order: what is known at once (`directory`), how somebody is recognised (`passwords`, `tokens`,
+//! `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
+//! `workspaces`, `members`, `quota`, `kubeconfig`), and what follows from it by itself (`provision`).
+//!
+//! Always true: every function that a caller can reach takes an [`domain::Actor`] and asks it first, but for
+//! registration and sign-in.
+//! Elsewhere: the table of roles (`domain::roles`), the resources (`kube_types`), the routes (`api`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::clock::Clock;
+use kube::Api;
+use kube::runtime::watcher::Config;
+use kube_access::{Clients, Feed};
+use kube_types::marks;
+
+use directory::Feeds;
+use kubernetes::Reviews;
+use passwords::Hasher;
+use sessions::keys::{self, Keys};
+use throttle::Throttle;
+use tokens::last_use::LastUse;
+
+pub mod administrator;
+pub mod authenticate;
+mod change;
+mod credentials;
+pub mod directory;
+pub mod error;
+pub mod kubeconfig;
+pub mod kubernetes;
+mod lead;
+pub mod manifests;
+pub mod members;
+mod passwords;
+pub mod progress;
+pub mod provision;
+pub mod quota;
+pub mod register;
+pub mod roles;
+mod secrets;
+pub mod sessions;
+pub mod sign_in;
+#[cfg(test)]
+mod stage;
+#[cfg(test)]
+mod testing;
+mod throttle;
+pub mod tokens;
+pub mod users;
+pub mod workspaces;
+
+pub use authenticate::Presented;
+pub use directory::{Account, Directory};
+pub use error::Error;
+pub use sign_in::SignedIn;
+
+/// What an administrator decides once for all.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether anybody may make themselves an account.
+    pub registration_open: bool,
+    /// For how many days a new account is good; 0: without end.
+    pub valid_days: i64,
+    pub max_nodes: i64,
+    /// What a new workspace may use, in ResourceQuota's words.
+    pub quota: BTreeMap<String, String>,
+    /// How long a workspace that is to be removed can be brought back.
+    pub removal_grace: Duration,
+    /// The address of Kubernetes that goes into kubeconfigs; without it, what the cluster says of itself.
+    pub kube_url: Option<String>,
+    pub session_hours: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        #[rustfmt::skip]
+        let quota = [
+            ("requests.cpu", "4"), ("requests.memory", "8Gi"), ("pods", "50"), ("services", "10"),
+            ("services.nodeports", "0"), ("services.loadbalancers", "0"), ("persistentvolumeclaims", "5"),
+            ("requests.storage", "20Gi"), ("configmaps", "50"), ("secrets", "50"), ("count/jobs.batch", "50"),
+        ];
+        Self {
+            registration_open: false,
+            valid_days: 7,
+            max_nodes: 3,
+            quota: quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
+            removal_grace: Duration::from_hours(24),
+            kube_url: None,
+            session_hours: 12,
+        }
+    }
+}
+
+/// Identity and tenancy. Clones are the same one.
+#[derive(Clone)]
+pub struct Tenancy(Arc<Inner>);
+
+struct Inner {
+    clients: Clients,
+    directory: Directory,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    hasher: Hasher,
+    throttle: Throttle,
+    keys: Keys,
+    last_use: LastUse,
+    reviews: Reviews,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the cluster did not tell who there is within {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("cannot prepare the keys that sign sessions")]
+    Keys(#[source] Error),
+}
+
+/// How long the cluster may take to tell all that there is.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How often is looked whether the keys are to be changed.
+const KEYS: Duration = Duration::from_hours(1);
+
+impl Tenancy {
+    /// Begins to watch, and returns when all that there is is known. The definitions and the system's namespace are there.
+    pub async fn start(
+        clients: Clients,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
+        let secrets = || secrets::api(clients.own());
+        let own_keys = Config::default().fields(&format!("metadata.name={}", keys::NAME));
+        let keys = Keys::new(clients.own(), Feed::start(secrets(), own_keys, |_| {}));
+        let feeds = Feeds {
+            users: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
+            workspaces: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
+            secrets: Feed::start(secrets(), Config::default().labels(marks::USER), |_| {}),
+        };
+        let following = Directory::follow(feeds, clock.clone());
+        let directory =
+            tokio::time::timeout(PATIENCE, following).await.map_err(|_| StartError::Silent(PATIENCE))?;
+        keys.refresh(clock.now()).await.map_err(StartError::Keys)?;
+        let tenancy = Self(Arc::new(Inner {
+            hasher: Hasher::new(),
+            throttle: Throttle::new(clock.clone()),
+            last_use: LastUse::start(clients.own()),
+            reviews: Reviews::new(clients.own(), clock.clone()),
+            clients,
+            directory,
+            settings,
+            clock,
+            keys,
+        }));
+        tenancy.keep_keys_fresh();
+        Ok(tenancy)
+    }
+
+    pub fn directory(&self) -> &Directory {
+        &self.0.directory
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Changes the keys when their time has come, for as long as anybody needs them.
+    fn keep_keys_fresh(&self) {
+        let inner = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(KEYS).await;
+                let Some(inner) = inner.upgrade() else { return };
+                if let Err(error) = inner.keys.refresh(inner.clock.now()).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot look after the keys of sessions"
+                    );
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,103 @@
+//! Everything that a cluster administrator applies before the platform can run on a cluster.
+//!
+//! The server runs under ServiceAccount `longshore` and has the rows of [`rights`] alone. It cannot change what is written
+//! here: neither its own role, nor the curated ones, nor the policy that guards what it provisions. The embedded cluster is
+//! given all of it at each start, by its administrator ([`apply`]).
+
+mod policy;
+mod rights;
+
+use kube::api::{Patch, PatchParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use kube::{Api, ResourceExt};
+use kube_types::marks::MANAGED_BY;
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::roles;
+
+/// The ServiceAccount that the server runs under, in `longshore-system`; its roles and bindings have this name too.
+pub const PLATFORM: &str = "longshore";
+
+/// Why the manifests could not be applied.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot apply {kind} `{name}`")]
+pub struct ApplyError {
+    kind: String,
+    name: String,
+    #[source]
+    source: Box<kube::Error>,
+}
+
+/// All objects, in the order in which they are to be applied.
+pub fn manifests() -> Vec<Value> {
+    let mut all = vec![namespace()];
+    all.extend(kube_types::definitions::all().iter().map(|definition| written(&definition.crd)));
+    all.push(service_account());
+    all.extend(roles::curated().iter().map(written));
+    all.extend(rights::objects());
+    all.extend(policy::objects());
+    all
+}
+
+/// The same as one stream of YAML documents.
+pub fn yaml() -> String {
+    let document = |object: &Value| {
+        let text = serde_norway::to_string(object).expect("an object of ours can be written as YAML");
+        format!("---\n{text}")
+    };
+    manifests().iter().map(document).collect()
+}
+
+/// Applies all objects, as an administrator of the cluster. Definitions are not among them: what is there already of
+/// another project's must not be changed, which `kube_access::install` sees to.
+pub async fn apply(client: &kube::Client) -> Result<(), ApplyError> {
+    for manifest in manifests() {
+        if manifest["kind"] == "CustomResourceDefinition" {
+            continue;
+        }
+        let object: DynamicObject =
+            serde_json::from_value(manifest).expect("a manifest of ours is a Kubernetes object");
+        let types = object.types.clone().unwrap_or_default();
+        let kind = GroupVersionKind::try_from(&types).expect("a manifest of ours says what it is");
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let name = object.name_any();
+        api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object))
+            .await
+            .map_err(|source| ApplyError { kind: kind.kind, name, source: Box::new(source) })?;
+    }
+    Ok(())
+}
+
+fn namespace() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": SYSTEM_NAMESPACE, "labels": labels() },
+    })
+}
+
+fn service_account() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": { "name": PLATFORM, "namespace": SYSTEM_NAMESPACE, "labels": labels() },
+    })
+}
+
+fn labels() -> Value {
+    json!({ MANAGED_BY: FIELD_MANAGER })
+}
+
+fn written(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).expect("an object of ours can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests;

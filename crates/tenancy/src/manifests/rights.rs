@@ -1,0 +1,128 @@
+//! What the server itself may do: each row is there because some call of the product needs it.
+
+use domain::roles::WorkspaceRole;
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use kube::core::ObjectMeta;
+use kube_types::marks::MANAGED_BY;
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
+use serde_json::Value;
+
+use super::{PLATFORM, written};
+use crate::roles::owned;
+
+/// API group, resources, verbs.
+type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+const KEEP_ALL: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// Everywhere.
+#[rustfmt::skip]
+const EVERYWHERE: &[Row] = &[
+    // Accounts and workspaces, which are all its own.
+    ("user.openyurt.io",          &["users"],                                                      KEEP_ALL),
+    ("user.openyurt.io",          &["users/status"],                                               &["get", "update", "patch"]),
+    ("longshore.dev",             &["workspaces"],                                                 KEEP_ALL),
+    ("longshore.dev",             &["workspaces/status"],                                          &["get", "update", "patch"]),
+    // What a workspace consists of.
+    ("",                          &["limitranges", "namespaces", "resourcequotas", "serviceaccounts"], KEEP),
+    ("networking.k8s.io",         &["networkpolicies"],                                            KEEP),
+    ("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"],                        KEEP),
+    // What people do, they do under their own name, and Kubernetes decides.
+    ("",                          &["groups", "serviceaccounts", "users"],                         &["impersonate"]),
+    ("authentication.k8s.io",     &["tokenreviews"],                                               &["create"]),
+    ("authorization.k8s.io",      &["subjectaccessreviews"],                                       &["create"]),
+    // What happened, for those who describe an account or a workspace.
+    ("events.k8s.io",             &["events"],                                                     &["create", "patch"]),
+    ("apiextensions.k8s.io",      &["customresourcedefinitions"],                                  &["get", "list", "watch", "create", "patch"]),
+];
+
+/// In `longshore-system` alone.
+#[rustfmt::skip]
+const AT_HOME: &[Row] = &[
+    ("",                    &["configmaps", "secrets"],  KEEP_ALL),
+    ("",                    &["serviceaccounts/token"],  &["create"]),
+    ("coordination.k8s.io", &["leases"],                 &["get", "create", "update"]),
+];
+
+fn rule((group, resources, verbs): &Row) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![(*group).to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+/// It may give these roles away without having what is in them, and no other.
+fn may_bind() -> PolicyRule {
+    let mut names: Vec<String> = WorkspaceRole::ALL.iter().map(|role| role.cluster_role()).collect();
+    names.push("cluster-admin".to_owned());
+    PolicyRule {
+        resource_names: Some(names),
+        ..rule(&("rbac.authorization.k8s.io", &["clusterroles"], &["bind"]))
+    }
+}
+
+/// Where a kubeconfig's address and certificate come from.
+fn may_read_cluster_info() -> PolicyRule {
+    PolicyRule {
+        resource_names: Some(vec!["cluster-info".to_owned()]),
+        ..rule(&("", &["configmaps"], &["get"]))
+    }
+}
+
+fn metadata(namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(PLATFORM.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        labels: Some([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())].into()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn role_ref(kind: &str) -> RoleRef {
+    RoleRef {
+        api_group: Some("rbac.authorization.k8s.io".to_owned()),
+        kind: kind.to_owned(),
+        name: PLATFORM.to_owned(),
+    }
+}
+
+fn subject() -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: PLATFORM.to_owned(),
+        namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+        api_group: None,
+    }
+}
+
+/// A Role and its binding in `namespace`.
+fn inside(namespace: &str, rules: Vec<PolicyRule>) -> [Value; 2] {
+    let role = Role { metadata: metadata(Some(namespace)), rules: Some(rules) };
+    let binding = RoleBinding {
+        metadata: metadata(Some(namespace)),
+        role_ref: role_ref("Role"),
+        subjects: Some(vec![subject()]),
+    };
+    [written(&role), written(&binding)]
+}
+
+/// The roles that the server runs under, and their bindings.
+pub(super) fn objects() -> Vec<Value> {
+    let mut everywhere: Vec<PolicyRule> = EVERYWHERE.iter().map(rule).collect();
+    everywhere.push(may_bind());
+    let role = ClusterRole { metadata: metadata(None), rules: Some(everywhere), aggregation_rule: None };
+    let binding = ClusterRoleBinding {
+        metadata: metadata(None),
+        role_ref: role_ref("ClusterRole"),
+        subjects: Some(vec![subject()]),
+    };
+    let mut all = vec![written(&role), written(&binding)];
+    all.extend(inside(SYSTEM_NAMESPACE, AT_HOME.iter().map(rule).collect()));
+    all.extend(inside("kube-public", vec![may_read_cluster_info()]));
+    all
+}

@@ -1,0 +1,157 @@
+//! Who belongs to a workspace, and as what.
+//!
+//! Nobody becomes a member without wanting to: they are invited ([`invitations`]) and accept. Only an administrator of the
+//! platform adds somebody directly.
+//!
+//! Always true of what is done here: a workspace has an admin, and a personal one has its owner alone.
+
+use domain::ids::{UserId, WorkspaceName};
+use domain::roles::{Capability, WorkspaceRole};
+use domain::{Actor, Place};
+use kube::ResourceExt;
+use kube_types::workspace::Member;
+use kube_types::{Workspace, WorkspaceSpec};
+
+use crate::workspaces::{WorkspaceInfo, is_personal};
+use crate::{Error, Tenancy};
+
+pub mod invitations;
+
+/// As many as the definition of a workspace allows.
+pub(crate) const MOST: usize = 500;
+
+/// A member, as the others see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    pub user: UserId,
+    pub role: WorkspaceRole,
+    /// Empty where the account is gone.
+    pub email: String,
+    pub organization: String,
+    pub disabled: bool,
+}
+
+impl Tenancy {
+    pub fn members(&self, actor: &Actor, name: &WorkspaceName) -> Result<Vec<MemberInfo>, Error> {
+        actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
+        let workspace = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
+        let info = |member: &Member| {
+            let user: UserId = member.user.parse().ok()?;
+            let account = self.0.directory.account(&user);
+            let text = |field: fn(&crate::Account) -> &String| {
+                account.as_deref().map(field).cloned().unwrap_or_default()
+            };
+            Some(MemberInfo {
+                role: member.role.parse().ok()?,
+                email: text(|account| &account.email),
+                organization: text(|account| &account.organization),
+                disabled: account.as_ref().is_none_or(|account| account.disabled),
+                user,
+            })
+        };
+        Ok(workspace.spec.members.iter().filter_map(info).collect())
+    }
+
+    /// Gives a member another role. An administrator of the platform can also make somebody a member so.
+    pub async fn set_role(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        user: &UserId,
+        role: WorkspaceRole,
+    ) -> Result<WorkspaceInfo, Error> {
+        actor.may(Capability::ManageMembers, Place::Workspace(name))?;
+        let may_add = actor.may(Capability::ManageUsers, Place::Platform).is_ok()
+            && self.0.directory.account(user).is_some_and(|account| !account.leaving);
+        self.change_workspace(actor, name, None, |workspace| {
+            is_shared(workspace)?;
+            let members = &mut workspace.spec.members;
+            match members.iter_mut().find(|member| member.user == user.as_str()) {
+                Some(member) => member.role = role.to_string(),
+                None if may_add => add(&mut workspace.spec, user, role)?,
+                None => return Err(unknown("member", user)),
+            }
+            has_admin(workspace)
+        })
+        .await
+    }
+
+    /// Takes somebody out of a workspace; everybody may leave one themselves.
+    pub async fn remove_member(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        user: &UserId,
+    ) -> Result<WorkspaceInfo, Error> {
+        actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
+        if actor.id() == Some(user) {
+            actor.themselves()?;
+        } else {
+            actor.may(Capability::ManageMembers, Place::Workspace(name))?;
+        }
+        self.change_workspace(actor, name, None, |workspace| {
+            is_shared(workspace)?;
+            let before = workspace.spec.members.len();
+            workspace.spec.members.retain(|member| member.user != user.as_str());
+            if workspace.spec.members.len() == before {
+                return Err(unknown("member", user));
+            }
+            has_admin(workspace)
+        })
+        .await
+    }
+
+    /// A shared workspace that would have no admin without this person.
+    pub(crate) fn held_alone(&self, user: &UserId) -> Option<String> {
+        let held = |workspace: &Workspace| {
+            let mut admins = admins(&workspace.spec);
+            !is_personal(workspace)
+                && workspace.metadata.deletion_timestamp.is_none()
+                && admins.next() == Some(user.as_str())
+                && admins.next().is_none()
+        };
+        self.0
+            .directory
+            .workspaces()
+            .iter()
+            .find(|workspace| held(workspace))
+            .map(|workspace| workspace.name_any())
+    }
+}
+
+fn admins(spec: &WorkspaceSpec) -> impl Iterator<Item = &str> {
+    let admin = |member: &&Member| member.role == WorkspaceRole::Admin.as_str();
+    spec.members.iter().filter(admin).map(|member| member.user.as_str())
+}
+
+/// Makes somebody a member.
+pub(crate) fn add(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) -> Result<(), Error> {
+    if spec.members.len() >= MOST {
+        return Err(Error::Conflict(format!("a workspace has at most {MOST} members")));
+    }
+    spec.members.push(Member { user: user.to_string(), role: role.to_string() });
+    Ok(())
+}
+
+pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
+    if is_personal(workspace) {
+        let name = workspace.name_any();
+        return Err(Error::Conflict(format!("workspace `{name}` is somebody's own, and is not shared")));
+    }
+    Ok(())
+}
+
+fn has_admin(workspace: &Workspace) -> Result<(), Error> {
+    if admins(&workspace.spec).next().is_none() {
+        let name = workspace.name_any();
+        return Err(Error::Conflict(format!("workspace `{name}` would have no admin left")));
+    }
+    Ok(())
+}
+
+pub(crate) fn unknown(kind: &'static str, name: &impl ToString) -> Error {
+    Error::NotFound { kind, name: name.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! What follows from accounts and workspaces by itself: namespaces, limits, roles, and their removal.
+//!
+//! Two controllers, one for each kind. A pass looks (mostly at what watches have told), decides (pure), writes (each
+//! write can be repeated), and tells (status, events). A crash between two writes costs nothing: the next pass looks again.
+//!
+//! Always true: nothing is changed or removed that has not our mark and the recorded UID.
+//! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`seen`]), the
+//! controllers ([`user`], [`workspace`], [`removal`]).
+//! Elsewhere: what people ask for (`crate::register`, `crate::workspaces`), the roles themselves (`crate::roles`).
+
+mod namespace;
+mod pieces;
+mod removal;
+mod seen;
+mod user;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::clock::Clock;
+use domain::ids::UserId;
+use futures::future::{BoxFuture, ready};
+use futures::stream::{self, Stream};
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::{ClusterResourceScope, DynamicObject};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Api, Resource, ResourceExt};
+use kube_access::feed::{Change, Feed};
+use kube_access::queue::{self, Next};
+use kube_types::marks::USER;
+use kube_types::progress::condition;
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, User, Workspace};
+use tokio::sync::mpsc;
+
+use crate::Tenancy;
+use crate::directory::{Directory, Feeds};
+use pieces::{Piece, PieceKind};
+use seen::{Changed, Seen};
+
+pub use namespace::DEPLOYER;
+
+/// The cluster that the platform runs on, as workspaces name it.
+pub const HOST: &str = "host";
+
+/// So many accounts, and so many workspaces, are worked on at once.
+const AT_ONCE: usize = 16;
+
+/// Of accounts and of workspaces alike.
+const READY: &str = kube_types::workspace::conditions::READY;
+/// The reason of what only needs more time.
+const NOT_YET: &str = "NotYet";
+
+/// When something is looked at again that should have been heard of by then.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Why a pass could not be finished. It is tried again after a pause.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}: {}", words(cause))]
+pub(crate) struct ProvisionError {
+    doing: String,
+    cause: kube::Error,
+}
+
+/// What Kubernetes itself said, where it said anything.
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl ProvisionError {
+    /// Whether somebody else wrote at the same time: what they wrote will be heard of.
+    fn is_conflict(&self) -> bool {
+        matches!(&self.cause, kube::Error::Api(status) if status.is_conflict())
+    }
+}
+
+/// Says what was being done when a call failed.
+trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ProvisionError>;
+}
+
+impl<T> Doing<T> for Result<T, kube::Error> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ProvisionError> {
+        self.map_err(|cause| ProvisionError { doing: what(), cause })
+    }
+}
+
+/// Whom something concerns, by the name of the object.
+enum Concerned {
+    User(String),
+    Workspace(String),
+}
+
+/// What both controllers work with.
+struct Provisioner {
+    client: kube::Client,
+    users: Feed<User>,
+    workspaces: Feed<Workspace>,
+    secrets: Feed<Secret>,
+    seen: Seen,
+    /// What a personal workspace may use.
+    quota: BTreeMap<String, String>,
+    clock: Arc<dyn Clock>,
+    events: Recorder,
+    directory: Directory,
+}
+
+/// Provisions and removes, for ever; ended by dropping it. Only one server of a cluster may do this.
+pub async fn run(tenancy: Tenancy) -> Infallible {
+    let client = tenancy.0.clients.own();
+    let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+    let Feeds { users, workspaces, secrets } = tenancy.0.directory.feeds().clone();
+    let provisioner = Arc::new(Provisioner {
+        users,
+        workspaces,
+        secrets,
+        seen: Seen::new(),
+        quota: tenancy.0.settings.quota.clone(),
+        clock: tenancy.0.clock.clone(),
+        events: Recorder::new(client.clone(), reporter),
+        directory: tenancy.0.directory.clone(),
+        client: client.clone(),
+    });
+    let (tell, changes) = mpsc::unbounded_channel();
+    futures::join!(provisioner.seen.follow(client, tell), control(provisioner.clone(), changes));
+    // Watches do not end while they are listened to.
+    std::future::pending().await
+}
+
+/// Passes over whatever changed.
+async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver<Changed>) {
+    provisioner.synced().await;
+    let (for_users, of_users) = mpsc::unbounded_channel();
+    let (for_workspaces, of_workspaces) = mpsc::unbounded_channel();
+    let dispatcher = provisioner.clone();
+    let dispatch = received(changes).for_each(move |changed| {
+        // The receivers live as long as this.
+        match dispatcher.concerned(changed) {
+            Some(Concerned::User(name)) => drop(for_users.send(name)),
+            Some(Concerned::Workspace(name)) => drop(for_workspaces.send(name)),
+            None => {}
+        }
+        ready(())
+    });
+    let (by_owner, by_secret) = (provisioner.clone(), provisioner.clone());
+    let user_keys = stream::select_all([
+        provisioner.users.changes().map(|change| Some(object(&change).name_any())).boxed(),
+        provisioner.workspaces.changes().map(move |change| by_owner.owner_of(object(&change))).boxed(),
+        provisioner.secrets.changes().map(move |change| by_secret.owner_of_secret(object(&change))).boxed(),
+        received(of_users).map(Some).boxed(),
+    ]);
+    let workspace_keys = stream::select_all([
+        provisioner.workspaces.changes().map(|change| Some(object(&change).name_any())).boxed(),
+        received(of_workspaces).map(Some).boxed(),
+    ]);
+    let (users, workspaces) = (provisioner.clone(), provisioner);
+    futures::join!(
+        dispatch,
+        queue::run(known(user_keys), AT_ONCE, move |name: &String| users.clone().pass_user(name.clone())),
+        queue::run(known(workspace_keys), AT_ONCE, move |name: &String| {
+            workspaces.clone().pass_workspace(name.clone())
+        }),
+    );
+}
+
+impl Provisioner {
+    async fn synced(&self) {
+        futures::join!(
+            self.users.synced(),
+            self.workspaces.synced(),
+            self.secrets.synced(),
+            self.seen.synced(),
+        );
+    }
+
+    fn pass_user(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
+        async move { settle(self.sync_user(&name).await) }.boxed()
+    }
+
+    fn pass_workspace(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
+        async move { settle(self.sync_workspace(&name).await) }.boxed()
+    }
+
+    /// The name of the User who has this id.
+    fn user_of(&self, id: &UserId) -> Option<String> {
+        let known = self.directory.account(id).map(|account| account.name.clone());
+        // The directory hears of a new account by itself, perhaps a moment later than we do.
+        known.or_else(|| self.users.all().iter().find(|user| user::has(user, id)).map(|user| user.name_any()))
+    }
+
+    fn owner_of(&self, workspace: &Workspace) -> Option<String> {
+        self.user_of(&workspace.spec.owner.parse().ok()?)
+    }
+
+    fn owner_of_secret(&self, secret: &Secret) -> Option<String> {
+        self.user_of(&secret.labels().get(USER)?.parse().ok()?)
+    }
+
+    /// Whom a change of what was provisioned concerns.
+    fn concerned(&self, changed: Changed) -> Option<Concerned> {
+        let (namespace, name) = match changed {
+            Changed::Namespace { workspace } => return Some(Concerned::Workspace(workspace)),
+            Changed::Piece { namespace, name } => (namespace, name),
+        };
+        let person = match &*namespace {
+            "" => user::administrator_of(&name),
+            SYSTEM_NAMESPACE => name.parse().ok(),
+            _ => {
+                return self
+                    .seen
+                    .namespace(&namespace)
+                    .map(|marks| Concerned::Workspace(marks.workspace.into()));
+            }
+        };
+        self.user_of(&person?).map(Concerned::User)
+    }
+
+    fn api<K: Resource<DynamicType = (), Scope = ClusterResourceScope>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    fn pieces(&self, namespace: Option<&str>, kind: PieceKind) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
+            None => Api::all_with(self.client.clone(), &kind.resource()),
+        }
+    }
+
+    async fn apply(&self, namespace: Option<&str>, piece: &Piece) -> Result<(), ProvisionError> {
+        let (name, how) = (piece.name(), PatchParams::apply(FIELD_MANAGER).force());
+        let applied =
+            self.pieces(namespace, piece.kind).patch(&name, &how, &Patch::Apply(&piece.object)).await;
+        applied.map(drop).doing(|| said("apply", piece.kind, &name, namespace))
+    }
+
+    async fn delete(
+        &self,
+        namespace: Option<&str>,
+        kind: PieceKind,
+        name: &str,
+    ) -> Result<(), ProvisionError> {
+        let deleted = self.pieces(namespace, kind).delete(name, &DeleteParams::default()).await;
+        removal::gone(deleted.map(drop)).doing(|| said("delete", kind, name, namespace))
+    }
+
+    /// An event where the reason for being ready or not is another than before. That something is not ready yet is no news,
+    /// and what cannot be told is no reason to do it again.
+    async fn announce<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        before: &[Condition],
+        now: &[Condition],
+    ) {
+        let was = condition(before, READY).map(|ready| ready.reason.as_str());
+        let Some(ready) = condition(now, READY).filter(|ready| Some(ready.reason.as_str()) != was) else {
+            return;
+        };
+        if ready.reason == NOT_YET {
+            return;
+        }
+        let event = Event {
+            type_: if ready.status == "True" { EventType::Normal } else { EventType::Warning },
+            reason: ready.reason.clone(),
+            note: Some(ready.message.clone()),
+            action: "Provision".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.events.publish(&event, &object.object_ref(&())).await {
+            tracing::warn!(%error, "cannot write an event");
+        }
+    }
+}
+
+fn said(verb: &str, kind: PieceKind, name: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{verb} {kind:?} `{name}` in `{namespace}`"),
+        None => format!("{verb} {kind:?} `{name}`"),
+    }
+}
+
+fn object<K>(change: &Change<K>) -> &K {
+    match change {
+        Change::Applied(object) | Change::Deleted(object) => object,
+    }
+}
+
+fn known(keys: impl Stream<Item = Option<String>>) -> impl Stream<Item = String> {
+    keys.filter_map(ready)
+}
+
+fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
+}
+
+/// A conflict is no failure: the pass saw something old, and the new is on its way.
+fn settle(done: Result<Next, ProvisionError>) -> Result<Next, ProvisionError> {
+    match done {
+        Err(error) if error.is_conflict() => Ok(Next::After(Duration::from_secs(1))),
+        other => other,
+    }
+}
+
+/// How long to wait for a moment; at most an hour, as clocks are set.
+fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
+}
+
+#[cfg(test)]
+mod tests;

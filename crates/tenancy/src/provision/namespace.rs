@@ -1,0 +1,368 @@
+//! What a namespace of a workspace is, and what is in it from the beginning. Pure.
+
+use std::collections::BTreeMap;
+
+use domain::actor::group;
+use domain::ids::{UserId, WorkspaceName};
+use domain::roles::WorkspaceRole;
+use k8s_openapi::api::core::v1::{
+    LimitRange, LimitRangeItem, LimitRangeSpec, Namespace, ResourceQuota, ResourceQuotaSpec, ServiceAccount,
+};
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
+};
+use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+use kube::core::ObjectMeta;
+use kube_types::marks::{MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
+use kube_types::workspace::{Member, OwnedNamespace};
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace};
+
+use super::pieces::{Piece, PieceKind, labels};
+
+/// The ServiceAccount that releases without a person are installed under, in each namespace.
+pub const DEPLOYER: &str = "longshore-deployer";
+
+const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Whose a namespace is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Absent,
+    /// Made for this workspace, with this UID.
+    Ours(String),
+    /// Ours, and on its way out.
+    Leaving(String),
+    /// Somebody else's: never touched.
+    Taken,
+}
+
+/// What a namespace says of itself, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    pub uid: Box<str>,
+    /// The label: whose it is said to be.
+    pub workspace: Box<str>,
+    /// The annotation: the UID of the workspace that it was made for.
+    made_for: Box<str>,
+    tenant: Box<str>,
+    pod_security: Box<str>,
+    leaving: bool,
+}
+
+impl Marks {
+    pub fn of(namespace: &Namespace) -> Self {
+        let text = |text: Option<&String>| text.map_or_else(Box::default, |text| text.as_str().into());
+        let label = |label: &str| text(namespace.labels().get(label));
+        Self {
+            uid: text(namespace.metadata.uid.as_ref()),
+            workspace: label(WORKSPACE),
+            made_for: text(namespace.annotations().get(WORKSPACE_UID)),
+            tenant: label(TENANT),
+            pod_security: label(POD_SECURITY),
+            leaving: namespace.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether the labels are those of `wanted`.
+    pub fn is_labelled_as(&self, wanted: &Namespace) -> bool {
+        let wanted = Self::of(wanted);
+        (&self.workspace, &self.tenant, &self.pod_security)
+            == (&wanted.workspace, &wanted.tenant, &wanted.pod_security)
+    }
+}
+
+/// Whose this namespace is. Ours is what has our label and the recorded UID; until a UID is recorded, what was made for
+/// this very workspace, for a server can die between making it and recording it.
+pub fn standing(workspace: &Workspace, recorded: Option<&OwnedNamespace>, found: Option<&Marks>) -> Standing {
+    let Some(found) = found else { return Standing::Absent };
+    let ours = match recorded {
+        Some(recorded) => *recorded.uid == *found.uid,
+        None => Some(&*found.made_for) == workspace.metadata.uid.as_deref(),
+    };
+    let uid = found.uid.to_string();
+    match (*found.workspace == workspace.name_any() && ours, found.leaving) {
+        (false, _) => Standing::Taken,
+        (true, true) => Standing::Leaving(uid),
+        (true, false) => Standing::Ours(uid),
+    }
+}
+
+/// Whether a workspace can have a namespace of this name: its own, or one that begins with it and a dash.
+pub fn may_be_called(workspace: &str, namespace: &str) -> bool {
+    namespace
+        .strip_prefix(workspace)
+        .is_some_and(|rest| rest.is_empty() || (rest.len() > 1 && rest.starts_with('-')))
+}
+
+/// The namespace itself.
+pub fn namespace(workspace: &Workspace, name: &str) -> Namespace {
+    let mut labels: BTreeMap<String, String> = [
+        (WORKSPACE.to_owned(), workspace.name_any()),
+        (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
+        (POD_SECURITY.to_owned(), "baseline".to_owned()),
+    ]
+    .into();
+    if !workspace.spec.owner.is_empty() {
+        labels.insert(TENANT.to_owned(), workspace.spec.owner.clone());
+    }
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        labels: Some(labels),
+        annotations: Some([(WORKSPACE_UID.to_owned(), workspace.uid().unwrap_or_default())].into()),
+        ..ObjectMeta::default()
+    };
+    Namespace { metadata, ..Namespace::default() }
+}
+
+/// What is in a namespace from the beginning. While it is closed nobody has a role in it, and all else stays.
+pub fn pieces(
+    workspace: &Workspace,
+    namespace: &str,
+    hard: &BTreeMap<String, String>,
+    closed: bool,
+) -> Vec<Piece> {
+    let parts = Parts { workspace, namespace };
+    let mut pieces = vec![
+        Piece::new(PieceKind::ServiceAccount, &parts.deployer()),
+        Piece::new(PieceKind::NetworkPolicy, &parts.network_policy()),
+        Piece::new(PieceKind::LimitRange, &parts.limits()),
+    ];
+    if !hard.is_empty() {
+        pieces.push(Piece::new(PieceKind::ResourceQuota, &parts.quota(hard)));
+    }
+    if !closed {
+        let bindings = WorkspaceRole::ALL.iter().map(|role| parts.members(*role));
+        pieces.extend(
+            bindings
+                .chain([parts.deployer_binding()])
+                .map(|binding| Piece::new(PieceKind::RoleBinding, &binding)),
+        );
+    }
+    pieces
+}
+
+struct Parts<'a> {
+    workspace: &'a Workspace,
+    namespace: &'a str,
+}
+
+impl Parts<'_> {
+    fn metadata(&self, name: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(self.namespace.to_owned()),
+            labels: Some(labels(WORKSPACE, &self.workspace.name_any())),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn deployer(&self) -> ServiceAccount {
+        ServiceAccount {
+            metadata: self.metadata(DEPLOYER),
+            automount_service_account_token: Some(false),
+            ..ServiceAccount::default()
+        }
+    }
+
+    /// Nothing comes in and nothing goes out but names being looked up, and what the workspace says to itself: an
+    /// application of two pods works, and a neighbour is out of reach. Who wants more adds a policy of their own.
+    fn network_policy(&self) -> NetworkPolicy {
+        let selector = |key: &str, value: &str| LabelSelector {
+            match_labels: Some([(key.to_owned(), value.to_owned())].into()),
+            ..LabelSelector::default()
+        };
+        let peer = |namespaces, pods| NetworkPolicyPeer {
+            namespace_selector: Some(namespaces),
+            pod_selector: pods,
+            ..NetworkPolicyPeer::default()
+        };
+        let own = || peer(selector(WORKSPACE, &self.workspace.name_any()), None);
+        let dns = peer(
+            selector("kubernetes.io/metadata.name", "kube-system"),
+            Some(selector("k8s-app", "kube-dns")),
+        );
+        let port = |protocol: &str| NetworkPolicyPort {
+            port: Some(IntOrString::Int(53)),
+            protocol: Some(protocol.to_owned()),
+            ..NetworkPolicyPort::default()
+        };
+        let spec = NetworkPolicySpec {
+            pod_selector: Some(LabelSelector::default()),
+            policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
+            ingress: Some(vec![NetworkPolicyIngressRule { from: Some(vec![own()]), ports: None }]),
+            egress: Some(vec![
+                NetworkPolicyEgressRule { to: Some(vec![dns]), ports: Some(vec![port("UDP"), port("TCP")]) },
+                NetworkPolicyEgressRule { to: Some(vec![own()]), ports: None },
+            ]),
+        };
+        NetworkPolicy { metadata: self.metadata("longshore-default-deny"), spec: Some(spec) }
+    }
+
+    /// What a container is given that asks for nothing: a quota refuses those that do not say.
+    fn limits(&self) -> LimitRange {
+        let amounts = |cpu: &str, memory: &str| {
+            let amount = |resource: &str, amount: &str| (resource.to_owned(), Quantity(amount.to_owned()));
+            Some([amount("cpu", cpu), amount("memory", memory)].into())
+        };
+        let item = LimitRangeItem {
+            type_: "Container".to_owned(),
+            default: amounts("500m", "512Mi"),
+            default_request: amounts("100m", "128Mi"),
+            ..LimitRangeItem::default()
+        };
+        LimitRange { metadata: self.metadata("longshore"), spec: Some(LimitRangeSpec { limits: vec![item] }) }
+    }
+
+    fn quota(&self, hard: &BTreeMap<String, String>) -> ResourceQuota {
+        let hard =
+            hard.iter().map(|(resource, amount)| (resource.clone(), Quantity(amount.clone()))).collect();
+        let spec = ResourceQuotaSpec { hard: Some(hard), ..ResourceQuotaSpec::default() };
+        ResourceQuota { metadata: self.metadata("longshore"), spec: Some(spec), ..ResourceQuota::default() }
+    }
+
+    fn binding(&self, name: &str, role: WorkspaceRole, subjects: Vec<Subject>) -> RoleBinding {
+        RoleBinding {
+            metadata: self.metadata(name),
+            role_ref: RoleRef {
+                api_group: Some(RBAC.to_owned()),
+                kind: "ClusterRole".to_owned(),
+                name: role.cluster_role(),
+            },
+            subjects: Some(subjects),
+        }
+    }
+
+    /// Those who have a role, through the platform (the group) and by their kubeconfig (the ServiceAccount).
+    fn members(&self, role: WorkspaceRole) -> RoleBinding {
+        let mut subjects = Vec::new();
+        if let Ok(name) = self.workspace.name_any().parse::<WorkspaceName>() {
+            subjects.push(Subject {
+                kind: "Group".to_owned(),
+                api_group: Some(RBAC.to_owned()),
+                name: group(&name, role),
+                namespace: None,
+            });
+        }
+        let people = self.workspace.spec.members.iter().filter(|member| member.role == role.as_str());
+        subjects.extend(people.filter_map(person).map(|id| service_account(SYSTEM_NAMESPACE, id.as_str())));
+        self.binding(&role.cluster_role(), role, subjects)
+    }
+
+    fn deployer_binding(&self) -> RoleBinding {
+        self.binding(DEPLOYER, WorkspaceRole::Developer, vec![service_account(self.namespace, DEPLOYER)])
+    }
+}
+
+/// The id of a member. Only ids become subjects: any other word could be the platform's own ServiceAccount.
+fn person(member: &Member) -> Option<UserId> {
+    member.user.parse().ok()
+}
+
+pub(super) fn service_account(namespace: &str, name: &str) -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        api_group: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use kube_types::WorkspaceSpec;
+
+    use super::*;
+
+    const ID: &str = "uaaaaaaaaaa";
+
+    fn acme() -> Workspace {
+        let member = |user: &str, role: &str| Member { user: user.to_owned(), role: role.to_owned() };
+        let members =
+            vec![member(ID, "admin"), member("ubbbbbbbbbb", "viewer"), member("longshore", "admin")];
+        let mut acme = Workspace::new("acme", WorkspaceSpec { members, ..WorkspaceSpec::default() });
+        acme.metadata.uid = Some("1".to_owned());
+        acme
+    }
+
+    #[test]
+    fn what_a_namespace_begins_with() {
+        let hard = [("pods".to_owned(), "50".to_owned())].into();
+        let mut text = serde_norway::to_string(&namespace(&acme(), "acme")).unwrap();
+        for piece in pieces(&acme(), "acme", &hard, false) {
+            write!(text, "---\n{}", serde_norway::to_string(&piece.object).unwrap()).unwrap();
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_closed_workspace_has_everything_but_people() {
+        let kinds =
+            |closed| pieces(&acme(), "acme", &BTreeMap::new(), closed).into_iter().map(|piece| piece.kind);
+        assert_eq!(kinds(false).filter(|kind| *kind == PieceKind::RoleBinding).count(), 6);
+        let (open, closed): (Vec<_>, Vec<_>) = (kinds(false).collect(), kinds(true).collect());
+        assert_eq!(
+            closed,
+            open.into_iter().filter(|kind| *kind != PieceKind::RoleBinding).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn whose_a_namespace_is() {
+        use Standing::*;
+        let found = |uid: &str, workspace: &str, made_for: &str| Marks {
+            uid: uid.into(),
+            workspace: workspace.into(),
+            made_for: made_for.into(),
+            tenant: "".into(),
+            pod_security: "".into(),
+            leaving: false,
+        };
+        let recorded =
+            OwnedNamespace { name: "acme".to_owned(), uid: "a".to_owned(), cluster: "host".to_owned() };
+        let ours = || Ours("a".to_owned());
+        #[rustfmt::skip]
+        let rows = [
+            // recorded, found (UID, label, made for), whose
+            (true,  Some(found("a", "acme",  "1")), ours()),
+            (true,  Some(found("a", "acme",  "")),  ours()),
+            (true,  Some(found("b", "acme",  "1")), Taken), // another in its place, with our marks
+            (true,  Some(found("a", "",      "1")), Taken), // somebody took our label off
+            (true,  Some(found("a", "other", "1")), Taken),
+            (true,  None,                           Absent),
+            (false, Some(found("a", "acme",  "1")), ours()), // made, and not recorded yet
+            (false, Some(found("a", "acme",  "2")), Taken),  // of a former workspace of this name
+            (false, Some(found("a", "acme",  "")),  Taken),
+            (false, Some(found("a", "",      "1")), Taken),
+            (false, None,                           Absent),
+        ];
+        for (is_recorded, found, whose) in rows {
+            let recorded = Some(&recorded).filter(|_| is_recorded);
+            assert_eq!(standing(&acme(), recorded, found.as_ref()), whose, "{is_recorded} {found:?}");
+            let leaving = found.map(|found| Marks { leaving: true, ..found });
+            let whose = if whose == ours() { Leaving("a".to_owned()) } else { whose };
+            assert_eq!(standing(&acme(), recorded, leaving.as_ref()), whose, "{is_recorded} {leaving:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_has_namespaces_of_its_own_name_only() {
+        for (name, own) in [
+            ("acme", true),
+            ("acme-test", true),
+            ("acme-", false),
+            ("acmetest", false),
+            ("kube-system", false),
+            ("", false),
+        ] {
+            assert_eq!(may_be_called("acme", name), own, "{name}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What the platform provisions, and how one sees that it is still what it was. Pure.
+//!
+//! Always true: a piece says all that Kubernetes would otherwise fill in, so that a stored one that nobody touched has the
+//! same [`Print`] as the one that was sent.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Resource, ResourceExt};
+use kube_types::FIELD_MANAGER;
+use kube_types::marks::{MANAGED_BY, PROVISIONED, USER, WORKSPACE};
+use serde::Serialize;
+
+/// The kinds of pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PieceKind {
+    RoleBinding,
+    NetworkPolicy,
+    ResourceQuota,
+    LimitRange,
+    ServiceAccount,
+    ClusterRoleBinding,
+}
+
+impl PieceKind {
+    pub const ALL: [Self; 6] = [
+        Self::RoleBinding,
+        Self::NetworkPolicy,
+        Self::ResourceQuota,
+        Self::LimitRange,
+        Self::ServiceAccount,
+        Self::ClusterRoleBinding,
+    ];
+
+    pub fn resource(self) -> ApiResource {
+        match self {
+            Self::RoleBinding => ApiResource::erase::<RoleBinding>(&()),
+            Self::NetworkPolicy => ApiResource::erase::<NetworkPolicy>(&()),
+            Self::ResourceQuota => ApiResource::erase::<ResourceQuota>(&()),
+            Self::LimitRange => ApiResource::erase::<LimitRange>(&()),
+            Self::ServiceAccount => ApiResource::erase::<ServiceAccount>(&()),
+            Self::ClusterRoleBinding => ApiResource::erase::<ClusterRoleBinding>(&()),
+        }
+    }
+
+    /// The fields that we decide; the rest is the cluster's.
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::RoleBinding | Self::ClusterRoleBinding => &["roleRef", "subjects"],
+            Self::NetworkPolicy | Self::ResourceQuota | Self::LimitRange => &["spec"],
+            Self::ServiceAccount => &["automountServiceAccountToken"],
+        }
+    }
+}
+
+/// One object as it should be.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub kind: PieceKind,
+    pub object: DynamicObject,
+}
+
+impl Piece {
+    pub fn new<K: Resource + Serialize>(kind: PieceKind, object: &K) -> Self {
+        let object = serde_json::to_value(object)
+            .and_then(serde_json::from_value)
+            .expect("a piece of ours is a Kubernetes object");
+        Self { kind, object }
+    }
+
+    pub fn name(&self) -> String {
+        self.object.name_any()
+    }
+
+    pub fn print(&self) -> Print {
+        Print::of(self.kind, &self.object)
+    }
+}
+
+/// What one object says, in eight bytes: enough to see that it changed, little enough to keep for every object of every
+/// workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Print(u64);
+
+impl Print {
+    pub fn of(kind: PieceKind, object: &DynamicObject) -> Self {
+        // Keyed anew in each process, so that nobody can make another object with the same print.
+        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let label = |label| object.labels().get(label);
+        let labels = [PROVISIONED, WORKSPACE, USER, MANAGED_BY].map(label);
+        let fields: Vec<String> = kind
+            .fields()
+            .iter()
+            .map(|field| object.data.get(field).map_or_else(String::new, ToString::to_string))
+            .collect();
+        Self(KEYS.hash_one((labels, fields)))
+    }
+}
+
+/// The labels of a piece of a workspace or of a person.
+pub fn labels(whose: &str, name: &str) -> std::collections::BTreeMap<String, String> {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    [label(PROVISIONED, "true"), label(whose, name), label(MANAGED_BY, FIELD_MANAGER)].into()
+}

@@ -1,0 +1,186 @@
+//! How workspaces and accounts go: exactly what is theirs, in order, and what is there afterwards is nobody's fault.
+//!
+//! Each step looks at the cluster itself, not at what was heard of it, and can be repeated. An object goes when its finalizer is
+//! taken off, which is the last step.
+
+use std::fmt::Debug;
+
+use domain::ids::UserId;
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use kube_access::queue::Next;
+use kube_types::marks::{USER, USER_FINALIZER, USER_UID, WORKSPACE_FINALIZER};
+use kube_types::workspace::OwnedNamespace;
+use kube_types::{SYSTEM_NAMESPACE, User, Workspace};
+use serde::de::DeserializeOwned;
+
+use super::namespace::Standing;
+use super::pieces::PieceKind;
+use super::user::administrator_binding;
+use super::{AGAIN, Doing, HOST, ProvisionError, Provisioner};
+use crate::register::claims;
+use crate::secrets;
+
+impl Provisioner {
+    /// The grace period of a workspace is over. One that was restored meanwhile has another version, and stays.
+    pub(super) async fn begin_removal(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
+        let name = workspace.name_any();
+        let same = Preconditions { uid: workspace.uid(), resource_version: workspace.resource_version() };
+        let deleted =
+            self.api::<Workspace>().delete(&name, &DeleteParams::default().preconditions(same)).await;
+        gone(deleted.map(drop)).doing(|| format!("delete workspace `{name}`"))
+    }
+
+    pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<Next, ProvisionError> {
+        let mut names = self.known_namespaces(workspace);
+        names.extend(workspace.spec.namespaces.iter().map(|namespace| namespace.name.clone()));
+        let left = try_join_all(names.iter().map(|name| self.remove_namespace(workspace, name))).await?;
+        if left.iter().any(Option::is_some) {
+            // That it is gone is heard of; this is for the case that it is not.
+            return Ok(Next::After(AGAIN));
+        }
+        self.release(workspace, WORKSPACE_FINALIZER).await?;
+        Ok(Next::Rest)
+    }
+
+    /// Removes one namespace if it is the workspace's own; answers with it while it is still there.
+    pub(super) async fn remove_namespace(
+        &self,
+        workspace: &Workspace,
+        name: &str,
+    ) -> Result<Option<OwnedNamespace>, ProvisionError> {
+        let uid = match self.look(workspace, name).await? {
+            Standing::Absent | Standing::Taken => return Ok(None),
+            Standing::Leaving(uid) => uid,
+            Standing::Ours(uid) => {
+                let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                let deleted =
+                    self.api::<Namespace>().delete(name, &DeleteParams::default().preconditions(same)).await;
+                gone(deleted.map(drop)).doing(|| format!("delete namespace `{name}`"))?;
+                uid
+            }
+        };
+        Ok(Some(OwnedNamespace { name: name.to_owned(), uid, cluster: HOST.to_owned() }))
+    }
+
+    /// First nobody gets in any more, then what they had goes.
+    pub(super) async fn remove_user(&self, user: &User, id: Option<&UserId>) -> Result<Next, ProvisionError> {
+        if let Some(id) = id {
+            self.revoke(id).await?;
+            self.remove_service_account(user, id).await?;
+            self.delete(None, PieceKind::ClusterRoleBinding, &administrator_binding(id)).await?;
+            self.leave_workspaces(id).await?;
+            if self.remove_personal_workspace(id).await? {
+                return Ok(Next::After(AGAIN));
+            }
+            self.release_claims(id).await?;
+        }
+        self.release(user, USER_FINALIZER).await?;
+        Ok(Next::Rest)
+    }
+
+    /// Credentials and tokens: sessions end with the credentials that they were signed in by.
+    async fn revoke(&self, id: &UserId) -> Result<(), ProvisionError> {
+        let theirs = ListParams::default().labels(&format!("{USER}={id}"));
+        let found = secrets::api(self.client.clone()).list_metadata(&theirs).await;
+        let found = found.doing(|| format!("find the secrets of `{id}`"))?;
+        try_join_all(found.items.iter().map(|secret| self.delete_secret(secret.name_any()))).await?;
+        Ok(())
+    }
+
+    async fn delete_secret(&self, name: String) -> Result<(), ProvisionError> {
+        let deleted = secrets::api(self.client.clone()).delete(&name, &DeleteParams::default()).await;
+        gone(deleted.map(drop)).doing(|| format!("delete secret `{name}`"))
+    }
+
+    pub(super) async fn remove_service_account(
+        &self,
+        user: &User,
+        id: &UserId,
+    ) -> Result<(), ProvisionError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
+        let found = accounts.get_opt(id.as_str()).await.doing(|| format!("look at ServiceAccount `{id}`"))?;
+        let Some(found) = found.filter(|found| found.annotations().get(USER_UID) == user.uid().as_ref())
+        else {
+            return Ok(());
+        };
+        let same = Preconditions { uid: found.uid(), resource_version: None };
+        let deleted = accounts.delete(id.as_str(), &DeleteParams::default().preconditions(same)).await;
+        gone(deleted.map(drop)).doing(|| format!("delete ServiceAccount `{id}`"))
+    }
+
+    async fn leave_workspaces(&self, id: &UserId) -> Result<(), ProvisionError> {
+        let all = self.workspaces.all();
+        let shared =
+            all.iter().filter(|workspace| workspace.spec.owner != id.as_str() && has_member(workspace, id));
+        try_join_all(shared.map(|workspace| self.leave(workspace.name_any(), id))).await?;
+        Ok(())
+    }
+
+    async fn leave(&self, name: String, id: &UserId) -> Result<(), ProvisionError> {
+        let (api, doing) = (self.api::<Workspace>(), || format!("take `{id}` out of workspace `{name}`"));
+        let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };
+        if has_member(&fresh, id) {
+            fresh.spec.members.retain(|member| member.user != id.as_str());
+            api.replace(&name, &PostParams::default(), &fresh).await.doing(doing)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is still there.
+    async fn remove_personal_workspace(&self, id: &UserId) -> Result<bool, ProvisionError> {
+        let (api, name) = (self.api::<Workspace>(), id.as_str());
+        let found = api.get_opt(name).await.doing(|| format!("look at workspace `{name}`"))?;
+        let Some(found) = found.filter(|found| found.spec.owner == name) else { return Ok(false) };
+        if found.metadata.deletion_timestamp.is_none() {
+            let same = Preconditions { uid: found.uid(), resource_version: None };
+            let deleted = api.delete(name, &DeleteParams::default().preconditions(same)).await;
+            gone(deleted.map(drop)).doing(|| format!("delete workspace `{name}`"))?;
+        }
+        Ok(true)
+    }
+
+    /// The e-mail address is free for another account.
+    async fn release_claims(&self, id: &UserId) -> Result<(), ProvisionError> {
+        let theirs = ListParams::default().labels(&format!("{USER}={id}"));
+        let claims = claims::maps(self.client.clone()).list(&theirs).await;
+        let claims = claims.doing(|| format!("find the claims of `{id}`"))?;
+        let released = claims.items.iter().map(|claim| claims::release(self.client.clone(), claim));
+        try_join_all(released).await.doing(|| format!("release the claims of `{id}`"))?;
+        Ok(())
+    }
+
+    /// Takes our finalizer off, and leaves those of others.
+    async fn release<K>(&self, object: &K, finalizer: &str) -> Result<(), ProvisionError>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug,
+    {
+        let others: Vec<&String> = object.finalizers().iter().filter(|held| *held != finalizer).collect();
+        if others.len() == object.finalizers().len() {
+            return Ok(());
+        }
+        let patch = serde_json::json!({
+            "metadata": { "resourceVersion": object.resource_version(), "finalizers": others },
+        });
+        let name = object.name_any();
+        let released = self.api::<K>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        gone(released.map(drop)).doing(|| format!("let go of `{name}`"))
+    }
+}
+
+fn has_member(workspace: &Workspace, id: &UserId) -> bool {
+    workspace.spec.members.iter().any(|member| member.user == id.as_str())
+}
+
+/// What is gone already need not be deleted.
+pub(super) fn gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other,
+    }
+}

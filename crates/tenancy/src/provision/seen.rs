@@ -1,0 +1,240 @@
+//! Namespaces and what was provisioned in them, as the cluster has it now: of each object its name, its marks or its print,
+//! and nothing more, as there are a dozen for each namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube_types::marks::{PROVISIONED, WORKSPACE};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::namespace::Marks;
+use super::pieces::{PieceKind, Print};
+
+/// What there is. Clones are the same.
+#[derive(Clone)]
+pub struct Seen(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// How many of the watches have told all that there was.
+    heard: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    namespaces: BTreeMap<Arc<str>, Marks>,
+    /// By namespace; those of the whole cluster under the empty name.
+    pieces: BTreeMap<Arc<str>, Pieces>,
+    /// Each name of a piece once: most are the same in every namespace.
+    names: BTreeSet<Arc<str>>,
+}
+
+/// What is in one namespace.
+pub type Pieces = BTreeMap<(PieceKind, Arc<str>), Print>;
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// A namespace of this workspace.
+    Namespace {
+        workspace: String,
+    },
+    Piece {
+        namespace: Arc<str>,
+        name: Arc<str>,
+    },
+}
+
+/// An object as it was heard of.
+enum Heard {
+    Namespace(Arc<str>, Marks),
+    Piece(PieceKind, Arc<str>, Arc<str>, Print),
+}
+
+/// Namespace and name; a namespace itself is in none.
+type Place = (Arc<str>, Arc<str>);
+
+impl Heard {
+    fn place(&self) -> Place {
+        match self {
+            Self::Namespace(name, _) => ("".into(), name.clone()),
+            Self::Piece(_, namespace, name, _) => (namespace.clone(), name.clone()),
+        }
+    }
+}
+
+/// Which watch it is: that of namespaces, or that of a kind of pieces.
+type Source = Option<PieceKind>;
+const SOURCES: usize = PieceKind::ALL.len() + 1;
+
+impl Seen {
+    pub fn new() -> Self {
+        Self(Arc::new(Shared { state: Mutex::default(), heard: watch::Sender::new(0) }))
+    }
+
+    /// Resolves when all that there was has been heard once.
+    pub async fn synced(&self) {
+        let mut heard = self.0.heard.subscribe();
+        // The sender lives as long as this.
+        let _ = heard.wait_for(|sources| *sources == SOURCES).await;
+    }
+
+    pub fn namespace(&self, name: &str) -> Option<Marks> {
+        self.0.state.lock().namespaces.get(name).cloned()
+    }
+
+    /// The names of the namespaces that say that they are this workspace's.
+    pub fn labelled(&self, workspace: &str) -> Vec<String> {
+        let state = self.0.state.lock();
+        let labelled = state.namespaces.iter().filter(|(_, marks)| &*marks.workspace == workspace);
+        labelled.map(|(name, _)| name.to_string()).collect()
+    }
+
+    pub fn print(&self, namespace: &str, kind: PieceKind, name: &str) -> Option<Print> {
+        self.0.state.lock().pieces.get(namespace)?.get(&(kind, name.into())).copied()
+    }
+
+    /// All that is in one namespace.
+    pub fn inside(&self, namespace: &str) -> Pieces {
+        self.0.state.lock().pieces.get(namespace).cloned().unwrap_or_default()
+    }
+
+    /// Follows what the cluster says, for ever, and tells of each change after all was heard once.
+    pub async fn follow(&self, client: kube::Client, tell: mpsc::UnboundedSender<Changed>) {
+        let mut events = stream::select_all(sources(&client));
+        let mut relisted: BTreeMap<Source, Vec<Heard>> = BTreeMap::new();
+        let mut known: BTreeSet<Source> = BTreeSet::new();
+        while let Some((source, event)) = events.next().await {
+            let changed = match event {
+                Ok(Event::Init) => {
+                    relisted.insert(source, Vec::new());
+                    continue;
+                }
+                Ok(Event::InitApply(heard)) => {
+                    relisted.entry(source).or_default().push(heard);
+                    continue;
+                }
+                Ok(Event::InitDone) => {
+                    let all = relisted.remove(&source).unwrap_or_default();
+                    let changed = self.0.state.lock().replace(source, all);
+                    if known.insert(source) {
+                        // What there was at the beginning changed nothing.
+                        self.0.heard.send_replace(known.len());
+                        continue;
+                    }
+                    changed
+                }
+                Ok(Event::Apply(heard)) => self.0.state.lock().apply(heard).into_iter().collect(),
+                Ok(Event::Delete(heard)) => {
+                    self.0.state.lock().delete(source, heard.place()).into_iter().collect()
+                }
+                Err(error) => {
+                    tracing::warn!(?source, %error, "cannot watch what was provisioned; will try again");
+                    continue;
+                }
+            };
+            for change in changed {
+                // Nobody listens any more when the controllers have ended, and then this has too.
+                let _ = tell.send(change);
+            }
+        }
+    }
+}
+
+type Events = stream::BoxStream<'static, (Source, watcher::Result<Event<Heard>>)>;
+
+fn sources(client: &kube::Client) -> Vec<Events> {
+    let ours = watcher::Config::default().labels(WORKSPACE);
+    let namespaces = watcher(Api::<Namespace>::all(client.clone()), ours).default_backoff();
+    let namespaces = namespaces.map(|event| {
+        (
+            None,
+            event.map(|event| {
+                map(event, |namespace| Heard::Namespace(namespace.name_any().into(), Marks::of(&namespace)))
+            }),
+        )
+    });
+    let pieces = PieceKind::ALL.into_iter().map(|kind| {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
+        let events = watcher(api, watcher::Config::default().labels(PROVISIONED)).default_backoff();
+        let read = move |object: DynamicObject| {
+            let namespace = object.namespace().unwrap_or_default();
+            Heard::Piece(kind, namespace.into(), object.name_any().into(), Print::of(kind, &object))
+        };
+        events.map(move |event| (Some(kind), event.map(|event| map(event, read)))).boxed()
+    });
+    pieces.chain([namespaces.boxed()]).collect()
+}
+
+fn map<A, B>(event: Event<A>, change: impl Fn(A) -> B) -> Event<B> {
+    match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(change(object)),
+        Event::Apply(object) => Event::Apply(change(object)),
+        Event::Delete(object) => Event::Delete(change(object)),
+    }
+}
+
+impl State {
+    fn apply(&mut self, heard: Heard) -> Option<Changed> {
+        match heard {
+            Heard::Namespace(name, marks) => {
+                let changed = Changed::Namespace { workspace: marks.workspace.to_string() };
+                let same = self.namespaces.get(&name) == Some(&marks);
+                self.namespaces.insert(name, marks);
+                (!same).then_some(changed)
+            }
+            Heard::Piece(kind, namespace, name, print) => {
+                let name = self.names.get(&name).cloned().unwrap_or(name);
+                self.names.insert(name.clone());
+                let before =
+                    self.pieces.entry(namespace.clone()).or_default().insert((kind, name.clone()), print);
+                (before != Some(print)).then_some(Changed::Piece { namespace, name })
+            }
+        }
+    }
+
+    fn delete(&mut self, source: Source, (namespace, name): Place) -> Option<Changed> {
+        let Some(kind) = source else {
+            let marks = self.namespaces.remove(&name)?;
+            return Some(Changed::Namespace { workspace: marks.workspace.to_string() });
+        };
+        let inside = self.pieces.get_mut(&namespace)?;
+        inside.remove(&(kind, name.clone()))?;
+        if inside.is_empty() {
+            self.pieces.remove(&namespace);
+        }
+        Some(Changed::Piece { namespace, name })
+    }
+
+    /// Puts what a new list says in place of the old, and says where they differ.
+    fn replace(&mut self, source: Source, all: Vec<Heard>) -> Vec<Changed> {
+        let present: BTreeSet<Place> = all.iter().map(Heard::place).collect();
+        let mut gone = self.places(source);
+        gone.retain(|place| !present.contains(place));
+        let mut changed: Vec<Changed> =
+            gone.into_iter().filter_map(|place| self.delete(source, place)).collect();
+        changed.extend(all.into_iter().filter_map(|heard| self.apply(heard)));
+        changed
+    }
+
+    fn places(&self, source: Source) -> Vec<Place> {
+        let Some(kind) = source else {
+            return self.namespaces.keys().map(|name| ("".into(), name.clone())).collect();
+        };
+        let of_kind = |(namespace, inside): (&Arc<str>, &Pieces)| {
+            let names = inside.keys().filter(|(is, _)| *is == kind);
+            names.map(|(_, name)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
+        };
+        self.pieces.iter().flat_map(of_kind).collect()
+    }
+}

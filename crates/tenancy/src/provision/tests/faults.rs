@@ -1,0 +1,124 @@
+//! What goes on around the controllers: others' namespaces, a silent cluster, many at once.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use testkit::fault::Line;
+
+use super::*;
+
+#[tokio::test]
+async fn a_namespace_of_somebody_else_is_left_alone_until_it_is_gone() {
+    let (world, clock) = (world().await, HeldClock::new());
+    let foreign = foreign_namespace(&world, "acme", json!({})).await;
+    // Ours by its label and nothing else.
+    let labelled = foreign_namespace(&world, "acme-test", json!({marks::WORKSPACE: "acme"})).await;
+    let mut acme = workspace("acme", &[(ID, "admin")]);
+    let further = |name: &str| WorkspaceNamespace { name: name.to_owned(), ..WorkspaceNamespace::default() };
+    acme.spec.namespaces.extend([further("acme-test"), further("kube-public"), further("acme-well")]);
+    create(&world, &acme).await;
+    let taken = async || {
+        let (status, reason) = condition(&world, "acme", "Ready").await?;
+        (status == "False" && reason == "NamespaceTaken").then_some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "taken", taken).await;
+    is_untouched(&world, &foreign).await;
+    is_untouched(&world, &labelled).await;
+    assert_eq!(names::<ResourceQuota>(&world, "kube-public").await, Vec::<String>::new());
+    is_whole(&world, "acme-well").await;
+    // It is somebody else's, also when it goes.
+    patch::<Workspace>(&world, "acme", json!({"spec": {"namespaces": [{"name": "acme"}]}})).await;
+    delete::<Namespace>(&world, "acme").await;
+    until("the namespace is gone", async || get::<Namespace>(&world, "acme").await.is_none().then_some(()))
+        .await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    is_whole(&world, "acme").await;
+    is_untouched(&world, &labelled).await;
+}
+
+#[tokio::test]
+async fn a_namespace_in_the_place_of_ours_is_never_ours() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &workspace("acme", &[(ID, "admin")])).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    let ours: Namespace = get(&world, "acme").await.unwrap();
+    delete::<Namespace>(&world, "acme").await;
+    until("the namespace is gone", async || get::<Namespace>(&world, "acme").await.is_none().then_some(()))
+        .await;
+    // Somebody restores it, with all its marks.
+    let labels = serde_json::to_value(ours.labels()).unwrap();
+    let annotations = serde_json::to_value(ours.annotations()).unwrap();
+    foreign_namespace(&world, "acme", labels).await;
+    patch::<Namespace>(&world, "acme", json!({"metadata": {"annotations": annotations}})).await;
+    let foreign: Namespace = get(&world, "acme").await.unwrap();
+    let taken = async || (condition(&world, "acme", "Ready").await?.1 == "NamespaceTaken").then_some(());
+    until_reached(&world, &Fault::none(), &clock, "taken", taken).await;
+    is_untouched(&world, &foreign).await;
+    delete::<Workspace>(&world, "acme").await;
+    let gone = async || get::<Workspace>(&world, "acme").await.is_none().then_some(());
+    until_reached(&world, &Fault::none(), &clock, "gone", gone).await;
+    is_untouched(&world, &foreign).await;
+}
+
+#[tokio::test]
+async fn a_quota_that_cannot_be_shared_out_loosens_nothing() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &workspace("acme", &[(ID, "admin")])).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    let namespaces = json!([{"name": "acme"}, {"name": "acme-test", "share": {"pods": "1000000"}}]);
+    let members = json!([{"user": OTHER, "role": "admin"}]);
+    patch::<Workspace>(&world, "acme", json!({"spec": {"namespaces": namespaces, "members": members}})).await;
+    let told = async || (condition(&world, "acme", "Ready").await?.1 == "QuotaInvalid").then_some(());
+    until_reached(&world, &Fault::none(), &clock, "told", told).await;
+    is_whole(&world, "acme").await;
+    assert!(get::<Namespace>(&world, "acme-test").await.is_none());
+    assert_eq!(
+        bound(&world, "acme", "admin").await,
+        ["longshore:ws:acme:admin", OTHER],
+        "who left is out all the same"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_that_falls_silent_is_waited_for() {
+    let (world, clock) = (world().await, HeldClock::new());
+    for line in [Line::Silent, Line::Cut] {
+        let fault = Fault::none();
+        let clients =
+            Clients::with_limit(fault.over(world.platform()), std::time::Duration::from_millis(200));
+        let tenancy = Tenancy::start(clients, Settings::default(), Arc::new(clock.clone())).await.unwrap();
+        let running = tokio::spawn(super::super::run(tenancy));
+        fault.turn(line);
+        let name = format!("after-{line:?}").to_lowercase();
+        create(&world, &workspace(&name, &[(ID, "admin")])).await;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        assert!(get::<Namespace>(&world, &name).await.is_none());
+        // What hung is given up by whoever asked, and a watch that hung is cut by the network in the end.
+        fault.turn(Line::Cut);
+        fault.turn(Line::Sound);
+        until("ready", async || is_ready(&world, &name).await).await;
+        running.abort();
+    }
+}
+
+/// Every account of fifty is ready, and one alone within the goal on a quiet machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_at_once_are_all_served() {
+    let (world, clock) = (world().await, HeldClock::new());
+    let tenancy = tenancy(&world, &Fault::none(), &clock).await.unwrap();
+    let running = tokio::spawn(super::super::run(tenancy));
+    create(&world, &user("first", None)).await;
+    until("the first is ready", async || user_is_ready(&world, "first").await).await;
+    let begun = Instant::now();
+    create(&world, &user("second", None)).await;
+    until("the second is ready", async || user_is_ready(&world, "second").await).await;
+    println!("one account: {:?}", begun.elapsed());
+    let begun = Instant::now();
+    let names: Vec<String> = (0..50).map(|number| format!("user-{number}")).collect();
+    futures::future::join_all(names.iter().map(async |name| create(&world, &user(name, None)).await)).await;
+    for name in &names {
+        until("ready", async || user_is_ready(&world, name).await).await;
+    }
+    println!("fifty accounts: {:?}", begun.elapsed());
+    running.abort();
+}

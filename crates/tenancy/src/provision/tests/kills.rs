@@ -1,0 +1,161 @@
+//! Killed after every single write: the next server ends in the right state, and nothing of others was touched.
+
+use testkit::every_kill_point;
+
+use super::*;
+
+/// A world in which this has happened already.
+async fn world_after(
+    what: &str,
+    prepare: impl AsyncFn(&World),
+    reached: impl AsyncFn(&World) -> Option<()>,
+) -> World {
+    let world = world().await;
+    prepare(&world).await;
+    until_reached(&world, &Fault::none(), &HeldClock::new(), what, async || reached(&world).await).await;
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_is_provisioned_whenever_the_server_dies() {
+    let clock = HeldClock::new();
+    let points = every_kill_point(
+        async || {
+            let world = world().await;
+            give_credentials(&world, ID).await;
+            let mut ana = user("ana", Some(ID));
+            ana.spec.platform_roles = vec!["admin".to_owned()];
+            create(&world, &ana).await;
+            world
+        },
+        async |world, fault| {
+            until_reached(world, fault, &clock, "ready", async || user_is_ready(world, "ana").await).await;
+            Ok::<(), ()>(())
+        },
+        async |world| {
+            let status = get::<User>(world, "ana").await.unwrap().status.unwrap();
+            assert_eq!(status.tenant_id, ID);
+            assert!(progress::is_true(&status.conditions, "CredentialsIssued"));
+            is_whole(world, ID).await;
+            assert_eq!(administrators(world).await, [format!("longshore-admin-{ID}")]);
+            let people: Vec<String> = names::<ServiceAccount>(world, SYSTEM_NAMESPACE)
+                .await
+                .into_iter()
+                .filter(|name| name.starts_with('u'))
+                .collect();
+            assert_eq!(people, [ID], "one id, and no other was begun");
+        },
+    )
+    .await;
+    assert!(points > 15, "{points}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_change_whenever_the_server_dies() {
+    let clock = HeldClock::new();
+    every_kill_point(
+        async || {
+            let acme = async |world: &World| {
+                drop(create(world, &workspace("acme", &[(ID, "admin"), (OTHER, "viewer")])).await);
+            };
+            let world = world_after("ready", acme, async |world| is_ready(world, "acme").await).await;
+            let members = json!([{"user": OTHER, "role": "admin"}]);
+            patch::<Workspace>(&world, "acme", json!({"spec": {"members": members}})).await;
+            world
+        },
+        async |world, fault| {
+            until_reached(world, fault, &clock, "ready", async || is_ready(world, "acme").await).await;
+            Ok::<(), ()>(())
+        },
+        async |world| {
+            assert_eq!(bound(world, "acme", "admin").await, ["longshore:ws:acme:admin", OTHER]);
+            assert_eq!(bound(world, "acme", "viewer").await, ["longshore:ws:acme:viewer"]);
+            is_whole(world, "acme").await;
+        },
+    )
+    .await;
+}
+
+/// Others have a namespace whose name begins alike, one that is labelled like ours, and one in the place of ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workspace_goes_whenever_the_server_dies_and_takes_nothing_else() {
+    let clock = HeldClock::new();
+    every_kill_point(
+        async || {
+            let acme = async |world: &World| {
+                let mut acme = workspace("acme", &[(ID, "admin")]);
+                let further = |name: &str| WorkspaceNamespace {
+                    name: name.to_owned(),
+                    ..WorkspaceNamespace::default()
+                };
+                acme.spec.namespaces.extend([further("acme-test"), further("acme-lost")]);
+                create(world, &acme).await;
+                create(world, &workspace("acme-other", &[(OTHER, "admin")])).await;
+            };
+            let ready =
+                async |world: &World| is_ready(world, "acme").await.and(is_ready(world, "acme-other").await);
+            let world = world_after("ready", acme, ready).await;
+            delete::<Namespace>(&world, "acme-lost").await;
+            until("the namespace is gone", async || {
+                get::<Namespace>(&world, "acme-lost").await.is_none().then_some(())
+            })
+            .await;
+            let foreign = foreign_namespace(&world, "acme-lost", json!({marks::WORKSPACE: "acme"})).await;
+            let alike = foreign_namespace(&world, "acme-alike", json!({marks::WORKSPACE: "acme"})).await;
+            delete::<Workspace>(&world, "acme").await;
+            (world, foreign, alike)
+        },
+        async |(world, ..), fault| {
+            let gone = async || get::<Workspace>(world, "acme").await.is_none().then_some(());
+            until_reached(world, fault, &clock, "gone", gone).await;
+            Ok::<(), ()>(())
+        },
+        async |(world, foreign, alike)| {
+            for name in ["acme", "acme-test"] {
+                assert!(get::<Namespace>(world, name).await.is_none(), "{name}");
+            }
+            is_untouched(world, foreign).await;
+            is_untouched(world, alike).await;
+            is_whole(world, "acme-other").await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_goes_whenever_the_server_dies() {
+    let clock = HeldClock::new();
+    every_kill_point(
+        async || {
+            let ana = async |world: &World| {
+                give_credentials(world, ID).await;
+                give_credentials(world, OTHER).await;
+                let mut ana = user("ana", Some(ID));
+                ana.spec.platform_roles = vec!["admin".to_owned()];
+                create(world, &ana).await;
+                create(world, &workspace("acme", &[(ID, "admin"), (OTHER, "admin")])).await;
+            };
+            let ready =
+                async |world: &World| user_is_ready(world, "ana").await.and(is_ready(world, "acme").await);
+            let world = world_after("ready", ana, ready).await;
+            delete::<User>(&world, "ana").await;
+            world
+        },
+        async |world, fault| {
+            let gone = async || get::<User>(world, "ana").await.is_none().then_some(());
+            until_reached(world, fault, &clock, "gone", gone).await;
+            Ok::<(), ()>(())
+        },
+        async |world| {
+            assert!(
+                get::<Workspace>(world, ID).await.is_none() && get::<Namespace>(world, ID).await.is_none()
+            );
+            assert!(service_account(world, ID).await.is_none() && secrets_of(world, ID).await.is_empty());
+            assert_eq!(administrators(world).await, Vec::<String>::new());
+            assert_eq!(secrets_of(world, OTHER).await.len(), 1);
+            let members = get::<Workspace>(world, "acme").await.unwrap().spec.members;
+            assert_eq!(members.iter().map(|member| member.user.as_str()).collect::<Vec<_>>(), [OTHER]);
+        },
+    )
+    .await;
+}

@@ -1,0 +1,252 @@
+//! The controllers, over an embedded cluster on which the platform has exactly the rights of its own manifests.
+
+mod faults;
+mod guard;
+mod kills;
+mod lives;
+
+use std::sync::Arc;
+
+use futures::future::{Either, select};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use kube_access::Clients;
+use kube_embedded::clock::SystemClock;
+use kube_types::workspace::{Member, WorkspaceNamespace};
+use kube_types::{SYSTEM_NAMESPACE, User, UserSpec, Workspace, WorkspaceSpec, marks, progress};
+use serde_json::{Value, json};
+use testkit::{Fault, HeldClock, World, until};
+
+use crate::{Settings, Tenancy, manifests};
+
+const ID: &str = "uaaaaaaaaaa";
+const OTHER: &str = "ubbbbbbbbbb";
+
+/// The cluster goes by the machine's clock: removing a namespace takes it a moment.
+async fn world() -> World {
+    let world = World::under(Arc::new(SystemClock), []).await;
+    manifests::apply(&world.admin()).await.unwrap();
+    world
+}
+
+async fn tenancy(world: &World, fault: &Fault, clock: &HeldClock) -> Result<Tenancy, crate::StartError> {
+    Tenancy::start(Clients::new(fault.over(world.platform())), Settings::default(), Arc::new(clock.clone()))
+        .await
+}
+
+/// Runs the controllers until the cluster is as `reached` says.
+async fn until_reached(
+    world: &World,
+    fault: &Fault,
+    clock: &HeldClock,
+    what: &str,
+    reached: impl AsyncFnMut() -> Option<()>,
+) {
+    // What is cut off at its start is as dead as what is cut off later.
+    let Ok(tenancy) = tenancy(world, fault, clock).await else { return };
+    let (running, reached) = (std::pin::pin!(super::run(tenancy)), std::pin::pin!(until(what, reached)));
+    match select(running, reached).await {
+        Either::Left((never, _)) => match never {},
+        Either::Right(_) => {}
+    }
+}
+
+fn user(name: &str, id: Option<&str>) -> User {
+    let spec = UserSpec {
+        email: format!("{name}@example.com"),
+        organization: "Acme".to_owned(),
+        ..UserSpec::default()
+    };
+    let mut user = User::new(name, spec);
+    if let Some(id) = id {
+        user.annotations_mut().insert(marks::TENANT_ID.to_owned(), id.to_owned());
+    }
+    user
+}
+
+fn workspace(name: &str, members: &[(&str, &str)]) -> Workspace {
+    let member = |(user, role): &(&str, &str)| Member { user: (*user).to_owned(), role: (*role).to_owned() };
+    let spec = WorkspaceSpec {
+        members: members.iter().map(member).collect(),
+        namespaces: vec![WorkspaceNamespace { name: name.to_owned(), ..WorkspaceNamespace::default() }],
+        quota: Settings::default().quota,
+        clusters: vec!["host".to_owned()],
+        ..WorkspaceSpec::default()
+    };
+    Workspace::new(name, spec)
+}
+
+async fn create<K>(world: &World, object: &K) -> K
+where
+    K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::Serialize
+        + serde::de::DeserializeOwned,
+{
+    Api::all(world.admin()).create(&PostParams::default(), object).await.unwrap()
+}
+
+async fn patch<K>(world: &World, name: &str, patch: Value)
+where
+    K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    Api::<K>::all(world.admin()).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn delete<K>(world: &World, name: &str)
+where
+    K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    Api::<K>::all(world.admin()).delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+async fn get<K>(world: &World, name: &str) -> Option<K>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    Api::all(world.admin()).get_opt(name).await.unwrap()
+}
+
+async fn inside<K>(world: &World, namespace: &str) -> Vec<K>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    Api::namespaced(world.admin(), namespace).list(&ListParams::default()).await.unwrap().items
+}
+
+/// The names of what is in a namespace, by kind.
+async fn names<K>(world: &World, namespace: &str) -> Vec<String>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    inside::<K>(world, namespace).await.iter().map(ResourceExt::name_any).collect()
+}
+
+/// The condition `kind` of a workspace: status and reason.
+async fn condition(world: &World, workspace: &str, kind: &str) -> Option<(String, String)> {
+    let status = get::<Workspace>(world, workspace).await?.status?;
+    let condition = progress::condition(&status.conditions, kind)?;
+    Some((condition.status.clone(), condition.reason.clone()))
+}
+
+async fn is_ready(world: &World, name: &str) -> Option<()> {
+    let workspace = get::<Workspace>(world, name).await?;
+    let status = workspace.status.clone()?;
+    (status.observed_generation == workspace.metadata.generation
+        && progress::is_true(&status.conditions, "Ready"))
+    .then_some(())
+}
+
+async fn user_is_ready(world: &World, name: &str) -> Option<()> {
+    let user = get::<User>(world, name).await?;
+    let status = user.status.clone()?;
+    (status.observed_generation == user.metadata.generation && progress::is_true(&status.conditions, "Ready"))
+        .then_some(())
+}
+
+/// Who is a subject of one of the bindings of a role.
+async fn bound(world: &World, namespace: &str, role: &str) -> Vec<String> {
+    let bindings: Api<RoleBinding> = Api::namespaced(world.admin(), namespace);
+    let binding = bindings.get_opt(&format!("longshore-ws-{role}")).await.unwrap();
+    binding
+        .into_iter()
+        .flat_map(|binding| binding.subjects.unwrap_or_default())
+        .map(|subject| subject.name)
+        .collect()
+}
+
+/// A ServiceAccount of a person.
+async fn service_account(world: &World, id: &str) -> Option<ServiceAccount> {
+    Api::namespaced(world.admin(), SYSTEM_NAMESPACE).get_opt(id).await.unwrap()
+}
+
+async fn give_credentials(world: &World, id: &str) {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": marks::CREDENTIALS_TYPE,
+        "metadata": {"name": format!("credentials-{id}"), "namespace": SYSTEM_NAMESPACE, "labels": {marks::USER: id}},
+        "stringData": {"epoch": "1"},
+    });
+    world.apply([secret]).await;
+}
+
+/// Everything that a workspace has in one namespace is there.
+async fn is_whole(world: &World, namespace: &str) {
+    let bindings = names::<RoleBinding>(world, namespace).await;
+    let wanted = [
+        "longshore-deployer",
+        "longshore-ws-admin",
+        "longshore-ws-developer",
+        "longshore-ws-isv",
+        "longshore-ws-operator",
+        "longshore-ws-viewer",
+    ];
+    assert_eq!(bindings, wanted);
+    assert_eq!(names::<k8s_openapi::api::core::v1::ResourceQuota>(world, namespace).await, ["longshore"]);
+    assert_eq!(names::<k8s_openapi::api::core::v1::LimitRange>(world, namespace).await, ["longshore"]);
+    assert_eq!(
+        names::<k8s_openapi::api::networking::v1::NetworkPolicy>(world, namespace).await,
+        ["longshore-default-deny"]
+    );
+    assert!(names::<ServiceAccount>(world, namespace).await.contains(&"longshore-deployer".to_owned()));
+}
+
+/// A namespace of somebody else, with something in it.
+async fn foreign_namespace(world: &World, name: &str, labels: Value) -> Namespace {
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    let thing = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "precious", "namespace": name}, "data": {"a": "b"},
+    });
+    world.apply([namespace, thing]).await;
+    get(world, name).await.unwrap()
+}
+
+/// It is as it was, with what was in it, and nothing was put into it.
+async fn is_untouched(world: &World, before: &Namespace) {
+    let name = before.name_any();
+    let now: Namespace = get(world, &name).await.expect("it is still there");
+    assert_eq!(now.metadata, before.metadata);
+    let things = names::<k8s_openapi::api::core::v1::ConfigMap>(world, &name).await;
+    assert!(things.contains(&"precious".to_owned()), "{things:?}");
+    assert_eq!(names::<RoleBinding>(world, &name).await, Vec::<String>::new());
+}
+
+async fn secrets_of(world: &World, id: &str) -> Vec<Secret> {
+    let theirs = ListParams::default().labels(&format!("{}={id}", marks::USER));
+    Api::<Secret>::namespaced(world.admin(), SYSTEM_NAMESPACE).list(&theirs).await.unwrap().items
+}
+
+async fn administrators(world: &World) -> Vec<String> {
+    let ours = ListParams::default().labels(marks::PROVISIONED);
+    let all = Api::<ClusterRoleBinding>::all(world.admin()).list(&ours).await.unwrap();
+    all.items.iter().map(ResourceExt::name_any).collect()
+}
+
+/// Whether an event says of the object that it is ready.
+async fn is_told(world: &World, name: &str) -> Option<()> {
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(world.admin(), "default");
+    let all = events.list(&ListParams::default()).await.unwrap().items;
+    let tells = |event: &k8s_openapi::api::events::v1::Event| {
+        event.reason.as_deref() == Some("Ready")
+            && event.regarding.as_ref().is_some_and(|it| it.name.as_deref() == Some(name))
+    };
+    all.iter().any(tells).then_some(())
+}

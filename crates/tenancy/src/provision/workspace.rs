@@ -1,0 +1,251 @@
+//! Brings a workspace nearer to what its spec asks for.
+//!
+//! It leaves in the status: which namespaces are its own, by UID, how many members there are, and the conditions
+//! `NamespacesReady`, `AccessReady`, `Ready`.
+//! Elsewhere: what is in a namespace ([`super::namespace`]), how a workspace goes ([`super::removal`]).
+
+mod report;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::future::{join_all, try_join_all};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube_access::queue::Next;
+use kube_types::marks::WORKSPACE_FINALIZER;
+use kube_types::workspace::OwnedNamespace;
+use kube_types::{FIELD_MANAGER, Workspace};
+
+use self::report::{Done, Life, Outcome, life, recorded, status};
+use super::namespace::{self, Marks, Standing, standing};
+use super::pieces::{Piece, PieceKind};
+use super::seen::Pieces;
+use super::{Doing, ProvisionError, Provisioner, until};
+use crate::quota::{self, Amounts};
+
+impl Provisioner {
+    pub(super) async fn sync_workspace(&self, name: &str) -> Result<Next, ProvisionError> {
+        let Some(workspace) = self.workspaces.get(name) else { return Ok(Next::Rest) };
+        if workspace.metadata.deletion_timestamp.is_some() {
+            return self.remove_workspace(&workspace).await;
+        }
+        let now = self.clock.now();
+        let life = life(&workspace, now);
+        if life == Life::Over {
+            self.begin_removal(&workspace).await?;
+            return Ok(Next::Rest);
+        }
+        let workspace = self.hold_workspace(&workspace).await?;
+        let shares = quota::shares(&workspace.spec.quota, &workspace.spec.namespaces);
+        let closed = life != Life::Open;
+        let outcomes = join_all(workspace.spec.namespaces.iter().map(|wanted| {
+            let hard =
+                shares.as_ref().ok().map(|shares| shares.get(&wanted.name).cloned().unwrap_or_default());
+            self.provision(&workspace, &wanted.name, hard, closed)
+        }))
+        .await;
+        let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
+        let outcomes: Vec<(String, Outcome)> = names.zip(outcomes).collect();
+        let leaving = self.let_go(&workspace).await?;
+        let done = Done { outcomes, leaving, unshared: shares.err().map(|error| error.to_string()), life };
+        self.tell_workspace(&workspace, &done, now).await?;
+        let failed = done.outcomes.into_iter().find_map(|(_, outcome)| match outcome {
+            Outcome::Failed { error, .. } => Some(error),
+            _ => None,
+        });
+        match (failed, done.life) {
+            (Some(error), _) => Err(error),
+            (None, Life::Closed(Some(after))) => Ok(Next::After(until(now, after))),
+            (None, _) => Ok(Next::Rest),
+        }
+    }
+
+    /// Nothing is made before the finalizer is there: it is what removes it again.
+    async fn hold_workspace(&self, workspace: &Workspace) -> Result<Workspace, ProvisionError> {
+        if workspace.finalizers().iter().any(|finalizer| finalizer == WORKSPACE_FINALIZER) {
+            return Ok(workspace.clone());
+        }
+        let mut finalizers = workspace.finalizers().to_vec();
+        finalizers.push(WORKSPACE_FINALIZER.to_owned());
+        let patch = serde_json::json!({
+            "metadata": { "resourceVersion": workspace.resource_version(), "finalizers": finalizers },
+        });
+        let name = workspace.name_any();
+        self.api::<Workspace>()
+            .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .doing(|| format!("hold workspace `{name}`"))
+    }
+
+    async fn provision(
+        &self,
+        workspace: &Workspace,
+        name: &str,
+        hard: Option<Amounts>,
+        closed: bool,
+    ) -> Outcome {
+        if !namespace::may_be_called(&workspace.name_any(), name) {
+            return Outcome::NotOwn;
+        }
+        let recorded = recorded(workspace, name);
+        let uid = match self.stand(workspace, name, hard.is_some()).await {
+            Ok(Standing::Ours(uid)) => uid,
+            Ok(Standing::Leaving(uid)) => return Outcome::Leaving { uid },
+            Ok(Standing::Taken) => return Outcome::Taken,
+            Ok(Standing::Absent) if recorded.is_some() => return Outcome::Gone,
+            Ok(Standing::Absent) => return Outcome::Unshared,
+            Err(error) => {
+                return Outcome::Failed { uid: recorded.map(|recorded| recorded.uid.clone()), error };
+            }
+        };
+        let wanted = namespace::pieces(workspace, name, hard.as_ref().unwrap_or(&Amounts::new()), closed);
+        let repairs = repairs(self.seen.inside(name), wanted, hard.is_some());
+        let (bindings, first): (Vec<_>, Vec<_>) =
+            repairs.into_iter().partition(|repair| repair.kind() == PieceKind::RoleBinding);
+        // Nobody gets into a new namespace before its limits are there. In an old one they are, whatever ails, and who
+        // is no longer a member must not stay one.
+        let limited = self.repair_all(name, first).await;
+        let bound = match (&limited, recorded) {
+            (Err(_), None) => Ok(()),
+            _ => self.repair_all(name, bindings).await,
+        };
+        match limited.and(bound) {
+            Ok(()) => Outcome::Ready { uid },
+            Err(error) => Outcome::Failed { uid: Some(uid), error },
+        }
+    }
+
+    /// Looks whose the namespace is, makes it where there is none and it may be made, and puts its labels right.
+    async fn stand(
+        &self,
+        workspace: &Workspace,
+        name: &str,
+        may_make: bool,
+    ) -> Result<Standing, ProvisionError> {
+        let recorded = recorded(workspace, name);
+        let known = self.seen.namespace(name);
+        let wanted = namespace::namespace(workspace, name);
+        match standing(workspace, recorded, known.as_ref()) {
+            Standing::Ours(uid) => {
+                if let Some(found) = known
+                    && !found.is_labelled_as(&wanted)
+                {
+                    self.label(wanted, &uid).await?;
+                }
+                Ok(Standing::Ours(uid))
+            }
+            Standing::Leaving(uid) => Ok(Standing::Leaving(uid)),
+            // What was heard may be old, and what is not labelled is not heard of at all.
+            Standing::Taken => self.look(workspace, name).await,
+            Standing::Absent if recorded.is_some() || !may_make => self.look(workspace, name).await,
+            Standing::Absent => match self.api::<Namespace>().create(&PostParams::default(), &wanted).await {
+                Ok(made) => Ok(standing(workspace, None, Some(&Marks::of(&made)))),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                    self.look(workspace, name).await
+                }
+                Err(error) => Err(error).doing(|| format!("make namespace `{name}`")),
+            },
+        }
+    }
+
+    /// Whose the namespace is, asked of the cluster itself.
+    pub(super) async fn look(&self, workspace: &Workspace, name: &str) -> Result<Standing, ProvisionError> {
+        let found =
+            self.api::<Namespace>().get_opt(name).await.doing(|| format!("look at namespace `{name}`"))?;
+        Ok(standing(workspace, recorded(workspace, name), found.as_ref().map(Marks::of).as_ref()))
+    }
+
+    async fn label(&self, mut wanted: Namespace, uid: &str) -> Result<(), ProvisionError> {
+        let name = wanted.name_any();
+        // Another namespace under this name is not labelled.
+        wanted.metadata.uid = Some(uid.to_owned());
+        self.api::<Namespace>()
+            .patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&wanted))
+            .await
+            .doing(|| format!("label namespace `{name}`"))?;
+        Ok(())
+    }
+
+    /// Removes the namespaces that the spec no longer names; answers those that are still there.
+    async fn let_go(&self, workspace: &Workspace) -> Result<Vec<OwnedNamespace>, ProvisionError> {
+        let wanted: BTreeSet<&str> =
+            workspace.spec.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
+        let names = self.known_namespaces(workspace);
+        let surplus = names.iter().filter(|name| !wanted.contains(name.as_str()));
+        let left = try_join_all(surplus.map(|name| self.remove_namespace(workspace, name))).await?;
+        Ok(left.into_iter().flatten().collect())
+    }
+
+    /// The names of all namespaces that are or might be this workspace's.
+    pub(super) fn known_namespaces(&self, workspace: &Workspace) -> BTreeSet<String> {
+        let records = workspace.status.iter().flat_map(|status| &status.namespaces);
+        let labelled = self.seen.labelled(&workspace.name_any());
+        labelled.into_iter().chain(records.map(|record| record.name.clone())).collect()
+    }
+
+    async fn repair_all(&self, namespace: &str, repairs: Vec<Repair>) -> Result<(), ProvisionError> {
+        try_join_all(repairs.into_iter().map(|repair| self.repair(namespace, repair))).await?;
+        Ok(())
+    }
+
+    async fn repair(&self, namespace: &str, repair: Repair) -> Result<(), ProvisionError> {
+        match repair {
+            Repair::Apply(piece) => self.apply(Some(namespace), &piece).await,
+            Repair::Delete(kind, name) => self.delete(Some(namespace), kind, &name).await,
+        }
+    }
+
+    /// Writes the status, where it is another, and tells of it.
+    async fn tell_workspace(
+        &self,
+        workspace: &Workspace,
+        done: &Done,
+        now: Timestamp,
+    ) -> Result<(), ProvisionError> {
+        if workspace.status.as_ref() == Some(&status(workspace, done, now)) {
+            return Ok(());
+        }
+        let name = workspace.name_any();
+        let doing = || format!("write the status of workspace `{name}`");
+        let told = Workspace { status: Some(status(workspace, done, now)), ..workspace.clone() };
+        let told = self
+            .api::<Workspace>()
+            .replace_status(&name, &PostParams::default(), &told)
+            .await
+            .doing(doing)?;
+        let conditions = |workspace: &Workspace| workspace.status.clone().unwrap_or_default().conditions;
+        self.announce(&told, &conditions(workspace), &conditions(&told)).await;
+        Ok(())
+    }
+}
+
+/// One thing to be done in a namespace.
+enum Repair {
+    Apply(Box<Piece>),
+    Delete(PieceKind, Arc<str>),
+}
+
+impl Repair {
+    fn kind(&self) -> PieceKind {
+        match self {
+            Self::Apply(piece) => piece.kind,
+            Self::Delete(kind, _) => *kind,
+        }
+    }
+}
+
+/// What makes the wanted pieces of those that were seen. Where the quota is not known, the old one stays.
+fn repairs(mut seen: Pieces, wanted: Vec<Piece>, quota_too: bool) -> Vec<Repair> {
+    let mut repairs = Vec::new();
+    for piece in wanted {
+        if seen.remove(&(piece.kind, piece.name().into())) != Some(piece.print()) {
+            repairs.push(Repair::Apply(Box::new(piece)));
+        }
+    }
+    let surplus = seen.into_keys().filter(|(kind, _)| quota_too || *kind != PieceKind::ResourceQuota);
+    repairs.extend(surplus.map(|(kind, name)| Repair::Delete(kind, name)));
+    repairs
+}

@@ -1,0 +1,141 @@
+//! What the status of a workspace says of what a pass did. Pure.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube_types::marks::REMOVE_AFTER;
+use kube_types::progress::{Finding, enter};
+use kube_types::workspace::{OwnedNamespace, conditions};
+use kube_types::{Workspace, WorkspaceStatus};
+
+use crate::provision::{HOST, NOT_YET, ProvisionError};
+
+/// Whether a workspace is one that people work in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Open,
+    /// To be removed at that moment, where it can be read; until then it can be brought back, and nobody has a role in it.
+    Closed(Option<Timestamp>),
+    Over,
+}
+
+pub(super) fn life(workspace: &Workspace, now: Timestamp) -> Life {
+    match workspace.annotations().get(REMOVE_AFTER).map(|text| text.parse::<Timestamp>()) {
+        None => Life::Open,
+        Some(Ok(after)) if after <= now => Life::Over,
+        Some(after) => Life::Closed(after.ok()),
+    }
+}
+
+/// What became of one namespace.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Ready {
+        uid: String,
+    },
+    /// On its way out; made anew when it is gone.
+    Leaving {
+        uid: String,
+    },
+    /// The recorded one is gone: forgotten first, made anew afterwards.
+    Gone,
+    Taken,
+    /// No name that a namespace of this workspace can have.
+    NotOwn,
+    /// Nothing is made without a quota that can be shared out.
+    Unshared,
+    Failed {
+        uid: Option<String>,
+        error: ProvisionError,
+    },
+}
+
+/// What a pass did.
+pub(super) struct Done {
+    pub outcomes: Vec<(String, Outcome)>,
+    /// Namespaces that the spec no longer names, and that are still there.
+    pub leaving: Vec<OwnedNamespace>,
+    /// Why the quota cannot be shared out.
+    pub unshared: Option<String>,
+    pub life: Life,
+}
+
+pub(super) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
+    let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
+    records.find(|record| record.name == name && record.cluster == HOST)
+}
+
+/// The status that follows from what was done.
+pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> WorkspaceStatus {
+    let mut status = workspace.status.clone().unwrap_or_default();
+    let record = |(name, outcome): &(String, Outcome)| match outcome {
+        Outcome::Ready { uid } | Outcome::Leaving { uid } | Outcome::Failed { uid: Some(uid), .. } => {
+            Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned() })
+        }
+        // What was recorded stays so, that another namespace in its place is never taken for ours.
+        Outcome::Taken => recorded(workspace, name).cloned(),
+        Outcome::Gone | Outcome::NotOwn | Outcome::Unshared | Outcome::Failed { uid: None, .. } => None,
+    };
+    status.namespaces = done.outcomes.iter().filter_map(record).chain(done.leaving.iter().cloned()).collect();
+    status.members = i64::try_from(workspace.spec.members.len()).unwrap_or(i64::MAX);
+    status.observed_generation = workspace.metadata.generation;
+    let findings = findings(workspace, done);
+    let WorkspaceStatus { conditions, sequence, transitions, .. } = &mut status;
+    enter(conditions, sequence, transitions, &findings, workspace.metadata.generation, now);
+    status
+}
+
+fn findings(workspace: &Workspace, Done { outcomes, unshared, life, .. }: &Done) -> [Finding; 3] {
+    let elsewhere = workspace.spec.clusters.iter().find(|cluster| *cluster != HOST);
+    let trouble = outcomes.iter().find_map(|(name, outcome)| match outcome {
+        Outcome::Ready { .. } => None,
+        Outcome::Taken => Some((
+            "NamespaceTaken",
+            format!("there is a namespace `{name}` already, which is not this workspace's; it is left alone"),
+        )),
+        Outcome::NotOwn => Some(("NotOwnName", format!("`{name}` does not begin with the workspace's name"))),
+        Outcome::Leaving { .. } => {
+            Some(("NamespaceLeaving", format!("namespace `{name}` is being deleted; it will be made anew")))
+        }
+        Outcome::Gone => {
+            Some(("NamespaceGone", format!("namespace `{name}` was deleted; it is being made anew")))
+        }
+        Outcome::Unshared => {
+            Some(("QuotaInvalid", format!("namespace `{name}` is not made without a quota")))
+        }
+        Outcome::Failed { error, .. } => Some(("ProvisioningFailed", error.to_string())),
+    });
+    let trouble = unshared.clone().map(|error| ("QuotaInvalid", error)).or(trouble);
+    let trouble = trouble
+        .or_else(|| elsewhere.map(|cluster| ("ClusterUnknown", format!("there is no cluster `{cluster}`"))));
+    let (made, reason, message) = match trouble {
+        Some((reason, message)) => (false, reason, message),
+        None => (true, "Provisioned", "all namespaces are there".to_owned()),
+    };
+    let (bound, why, text) = match life {
+        Life::Open if outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ready { .. })) => {
+            (true, "Bound", "members have their roles".to_owned())
+        }
+        Life::Open => (false, NOT_YET, "not all namespaces are there".to_owned()),
+        Life::Closed(Some(after)) => {
+            (false, "Removing", format!("will be removed after {after}; until then it can be restored"))
+        }
+        Life::Closed(None) | Life::Over => {
+            (false, "Removing", "is to be removed, at a time that cannot be read".to_owned())
+        }
+    };
+    let (ready_reason, ready_message) = match (made, bound) {
+        (true, true) => ("Ready", "the workspace can be used".to_owned()),
+        (true, false) => (why, text.clone()),
+        (false, _) => (reason, message.clone()),
+    };
+    [
+        Finding { kind: conditions::NAMESPACES_READY, holds: made, reason, message },
+        Finding { kind: conditions::ACCESS_READY, holds: bound, reason: why, message: text },
+        Finding {
+            kind: conditions::READY,
+            holds: made && bound,
+            reason: ready_reason,
+            message: ready_message,
+        },
+    ]
+}

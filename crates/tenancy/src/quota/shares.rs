@@ -1,0 +1,223 @@
+//! How a workspace's quota is shared out among its namespaces. Pure.
+//!
+//! Always true: of every resource that the quota names, the namespaces together have exactly the whole. So whatever people
+//! do inside of them, a workspace never uses more than was given to it.
+
+use std::collections::BTreeMap;
+
+use domain::ids::shortened;
+use domain::quantity::Quantity;
+use kube_types::workspace::WorkspaceNamespace;
+
+/// Amounts by resource, in ResourceQuota's words.
+pub type Amounts = BTreeMap<String, String>;
+
+/// So many resources can be named in one quota.
+const MOST_RESOURCES: usize = 64;
+/// Beyond this an amount means nothing, and sums would no longer be exact.
+const MOST: i64 = 1_000_000_000_000_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    #[error("`{0}` is nothing that a quota can limit")]
+    Resource(String),
+    #[error("`{amount}` is no amount of `{resource}`")]
+    Amount { resource: String, amount: String },
+    #[error("a quota names at most {MOST_RESOURCES} resources")]
+    TooMany,
+    #[error("namespace `{namespace}` has a share of `{resource}`, which the workspace's quota does not name")]
+    NotInQuota { namespace: String, resource: String },
+    #[error("namespace `{0}` is the first, which has what the others leave, and so no share of its own")]
+    First(String),
+    #[error("the namespaces' shares of `{resource}` are {sum} together, more than the workspace's {whole}")]
+    MoreThanWhole { resource: String, sum: String, whole: String },
+}
+
+/// What each namespace may use. A further namespace has its share, and nothing of what its share does not name; what
+/// is not shared out is the first namespace's. Where the quota names nothing, nothing is limited.
+pub fn shares(
+    quota: &Amounts,
+    namespaces: &[WorkspaceNamespace],
+) -> Result<BTreeMap<String, Amounts>, QuotaError> {
+    let whole = amounts(quota)?;
+    let Some((first, further)) = namespaces.split_first() else { return Ok(BTreeMap::new()) };
+    if !first.share.is_empty() {
+        return Err(QuotaError::First(first.name.clone()));
+    }
+    let mut shared: BTreeMap<&str, Quantity> = BTreeMap::new();
+    let mut hard = BTreeMap::new();
+    for namespace in further {
+        let mut share = amounts(&namespace.share)?;
+        if let Some(resource) = share.keys().find(|resource| !whole.contains_key(*resource)) {
+            let (namespace, resource) = (namespace.name.clone(), (*resource).to_owned());
+            return Err(QuotaError::NotInQuota { namespace, resource });
+        }
+        for resource in whole.keys() {
+            let part = share.entry(resource).or_default();
+            let sum = shared.entry(resource).or_default();
+            *sum = sum.add(part);
+        }
+        hard.insert(namespace.name.clone(), texts(&share));
+    }
+    let mut left = BTreeMap::new();
+    for (resource, whole) in whole {
+        let sum = shared.remove(resource).unwrap_or_default();
+        if sum > whole {
+            let (sum, whole) = (sum.to_string(), whole.to_string());
+            return Err(QuotaError::MoreThanWhole { resource: resource.to_owned(), sum, whole });
+        }
+        // The text of an amount that nobody shares stays as it was written.
+        left.insert(resource, if sum.is_zero() { whole } else { whole.sub(&sum) });
+    }
+    hard.insert(first.name.clone(), texts(&left));
+    Ok(hard)
+}
+
+fn texts(amounts: &BTreeMap<&str, Quantity>) -> Amounts {
+    amounts.iter().map(|(resource, amount)| ((*resource).to_owned(), amount.to_string())).collect()
+}
+
+/// The amounts as numbers, rounded up to thousandths as Kubernetes rounds them.
+fn amounts(texts: &Amounts) -> Result<BTreeMap<&str, Quantity>, QuotaError> {
+    if texts.len() > MOST_RESOURCES {
+        return Err(QuotaError::TooMany);
+    }
+    let mut amounts = BTreeMap::new();
+    for (resource, text) in texts {
+        let whole_only = counted(resource).ok_or_else(|| QuotaError::Resource(shortened(resource)))?;
+        let amount = Quantity::parse(text)
+            .ok()
+            .filter(|amount| {
+                amount.sign() >= 0 && amount.value() <= MOST && (!whole_only || amount.is_whole())
+            })
+            .ok_or_else(|| QuotaError::Amount { resource: resource.clone(), amount: shortened(text) })?;
+        amounts.insert(resource.as_str(), amount.round_up_to_milli());
+    }
+    Ok(amounts)
+}
+
+/// What a quota can limit by a plain name, and whether it is counted in whole ones.
+#[rustfmt::skip]
+const PLAIN: &[(&str, bool)] = &[
+    ("cpu", false),          ("memory", false),          ("ephemeral-storage", false),
+    ("requests.cpu", false), ("requests.memory", false), ("requests.ephemeral-storage", false), ("requests.storage", false),
+    ("limits.cpu", false),   ("limits.memory", false),   ("limits.ephemeral-storage", false),
+    ("pods", true), ("services", true), ("services.nodeports", true), ("services.loadbalancers", true),
+    ("configmaps", true), ("secrets", true), ("persistentvolumeclaims", true), ("replicationcontrollers", true),
+    ("resourcequotas", true),
+];
+
+/// Whether a resource is counted in whole ones; `None` for what no quota can name. Besides the plain names these are
+/// qualified ones: `count/jobs.batch`, `gold.storageclass.storage.k8s.io/requests.storage`, `requests.example.com/gpu`.
+fn counted(resource: &str) -> Option<bool> {
+    let Some((prefix, name)) = resource.split_once('/') else {
+        return PLAIN.iter().find(|(plain, _)| *plain == resource).map(|(_, whole)| *whole);
+    };
+    let ends_well = |text: &str| {
+        let alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+        alphanumeric(text.bytes().next()) && alphanumeric(text.bytes().last())
+    };
+    let prefix_well = prefix.len() <= 253
+        && prefix.split('.').all(ends_well)
+        && prefix
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte));
+    let name_well = name.len() <= 63
+        && ends_well(name)
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    (prefix_well && name_well).then_some(name != "requests.storage")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Amounts {
+        pairs.iter().map(|(resource, amount)| ((*resource).to_owned(), (*amount).to_owned())).collect()
+    }
+
+    fn namespace(name: &str, share: &[(&str, &str)]) -> WorkspaceNamespace {
+        WorkspaceNamespace { name: name.to_owned(), share: of(share) }
+    }
+
+    #[test]
+    fn what_is_not_shared_out_is_the_first_namespaces() {
+        let quota = of(&[("requests.cpu", "4"), ("requests.memory", "8Gi"), ("pods", "50")]);
+        let namespaces = [
+            namespace("acme", &[]),
+            namespace("acme-test", &[("requests.cpu", "500m"), ("pods", "10")]),
+            namespace("acme-idle", &[]),
+        ];
+        let hard = shares(&quota, &namespaces).unwrap();
+        assert_eq!(
+            hard["acme"],
+            of(&[("requests.cpu", "3500m"), ("requests.memory", "8Gi"), ("pods", "40")])
+        );
+        assert_eq!(
+            hard["acme-test"],
+            of(&[("requests.cpu", "500m"), ("requests.memory", "0"), ("pods", "10")])
+        );
+        assert_eq!(hard["acme-idle"], of(&[("requests.cpu", "0"), ("requests.memory", "0"), ("pods", "0")]));
+        let unlimited = shares(&Amounts::new(), &namespaces[..1]).unwrap();
+        assert_eq!(unlimited["acme"], Amounts::new());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let quota = of(&[("pods", "10"), ("requests.cpu", "1")]);
+        let first = || namespace("a", &[]);
+        #[rustfmt::skip]
+        let table = [
+            (shares(&quota, &[first(), namespace("a-x", &[("pods", "6")]), namespace("a-y", &[("pods", "5")])]),
+             "the namespaces' shares of `pods` are 11 together, more than the workspace's 10"),
+            (shares(&quota, &[first(), namespace("a-x", &[("services", "1")])]),
+             "namespace `a-x` has a share of `services`, which the workspace's quota does not name"),
+            (shares(&quota, &[namespace("a", &[("pods", "1")])]),
+             "namespace `a` is the first, which has what the others leave, and so no share of its own"),
+            (shares(&of(&[("pods", "-1")]), &[first()]),      "`-1` is no amount of `pods`"),
+            (shares(&of(&[("pods", "1.5")]), &[first()]),     "`1.5` is no amount of `pods`"),
+            (shares(&of(&[("pods", "1e99")]), &[first()]),    "`1e99` is no amount of `pods`"),
+            (shares(&of(&[("requests.cpu", "many")]), &[first()]), "`many` is no amount of `requests.cpu`"),
+            (shares(&of(&[("podz", "1")]), &[first()]),       "`podz` is nothing that a quota can limit"),
+            (shares(&of(&[("count/", "1")]), &[first()]),     "`count/` is nothing that a quota can limit"),
+            (shares(&of(&[("A.b/c", "1")]), &[first()]),      "`A.b/c` is nothing that a quota can limit"),
+        ];
+        for (refused, message) in table {
+            assert_eq!(refused.unwrap_err().to_string(), message);
+        }
+        let right =
+            of(&[("count/jobs.batch", "50"), ("gold.storageclass.storage.k8s.io/requests.storage", "1.5Gi")]);
+        assert!(shares(&right, &[first()]).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn the_namespaces_together_have_exactly_the_whole(
+            whole in 0_i64..10_000,
+            parts in prop::collection::vec(0_i64..4_000, 0..6),
+        ) {
+            let quota = of(&[("requests.cpu", &format!("{whole}m"))]);
+            let mut namespaces = vec![namespace("a", &[])];
+            for (place, part) in parts.iter().enumerate() {
+                namespaces.push(namespace(&format!("a-{place}"), &[("requests.cpu", &format!("{part}m"))]));
+            }
+            match shares(&quota, &namespaces) {
+                Ok(hard) => {
+                    let sum = hard.values().fold(Quantity::ZERO, |sum, amounts| {
+                        sum.add(&Quantity::parse(&amounts["requests.cpu"]).unwrap())
+                    });
+                    prop_assert_eq!(sum.milli_value(), whole);
+                    prop_assert_eq!(hard.len(), namespaces.len());
+                }
+                Err(_) => prop_assert!(parts.iter().sum::<i64>() > whole),
+            }
+        }
+
+        #[test]
+        fn no_text_panics(resource in "\\PC{0,80}", amount in "\\PC{0,40}") {
+            let _ = shares(&of(&[(&resource, &amount)]), &[namespace("a", &[])]);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! How somebody becomes a user.
+//!
+//! In this order: the e-mail address is claimed, the Secrets are made, then the User object. All else (namespace, access,
+//! workspace) follows from the User by itself (`crate::provision`). Whatever a crash leaves behind without its User is
+//! taken away after a while ([`sweep`]), and so is an account whose only token nobody can have been told.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use domain::fields::{Email, FieldError, Organization, Password, Phone};
+use domain::ids::{UserId, WorkspaceName};
+use domain::roles::Capability;
+use domain::{Actor, Place};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use kube_types::{FIELD_MANAGER, User, UserSpec, marks};
+use serde_json::json;
+
+use crate::secrets::{self, Credentials, is_code, new_user_id, writing};
+use crate::tokens::{self, TokenText};
+use crate::{Error, Tenancy};
+use claims::Claim;
+
+pub(crate) mod claims;
+pub mod sweep;
+
+/// How long a visitor waits for an account that can be used at once.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// All that somebody may say of themselves, checked. Nothing else can be asked for: an account is as long and as large
+/// as the settings have it.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    pub email: Email,
+    pub phone: Phone,
+    pub organization: Organization,
+    pub password: Option<Password>,
+}
+
+impl Registration {
+    pub fn parse(
+        email: &str,
+        phone: &str,
+        organization: &str,
+        password: Option<&str>,
+    ) -> Result<Self, FieldError> {
+        Ok(Self {
+            email: Email::parse(email)?,
+            phone: Phone::parse(phone)?,
+            organization: Organization::parse(organization)?,
+            password: password.map(Password::chosen).transpose()?,
+        })
+    }
+}
+
+/// A new account.
+#[derive(Debug)]
+pub struct Registered {
+    pub id: UserId,
+    /// The name of the User object.
+    pub name: String,
+    /// The first namespace of the personal workspace.
+    pub namespace: WorkspaceName,
+    /// The login token, told here and never again.
+    pub token: TokenText,
+    /// Whether all is prepared; if not, it is still being done.
+    pub ready: bool,
+    /// When the account ends; not known before it is ready, and never where it has no end.
+    pub expires: Option<Timestamp>,
+}
+
+impl Tenancy {
+    /// Makes an account for whoever asks, from that address, while registration is open.
+    pub async fn register(&self, registration: Registration, from: IpAddr) -> Result<Registered, Error> {
+        if !self.0.settings.registration_open {
+            return Err(Error::RegistrationClosed);
+        }
+        self.0.throttle.register(from)?;
+        self.make_account(registration).await
+    }
+
+    /// Makes an account for somebody else. Roles on the platform are given by another act.
+    pub async fn create_user(&self, actor: &Actor, registration: Registration) -> Result<Registered, Error> {
+        actor.may(Capability::ManageUsers, Place::Platform)?;
+        self.make_account(registration).await
+    }
+
+    async fn make_account(&self, registration: Registration) -> Result<Registered, Error> {
+        let Registration { email, phone, organization, password } = registration;
+        let is_anothers = |login| self.0.directory.by_login(login).is_some();
+        if is_anothers(email.as_str()) || is_anothers(phone.as_str()) {
+            return Err(Error::AccountExists);
+        }
+        let hash = match &password {
+            Some(password) => Some(self.0.hasher.hash(password).await?),
+            None => None,
+        };
+        let (id, now) = (new_user_id(), self.0.clock.now());
+        let (token, record) = tokens::mint_login(&id, now);
+        let told_later = hash.is_none();
+        let user = User {
+            metadata: ObjectMeta {
+                name: Some(format!("user-{}", phone.as_str())),
+                annotations: Some(annotations(&id, told_later)),
+                ..ObjectMeta::default()
+            },
+            spec: UserSpec {
+                email: email.as_str().to_owned(),
+                mobilephone: phone.as_str().to_owned(),
+                organization: organization.as_str().to_owned(),
+                valid_period: self.0.settings.valid_days,
+                max_node_num: self.0.settings.max_nodes,
+                ..UserSpec::default()
+            },
+            status: None,
+        };
+        let secrets = [Credentials::new(hash, now).to_secret(&id), record.to_secret()];
+        let claim = Claim { account: user.name_any(), user: id.clone(), at: now };
+        self.write(&email, &claim, &secrets, &user).await?;
+
+        let ready =
+            |directory: &crate::Directory| directory.account(&id).is_some_and(|account| account.ready);
+        let is_ready = tokio::time::timeout(PATIENCE, self.0.directory.until(ready)).await.is_ok();
+        if told_later {
+            self.will_be_told(&user.name_any()).await?;
+        }
+        Ok(Registered {
+            name: user.name_any(),
+            namespace: WorkspaceName::personal(&id),
+            token,
+            ready: is_ready,
+            expires: self.0.directory.account(&id).and_then(|account| account.expires),
+            id,
+        })
+    }
+
+    /// Claim, Secrets, User. What was made is taken back where it is certain that there will be no User.
+    async fn write(
+        &self,
+        email: &Email,
+        claim: &Claim,
+        secrets: &[Secret; 2],
+        user: &User,
+    ) -> Result<(), Error> {
+        let client = self.0.clients.own();
+        let claimed = claims::claim(client.clone(), email, claim).await?;
+        let mut made = Vec::new();
+        for secret in secrets {
+            match secrets::api(client.clone()).create(&writing(), secret).await {
+                Ok(secret) => made.push(secret),
+                Err(error) => {
+                    self.take_back(&claimed, &made).await;
+                    return Err(error.into());
+                }
+            }
+        }
+        let users: Api<User> = Api::all(client);
+        match users.create(&writing(), user).await {
+            Ok(_) => Ok(()),
+            Err(taken) if is_code(&taken, 409) => {
+                self.take_back(&claimed, &made).await;
+                Err(Error::AccountExists)
+            }
+            Err(error) => {
+                // Where the cluster did not refuse but fell silent, there may be the User: then its Secrets must stay.
+                if matches!(&error, kube::Error::Api(status) if status.code < 500) {
+                    self.take_back(&claimed, &made).await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// What cannot be taken back now is swept away later.
+    async fn take_back(&self, claimed: &ConfigMap, secrets: &[Secret]) {
+        let client = self.0.clients.own();
+        let mut failed = claims::release(client.clone(), claimed).await.err();
+        for secret in secrets {
+            let deleted =
+                secrets::api(client.clone()).delete(&secret.name_any(), &DeleteParams::default()).await;
+            failed = failed.or(deleted.err());
+        }
+        if let Some(error) = failed {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "could not take back all of a failed registration"
+            );
+        }
+    }
+
+    /// The token goes to its owner now: from here on the account is theirs.
+    async fn will_be_told(&self, name: &str) -> Result<(), Error> {
+        let users: Api<User> = Api::all(self.0.clients.own());
+        let patch = json!({"metadata": {"annotations": {marks::UNTOLD: null}}});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let written = users.patch(name, &params, &Patch::Merge(patch)).await?;
+        self.heard_of(&written).await;
+        Ok(())
+    }
+}
+
+fn annotations(id: &UserId, told_later: bool) -> BTreeMap<String, String> {
+    let mut annotations = BTreeMap::from([(marks::TENANT_ID.to_owned(), id.to_string())]);
+    if told_later {
+        annotations.insert(marks::UNTOLD.to_owned(), String::new());
+    }
+    annotations
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Sessions: a signed cookie that says who, at which epoch, until when.
+//!
+//! `base64url(payload).base64url(HMAC-SHA256)`. The payload is a [`Session`] in JSON. Nothing of a session is kept: it is
+//! good while its signature is ours, its time has not come, the User object is the same one by UID, and the person's epoch is
+//! the one at which it was opened. The token against forged requests is a second signature, over the session's id.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::ids::UserId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::secrets::random;
+
+pub(crate) mod keys;
+
+/// The name of the cookie.
+pub const COOKIE: &str = "longshore_session";
+/// The header that unsafe requests with a cookie carry.
+pub const CSRF_HEADER: &str = "x-csrf-token";
+
+/// Longer ones are not ours.
+const LONGEST: usize = 1024;
+
+/// What a cookie says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Session {
+    pub user: UserId,
+    /// The UID of the User object.
+    pub uid: String,
+    pub id: SessionId,
+    /// In seconds since 1970.
+    pub issued: i64,
+}
+
+/// The id of a session says until when and at which epoch, so that whoever acts through it can be asked at any time
+/// whether it is still good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct SessionId {
+    pub epoch: u64,
+    /// In seconds since 1970.
+    pub expires: i64,
+    nonce: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("this is not the id of a session")]
+pub(crate) struct NoSessionId;
+
+impl SessionId {
+    pub fn new(epoch: u64, expires: Timestamp) -> Self {
+        Self { epoch, expires: expires.as_second(), nonce: URL_SAFE_NO_PAD.encode(random::<16>()) }
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires <= now.as_second()
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.epoch, self.expires, self.nonce)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = NoSessionId;
+
+    fn from_str(text: &str) -> Result<Self, NoSessionId> {
+        let mut parts = text.split('.');
+        let mut part = || parts.next().ok_or(NoSessionId);
+        let (epoch, expires, nonce) = (part()?, part()?, part()?.to_owned());
+        Ok(Self {
+            epoch: epoch.parse().map_err(|_| NoSessionId)?,
+            expires: expires.parse().map_err(|_| NoSessionId)?,
+            nonce,
+        })
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = NoSessionId;
+
+    fn try_from(text: String) -> Result<Self, NoSessionId> {
+        text.parse()
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.to_string()
+    }
+}
+
+/// A key that signs sessions.
+#[derive(Clone)]
+pub(crate) struct Key(hmac::Key);
+
+impl Key {
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// The value of the cookie.
+    pub fn sign(&self, session: &Session) -> String {
+        let payload = serde_json::to_vec(session).expect("a session is JSON");
+        let payload = URL_SAFE_NO_PAD.encode(payload);
+        let tag = hmac::sign(&self.0, payload.as_bytes());
+        format!("{payload}.{}", URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// What the cookie says, where this key has signed it. Nothing is read of one that it has not.
+    pub fn open(&self, cookie: &str) -> Option<Session> {
+        let (payload, tag) = cookie.split_once('.').filter(|_| cookie.len() <= LONGEST)?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
+        hmac::verify(&self.0, payload.as_bytes(), &tag).ok()?;
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+    }
+
+    /// What a request that changes something must carry beside the cookie.
+    pub fn csrf(&self, id: &SessionId) -> String {
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_text(id).as_bytes()))
+    }
+
+    pub fn is_csrf(&self, id: &SessionId, given: &str) -> bool {
+        let given = if given.len() <= LONGEST { URL_SAFE_NO_PAD.decode(given).ok() } else { None };
+        given.is_some_and(|given| hmac::verify(&self.0, csrf_text(id).as_bytes(), &given).is_ok())
+    }
+}
+
+/// A colon is in no payload, so that neither signature is ever good for the other.
+fn csrf_text(id: &SessionId) -> String {
+    format!("csrf:{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+    use crate::secrets::new_user_id;
+
+    fn session() -> Session {
+        let id = SessionId::new(7, Timestamp::from_second(2000).unwrap());
+        Session { user: new_user_id(), uid: "a-b-c".to_owned(), id, issued: 1000 }
+    }
+
+    #[test]
+    fn a_cookie_says_what_was_signed_and_only_to_its_key() {
+        let (one, other) = (Key::new(&[1; 32]), Key::new(&[2; 32]));
+        let session = session();
+        let cookie = one.sign(&session);
+        assert_eq!(one.open(&cookie), Some(session.clone()));
+        assert_eq!(other.open(&cookie), None);
+        assert!(
+            cookie.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)),
+            "{cookie}"
+        );
+        assert!(cookie.len() < LONGEST / 2, "{}", cookie.len());
+        assert!(!session.id.is_expired(Timestamp::from_second(1999).unwrap()));
+        assert!(session.id.is_expired(Timestamp::from_second(2000).unwrap()));
+    }
+
+    #[test]
+    fn the_token_against_forged_requests_is_of_one_session() {
+        let key = Key::new(&[1; 32]);
+        let (mine, theirs) = (session(), session());
+        assert!(key.is_csrf(&mine.id, &key.csrf(&mine.id)));
+        assert!(!key.is_csrf(&mine.id, &key.csrf(&theirs.id)));
+        assert!(!Key::new(&[2; 32]).is_csrf(&mine.id, &key.csrf(&mine.id)));
+        let cookie = key.sign(&mine);
+        let (payload, tag) = cookie.split_once('.').unwrap();
+        for wrong in ["", tag, payload, &format!("{}A", key.csrf(&mine.id)), &"A".repeat(10_000)] {
+            assert!(!key.is_csrf(&mine.id, wrong), "{wrong}");
+        }
+        assert_eq!(key.open(&format!("{payload}.{}", key.csrf(&mine.id))), None);
+    }
+
+    #[test]
+    fn an_unsigned_payload_is_not_read() {
+        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&session()).unwrap());
+        for tag in ["", "AAAA", &URL_SAFE_NO_PAD.encode([0; 32])] {
+            assert_eq!(Key::new(&[1; 32]).open(&format!("{payload}.{tag}")), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_cookie_that_was_changed_is_accepted(place: Index, with in any::<char>(), cut in any::<bool>()) {
+            let key = Key::new(&[1; 32]);
+            let cookie = key.sign(&session());
+            let mut changed: Vec<char> = cookie.chars().collect();
+            let place = place.index(changed.len());
+            if cut { changed.truncate(place) } else { changed[place] = with }
+            let changed: String = changed.into_iter().collect();
+            prop_assume!(changed != cookie);
+            prop_assert_eq!(key.open(&changed), None);
+        }
+
+        #[test]
+        fn no_text_panics_the_parsers(text in "\\PC{0,80}", parts in "[0-9.]{0,40}") {
+            let key = Key::new(&[1; 32]);
+            let _ = (key.open(&text), key.is_csrf(&session().id, &text), parts.parse::<SessionId>());
+        }
+
+        #[test]
+        fn an_id_comes_back_from_its_text(epoch: u64, expires in 0..253_402_207_200_i64) {
+            let id = SessionId::new(epoch, Timestamp::from_second(expires).unwrap());
+            prop_assert_eq!(id.to_string().parse::<SessionId>().unwrap(), id);
+        }
+    }
+}

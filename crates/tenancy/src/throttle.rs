@@ -1,0 +1,322 @@
+//! How often something may be tried from one address.
+//!
+//! An attempt counts as failed from its beginning, so that a hundred at once are no way around; one that succeeded is
+//! taken back. Accounts that do not exist count like others. What is remembered is bounded: when it is full, the oldest
+//! tenth is forgotten.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use domain::clock::Clock;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Act {
+    SignInAs([u8; 16]),
+    SignIn,
+    Register,
+}
+
+const WINDOW: SignedDuration = SignedDuration::from_mins(5);
+const REMEMBERED: usize = 20_000;
+
+impl Act {
+    /// How often within [`WINDOW`].
+    fn limit(self) -> usize {
+        match self {
+            Self::SignInAs(_) => 5,
+            Self::SignIn => 30,
+            // An office behind one address registers together.
+            Self::Register => 100,
+        }
+    }
+}
+
+type Key = (Act, IpAddr);
+type Rows = HashMap<Key, Row>;
+
+/// What is remembered of a key.
+#[derive(Default)]
+struct Row {
+    /// The last ones, oldest first; at most as many as the limit.
+    failed: VecDeque<Timestamp>,
+    /// Under way, and not decided.
+    pending: usize,
+}
+
+pub(crate) struct Throttle {
+    clock: Arc<dyn Clock>,
+    rows: Mutex<Rows>,
+}
+
+/// An attempt to sign in that is under way. One that nobody decided has failed.
+#[must_use]
+pub(crate) struct Attempt<'a> {
+    throttle: &'a Throttle,
+    keys: [Key; 2],
+    decided: bool,
+}
+
+impl Throttle {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, rows: Mutex::default() }
+    }
+
+    /// Begins an attempt to sign in as `account`: an id, or whatever was typed where there is no such account.
+    pub fn sign_in(&self, account: &str, from: IpAddr) -> Result<Attempt<'_>, Error> {
+        let digest = Sha256::digest(account.as_bytes());
+        let short = std::array::from_fn(|place| digest[place]);
+        let keys = [(Act::SignInAs(short), network(from)), (Act::SignIn, network(from))];
+        let now = self.clock.now();
+        let mut rows = self.rows.lock();
+        admit(&rows, &keys, now)?;
+        for key in &keys {
+            row(&mut rows, *key, now).pending += 1;
+        }
+        Ok(Attempt { throttle: self, keys, decided: false })
+    }
+
+    /// Counts a registration.
+    pub fn register(&self, from: IpAddr) -> Result<(), Error> {
+        let (now, key) = (self.clock.now(), (Act::Register, network(from)));
+        let mut rows = self.rows.lock();
+        admit(&rows, &[key], now)?;
+        row(&mut rows, key, now).fail(key.0.limit(), now);
+        Ok(())
+    }
+
+    /// Ends an attempt. A row that was forgotten meanwhile is not missed.
+    fn end(&self, keys: &[Key; 2], outcome: Outcome) {
+        let now = self.clock.now();
+        let mut rows = self.rows.lock();
+        for key in keys {
+            let Some(row) = rows.get_mut(key) else { continue };
+            row.pending = row.pending.saturating_sub(1);
+            match outcome {
+                Outcome::Failed => row.fail(key.0.limit(), now),
+                Outcome::Succeeded if key.0 != Act::SignIn => row.failed.clear(),
+                Outcome::Succeeded | Outcome::Withdrawn => {}
+            }
+            if row.pending == 0 && row.failed.is_empty() {
+                rows.remove(key);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Failed,
+    Succeeded,
+    Withdrawn,
+}
+
+impl Attempt<'_> {
+    /// It was them: what they mistyped before is forgotten.
+    pub fn succeeded(mut self) {
+        self.decided = true;
+        self.throttle.end(&self.keys, Outcome::Succeeded);
+    }
+
+    /// It was not decided, and not for a reason of theirs.
+    pub fn withdrawn(mut self) {
+        self.decided = true;
+        self.throttle.end(&self.keys, Outcome::Withdrawn);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.decided {
+            self.throttle.end(&self.keys, Outcome::Failed);
+        }
+    }
+}
+
+impl Row {
+    fn fail(&mut self, limit: usize, now: Timestamp) {
+        if self.failed.len() >= limit {
+            self.failed.pop_front();
+        }
+        self.failed.push_back(now);
+    }
+
+    /// How long until one more is allowed, where none is.
+    fn wait(&self, limit: usize, now: Timestamp) -> Option<SignedDuration> {
+        // A clock that was set back must not lock anybody out for longer than the window.
+        let left = |failed: &Timestamp| (WINDOW - now.duration_since(*failed)).min(WINDOW);
+        let counted = self.failed.iter().filter(|failed| left(failed).is_positive());
+        let used = counted.clone().count();
+        match counted.min() {
+            Some(first) if used >= limit => Some(left(first)),
+            // Those under way decide in a moment.
+            _ => (used + self.pending >= limit).then_some(SignedDuration::ZERO),
+        }
+    }
+
+    fn last(&self) -> Timestamp {
+        self.failed.back().copied().unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// Refuses where one of the keys is used up.
+fn admit(rows: &Rows, keys: &[Key], now: Timestamp) -> Result<(), Error> {
+    let wait = keys.iter().filter_map(|key| rows.get(key)?.wait(key.0.limit(), now)).max();
+    match wait {
+        None => Ok(()),
+        Some(wait) => Err(Error::Throttled { seconds: wait.as_secs().unsigned_abs() + 1 }),
+    }
+}
+
+/// The row of a key, for which place is made where there is none.
+fn row(rows: &mut Rows, key: Key, now: Timestamp) -> &mut Row {
+    if rows.len() >= REMEMBERED && !rows.contains_key(&key) {
+        forget(rows, now);
+    }
+    rows.entry(key).or_default()
+}
+
+/// Drops the rows that no longer count; where that is too little, the oldest tenth.
+fn forget(rows: &mut Rows, now: Timestamp) {
+    rows.retain(|_, row| row.pending > 0 || now.duration_since(row.last()) < WINDOW);
+    if rows.len() > REMEMBERED * 9 / 10 {
+        let mut times: Vec<_> = rows.values().map(Row::last).collect();
+        let mut surplus = times.len() / 10;
+        let edge = *times.select_nth_unstable(surplus).1;
+        rows.retain(|_, row| {
+            let goes = surplus > 0 && row.last() <= edge;
+            surplus -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+/// Whose address it is: of an IPv6 address the network of 64 bits, which is what one customer has.
+fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that stands where it is put.
+    #[derive(Clone, Default)]
+    struct Held(Arc<Mutex<i64>>);
+
+    impl Clock for Held {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_second(1_000_000 + *self.0.lock()).unwrap()
+        }
+    }
+
+    fn throttle() -> (Throttle, Held) {
+        let clock = Held::default();
+        (Throttle::new(Arc::new(clock.clone())), clock)
+    }
+
+    fn from(number: u32) -> IpAddr {
+        IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + number))
+    }
+
+    fn wait(answer: Result<impl Sized, Error>) -> Option<u64> {
+        match answer {
+            Ok(_) => None,
+            Err(Error::Throttled { seconds }) => Some(seconds),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn five_failures_in_five_minutes_are_enough() {
+        let (throttle, clock) = throttle();
+        for _ in 0..5 {
+            assert_eq!(wait(throttle.sign_in("ana", from(1))), None);
+            *clock.0.lock() += 10;
+        }
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), Some(251));
+        assert_eq!(wait(throttle.sign_in("bob", from(1))), None, "another account");
+        assert_eq!(wait(throttle.sign_in("ana", from(2))), None, "another address");
+        *clock.0.lock() = 300;
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), None, "the first is forgotten");
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), Some(11), "the second is not");
+    }
+
+    #[test]
+    fn an_address_fails_thirty_times_whatever_it_tries() {
+        let (throttle, _) = throttle();
+        for number in 0..30 {
+            assert_eq!(wait(throttle.sign_in(&number.to_string(), from(1))), None);
+        }
+        assert_eq!(wait(throttle.sign_in("another", from(1))), Some(301));
+    }
+
+    #[test]
+    fn many_at_once_are_no_way_around() {
+        let (throttle, _) = throttle();
+        let under_way: Vec<_> = (0..5).map(|_| throttle.sign_in("ana", from(1)).unwrap()).collect();
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), Some(1));
+        under_way.into_iter().for_each(Attempt::withdrawn);
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), None);
+        assert_eq!(throttle.rows.lock().len(), 2);
+    }
+
+    #[test]
+    fn success_forgets_the_accounts_row_and_not_the_addresses() {
+        let (throttle, _) = throttle();
+        for _ in 0..4 {
+            drop(throttle.sign_in("ana", from(1)).unwrap());
+        }
+        throttle.sign_in("ana", from(1)).unwrap().succeeded();
+        for _ in 0..5 {
+            assert_eq!(wait(throttle.sign_in("ana", from(1))), None);
+        }
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), Some(301));
+        let address = &throttle.rows.lock()[&(Act::SignIn, from(1))];
+        assert_eq!((address.failed.len(), address.pending), (9, 0));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
+        let (throttle, clock) = throttle();
+        for _ in 0..5 {
+            drop(throttle.sign_in("ana", from(1)).unwrap());
+        }
+        *clock.0.lock() = -100_000;
+        assert_eq!(wait(throttle.sign_in("ana", from(1))), Some(301));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
+        let (throttle, clock) = throttle();
+        for _ in 0..5 {
+            drop(throttle.sign_in("early", from(0)));
+        }
+        for number in 1..50_000 {
+            if number % 1000 == 0 {
+                *clock.0.lock() += 1;
+            }
+            drop(throttle.sign_in("flood", from(number)));
+            assert!(throttle.rows.lock().len() <= REMEMBERED);
+        }
+        assert_eq!(wait(throttle.sign_in("early", from(0))), None, "the oldest");
+        assert!(throttle.rows.lock().contains_key(&(Act::SignIn, from(49_999))), "the newest");
+    }
+
+    #[test]
+    fn one_network_is_one_address() {
+        let address = |text: &str| network(text.parse().unwrap());
+        assert_eq!(address("2001:db8:1:2:3:4:5:6"), address("2001:db8:1:2:ffff::1"));
+        assert_ne!(address("2001:db8:1:2::1"), address("2001:db8:1:3::1"));
+        assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));
+    }
+}

@@ -1,0 +1,283 @@
+//! Tokens: `lsh_<id>_<secret>`, 256 bits of randomness, kept as a SHA-256 digest in a Secret and told once.
+//!
+//! A login token is made with the account and is good for everything its owner may do, also for signing in. An API
+//! token is good for its scopes and ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::ids::{TokenId, UserId};
+use domain::scopes::Scopes;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube_types::marks;
+use sha2::{Digest, Sha256};
+
+use crate::secrets::{self, random};
+
+pub(crate) mod last_use;
+mod manage;
+
+pub use manage::{NewToken, TokenRequest};
+
+const PREFIX: &str = "lsh_";
+const SECRET_BYTES: usize = 32;
+/// 32 bytes in base64url without padding.
+const SECRET_LENGTH: usize = 43;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    Login,
+    Api,
+}
+
+impl TokenKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Api => "api",
+        }
+    }
+}
+
+/// What is known of a token: all but the token itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenRecord {
+    pub id: TokenId,
+    pub owner: UserId,
+    pub kind: TokenKind,
+    pub name: String,
+    pub scopes: Scopes,
+    pub created: Timestamp,
+    pub expires: Option<Timestamp>,
+    pub last_use: Option<Timestamp>,
+    digest: [u8; 32],
+}
+
+/// The digest is of no use to anybody, and of none in a log.
+impl fmt::Debug for TokenRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenRecord")
+            .field("id", &self.id)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The text of a token, which is told once and never shown to those who debug.
+#[derive(Clone)]
+pub struct TokenText(String);
+
+impl TokenText {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenText(…)")
+    }
+}
+
+/// Makes a token. Only the text can be used; only the record is kept.
+pub(crate) fn mint(
+    owner: &UserId,
+    kind: TokenKind,
+    name: &str,
+    scopes: Scopes,
+    now: Timestamp,
+    expires: Option<Timestamp>,
+) -> (TokenText, TokenRecord) {
+    let id = TokenId::from_random(random());
+    let secret = URL_SAFE_NO_PAD.encode(random::<SECRET_BYTES>());
+    let text = format!("{PREFIX}{id}_{secret}");
+    let record = TokenRecord {
+        id,
+        owner: owner.clone(),
+        kind,
+        name: name.to_owned(),
+        scopes,
+        created: now,
+        expires,
+        last_use: None,
+        digest: digest(&text),
+    };
+    (TokenText(text), record)
+}
+
+/// The token that comes with an account.
+pub(crate) fn mint_login(owner: &UserId, now: Timestamp) -> (TokenText, TokenRecord) {
+    mint(owner, TokenKind::Login, "login", Scopes::all(), now, None)
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// Whether this is meant to be a token of ours.
+pub(crate) fn is_ours(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// The id in the text of a token, where the text has the form of one.
+pub(crate) fn parse(text: &str) -> Option<TokenId> {
+    let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+    let well = secret.len() == SECRET_LENGTH
+        && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    if well { id.parse().ok() } else { None }
+}
+
+impl TokenRecord {
+    /// Whether `text` is this token. Takes as long for every text.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        verify_slices_are_equal(&digest(text), &self.digest).is_ok()
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    pub(crate) fn secret_name(id: &TokenId) -> String {
+        format!("token-{id}")
+    }
+
+    pub(crate) fn to_secret(&self) -> Secret {
+        let mut data = BTreeMap::from([
+            ("sha256", hex(&self.digest)),
+            ("kind", self.kind.as_str().to_owned()),
+            ("name", self.name.clone()),
+            ("scopes", self.scopes.to_string()),
+            ("created", self.created.to_string()),
+        ]);
+        data.extend(self.expires.map(|expires| ("expires", expires.to_string())));
+        secrets::secret(Self::secret_name(&self.id), marks::TOKEN_TYPE, &self.owner, data)
+    }
+
+    /// Of a Secret of this type; `None` where it does not say all that it must, so that what is broken opens nothing.
+    pub(crate) fn of(secret: &Secret) -> Option<Self> {
+        let field = |key| secrets::text(secret, key);
+        let time = |text: &str| text.parse::<Timestamp>().ok();
+        Some(Self {
+            id: secret.metadata.name.as_deref()?.strip_prefix("token-")?.parse().ok()?,
+            owner: secret.labels().get(marks::USER)?.parse().ok()?,
+            kind: match field("kind")? {
+                "login" => TokenKind::Login,
+                "api" => TokenKind::Api,
+                _ => return None,
+            },
+            name: field("name")?.to_owned(),
+            scopes: Scopes::parse(field("scopes")?.split(',')).ok()?,
+            created: time(field("created")?)?,
+            expires: match field("expires") {
+                Some(text) => Some(time(text)?),
+                None => None,
+            },
+            last_use: secret.annotations().get(marks::LAST_USE).and_then(|text| time(text)),
+            digest: unhex(field("sha256")?)?,
+        })
+    }
+}
+
+/// Hexadecimal, as digests are written.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing into a string");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+    use crate::secrets::new_user_id;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn minted() -> (TokenText, TokenRecord) {
+        let scopes = Scopes::parse(["read", "workspace:acme"]).unwrap();
+        mint(&new_user_id(), TokenKind::Api, "build, deploy", scopes, at(1000), Some(at(2000)))
+    }
+
+    #[test]
+    fn a_token_comes_back_from_its_secret_without_being_in_it() {
+        let (text, record) = minted();
+        let secret = record.to_secret();
+        assert_eq!(TokenRecord::of(&secret).unwrap(), record);
+        let (_, tail) = text.expose().rsplit_once(record.id.as_str()).unwrap();
+        for kept in
+            [format!("{secret:?}"), serde_json::to_string(&secret).unwrap(), format!("{record:?} {text:?}")]
+        {
+            assert!(!kept.contains(&tail[1..]), "{kept}");
+        }
+        for value in secret.data.unwrap().values() {
+            assert!(!String::from_utf8_lossy(&value.0).contains(&tail[1..]));
+        }
+    }
+
+    #[test]
+    fn a_secret_that_says_too_little_is_no_token() {
+        let (_, record) = minted();
+        for key in ["sha256", "kind", "name", "scopes", "created"] {
+            let mut secret = record.to_secret();
+            secret.data.as_mut().unwrap().remove(key);
+            assert!(TokenRecord::of(&secret).is_none(), "{key}");
+        }
+        for (key, wrong) in
+            [("sha256", "00"), ("kind", "root"), ("scopes", ""), ("expires", "never"), ("created", "")]
+        {
+            let mut secret = record.to_secret();
+            secret.data.as_mut().unwrap().insert(key.to_owned(), k8s_openapi::ByteString(wrong.into()));
+            assert!(TokenRecord::of(&secret).is_none(), "{key}={wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_ends_at_its_time() {
+        let (text, record) = minted();
+        assert_eq!(text.expose().len(), 4 + 10 + 1 + 43);
+        assert!(record.is(text.expose()));
+        assert!(!record.is_expired(at(1999)) && record.is_expired(at(2000)));
+        assert!(!mint_login(&record.owner, at(1000)).1.is_expired(Timestamp::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn no_token_that_was_changed_is_accepted(place: Index, with in any::<char>(), cut in any::<bool>()) {
+            let (text, record) = minted();
+            let mut changed: Vec<char> = text.expose().chars().collect();
+            let place = place.index(changed.len());
+            if cut { changed.truncate(place) } else { changed[place] = with }
+            let changed: String = changed.into_iter().collect();
+            prop_assume!(changed != text.expose());
+            prop_assert!(!record.is(&changed));
+        }
+
+        #[test]
+        fn no_text_panics_the_parser(text in "\\PC{0,80}", tail in "[A-Za-z0-9_-]{40,46}") {
+            let _ = parse(&text);
+            prop_assert_eq!(parse(&format!("lsh_aaaaaaaaaa_{tail}")).is_some(), tail.len() == SECRET_LENGTH);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! When a token was last used: written in the background, at most once a minute for each.
+
+use std::collections::HashMap;
+
+use domain::ids::TokenId;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube_types::{FIELD_MANAGER, marks};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::TokenRecord;
+use crate::secrets::{self, is_code};
+
+const OFTEN: SignedDuration = SignedDuration::from_mins(1);
+/// How many wait to be written. Those that find no place are written at their next use.
+const WAITING: usize = 1024;
+
+pub(crate) struct LastUse(mpsc::Sender<(TokenId, Timestamp)>);
+
+impl LastUse {
+    /// The writer ends when this is dropped and all is written.
+    pub fn start(client: kube::Client) -> Self {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        tokio::spawn(write(secrets::api(client), receiver));
+        Self(sender)
+    }
+
+    pub fn note(&self, token: &TokenRecord, now: Timestamp) {
+        if is_worth(token.last_use, now) {
+            // A full line is no reason to keep anybody waiting.
+            let _ = self.0.try_send((token.id.clone(), now));
+        }
+    }
+}
+
+/// Whether enough time has passed. A time in the future is of a clock that was wrong.
+fn is_worth(last: Option<Timestamp>, now: Timestamp) -> bool {
+    last.is_none_or(|last| now.duration_since(last).abs() >= OFTEN)
+}
+
+async fn write(secrets: Api<Secret>, mut uses: mpsc::Receiver<(TokenId, Timestamp)>) {
+    // Until the directory hears of what we wrote, the same use is told again and again.
+    let mut written: HashMap<TokenId, Timestamp> = HashMap::new();
+    while let Some((id, time)) = uses.recv().await {
+        if !is_worth(written.get(&id).copied(), time) {
+            continue;
+        }
+        if written.len() >= WAITING {
+            written.retain(|_, last| !is_worth(Some(*last), time));
+        }
+        written.insert(id.clone(), time);
+        let change = Patch::Merge(json!({"metadata": {"annotations": {marks::LAST_USE: time.to_string()}}}));
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match secrets.patch_metadata(&TokenRecord::secret_name(&id), &params, &change).await {
+            Err(error) if !is_code(&error, 404) => {
+                tracing::warn!(token.id = %id, error = &error as &dyn std::error::Error, "cannot write a token's last use");
+            }
+            // One that was revoked meanwhile needs no last use.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_a_minute_is_often_enough() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (last, now, expected) in [
+            (None, 100, true),
+            (Some(100), 100, false),
+            (Some(100), 159, false),
+            (Some(100), 160, true),
+            (Some(1000), 100, true),
+        ] {
+            assert_eq!(is_worth(last.map(at), at(now)), expected, "{last:?} {now}");
+        }
+    }
+}

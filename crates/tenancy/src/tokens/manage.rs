@@ -1,0 +1,245 @@
+//! What people do with their tokens.
+
+use std::sync::Arc;
+
+use domain::actor::Via;
+use domain::ids::{TokenId, UserId};
+use domain::roles::Capability;
+use domain::scopes::Scopes;
+use domain::{Actor, Place};
+use jiff::SignedDuration;
+use kube::api::DeleteParams;
+
+use super::{TokenKind, TokenRecord, TokenText, mint};
+use crate::secrets::{self, is_code, writing};
+use crate::{Error, Tenancy};
+
+/// For how many days a token is good where nobody says.
+const DEFAULT_DAYS: i64 = 90;
+const MOST_DAYS: i64 = 365;
+/// How many one person may have.
+const MOST_TOKENS: usize = 100;
+/// For how long a token is still shown that is no longer good, so that its owner sees why.
+const SHOWN: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// What somebody asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRequest {
+    pub name: String,
+    /// Words as [`Scopes::parse`] takes them.
+    pub scopes: Vec<String>,
+    /// None: 90 days.
+    pub days: Option<i64>,
+}
+
+/// A token that was just made. This is the only time that its text is known.
+#[derive(Debug)]
+pub struct NewToken {
+    pub text: TokenText,
+    pub record: Arc<TokenRecord>,
+}
+
+impl Tenancy {
+    /// Makes an API token for whoever asks.
+    pub async fn create_token(&self, actor: &Actor, request: &TokenRequest) -> Result<NewToken, Error> {
+        let owner = actor.themselves()?;
+        let scopes = Scopes::parse(request.scopes.iter().map(String::as_str))?;
+        let name = checked_name(&request.name)?;
+        let days = request.days.unwrap_or(DEFAULT_DAYS);
+        if !(1..=MOST_DAYS).contains(&days) {
+            return Err(Error::Invalid(format!("a token is good for 1 to {MOST_DAYS} days")));
+        }
+        let now = self.0.clock.now();
+        let good = self.0.directory.tokens_of(owner).iter().filter(|token| !token.is_expired(now)).count();
+        if good >= MOST_TOKENS {
+            return Err(Error::Conflict(format!("you have {MOST_TOKENS} tokens: revoke one first")));
+        }
+        let expires = now + SignedDuration::from_hours(24 * days);
+        let (text, record) = mint(owner, TokenKind::Api, name, scopes, now, Some(expires));
+        secrets::api(self.0.clients.own()).create(&writing(), &record.to_secret()).await?;
+        self.0.directory.seen(|directory| directory.token(&record.id).is_some()).await;
+        Ok(NewToken { text, record: Arc::new(record) })
+    }
+
+    /// The tokens of a person, for themselves and for whoever may read accounts.
+    pub fn tokens(&self, actor: &Actor, of: &UserId) -> Result<Vec<Arc<TokenRecord>>, Error> {
+        if actor.themselves().ok() != Some(of) {
+            actor.may(Capability::ReadUsers, Place::Platform)?;
+        }
+        Ok(self.0.directory.tokens_of(of))
+    }
+
+    /// Takes a token back: by its owner, by whoever may manage accounts, and by the token itself. To anybody else it
+    /// is not there.
+    pub async fn revoke_token(&self, actor: &Actor, id: &TokenId) -> Result<(), Error> {
+        let nothing = || Error::NotFound { kind: "token", name: id.to_string() };
+        let token = self.0.directory.token(id).ok_or_else(nothing)?;
+        let itself = matches!(&actor.via, Via::Token { id: own, .. } if own == id);
+        if !itself && actor.themselves().ok() != Some(&token.owner) {
+            actor.may(Capability::ManageUsers, Place::Platform).map_err(|refused| match actor.id() {
+                // Its owner, with a token that is good for less.
+                Some(own) if *own == token.owner => Error::from(refused),
+                _ => nothing(),
+            })?;
+        }
+        self.delete_token(id).await?;
+        self.0.directory.seen(|directory| directory.token(id).is_none()).await;
+        Ok(())
+    }
+
+    /// Takes away tokens that ended a week ago. To be called now and then.
+    pub async fn sweep_tokens(&self) -> Result<(), Error> {
+        let over = self.0.clock.now() - SHOWN;
+        for token in self.0.directory.tokens().iter().filter(|token| token.is_expired(over)) {
+            self.delete_token(&token.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_token(&self, id: &TokenId) -> Result<(), Error> {
+        let name = TokenRecord::secret_name(id);
+        match secrets::api(self.0.clients.own()).delete(&name, &DeleteParams::default()).await {
+            Err(error) if !is_code(&error, 404) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn checked_name(name: &str) -> Result<&str, Error> {
+    let name = name.trim();
+    let length = name.chars().take(65).count();
+    if (1..=64).contains(&length) && !name.chars().any(char::is_control) {
+        Ok(name)
+    } else {
+        Err(Error::Invalid("the name of a token has 1 to 64 printable characters".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Kind;
+    use kube_types::UserSpec;
+    use testkit::until;
+
+    use super::*;
+    use crate::Presented;
+    use crate::testing::{Person, Stage};
+
+    fn request(scopes: &[&str]) -> TokenRequest {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        TokenRequest { name: "build".to_owned(), scopes, days: None }
+    }
+
+    async fn bearer(stage: &Stage, text: &str) -> Result<Actor, Error> {
+        stage.tenancy.authenticate(&Presented { bearer: Some(text), ..Presented::default() }).await
+    }
+
+    async fn people() -> (Stage, Person, Person, Person) {
+        let stage = Stage::new().await;
+        let admin = UserSpec { platform_roles: vec!["admin".to_owned()], ..UserSpec::default() };
+        let [ana, bob] = [stage.person(UserSpec::default()).await, stage.person(UserSpec::default()).await];
+        let admin = stage.person(admin).await;
+        (stage, ana, bob, admin)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_good_for_its_scopes_until_its_time() {
+        let (stage, ana, ..) = people().await;
+        let made = stage.tenancy.create_token(&stage.actor(&ana), &request(&["read"])).await.unwrap();
+        let actor = bearer(&stage, made.text.expose()).await.unwrap();
+        assert_eq!(actor.id(), Some(&ana.id));
+        assert_eq!(
+            actor.via,
+            Via::Token { id: made.record.id.clone(), scopes: Scopes::parse(["read"]).unwrap() }
+        );
+        let more = stage.tenancy.create_token(&actor, &request(&["all"])).await.err().unwrap();
+        assert_eq!(more.kind(), Kind::Forbidden, "a token for less makes none for more");
+        stage.clock.advance(SignedDuration::from_hours(24 * DEFAULT_DAYS) - SignedDuration::from_secs(1));
+        assert!(bearer(&stage, made.text.expose()).await.is_ok());
+        stage.clock.advance(SignedDuration::from_secs(1));
+        assert_eq!(bearer(&stage, made.text.expose()).await.err().unwrap().kind(), Kind::Unauthenticated);
+    }
+
+    #[tokio::test]
+    async fn a_token_that_ended_is_shown_for_a_week_and_then_taken_away() {
+        let (stage, ana, ..) = people().await;
+        let made = stage.tenancy.create_token(&stage.actor(&ana), &request(&["all"])).await.unwrap();
+        let there = || stage.tenancy.directory().token(&made.record.id).is_some();
+        stage
+            .clock
+            .advance(SignedDuration::from_hours(24 * DEFAULT_DAYS) + SHOWN - SignedDuration::from_secs(1));
+        stage.tenancy.sweep_tokens().await.unwrap();
+        assert!(there());
+        stage.clock.advance(SignedDuration::from_secs(1));
+        stage.tenancy.sweep_tokens().await.unwrap();
+        until("it is gone", async || (!there()).then_some(())).await;
+        assert!(bearer(&stage, ana.token.expose()).await.is_ok(), "a login token has no end");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_is_refused_and_nothing_is_made() {
+        let (stage, ana, ..) = people().await;
+        let long = "x".repeat(65);
+        for wrong in [
+            request(&[]),
+            request(&["everything"]),
+            TokenRequest { name: String::new(), ..request(&["all"]) },
+            TokenRequest { name: "a\nb".to_owned(), ..request(&["all"]) },
+            TokenRequest { name: long, ..request(&["all"]) },
+            TokenRequest { days: Some(0), ..request(&["all"]) },
+            TokenRequest { days: Some(-1), ..request(&["all"]) },
+            TokenRequest { days: Some(366), ..request(&["all"]) },
+            TokenRequest { days: Some(i64::MAX), ..request(&["all"]) },
+        ] {
+            let refused = stage.tenancy.create_token(&stage.actor(&ana), &wrong).await.err().unwrap();
+            assert_eq!(refused.kind(), Kind::Invalid, "{wrong:?}");
+        }
+        assert_eq!(
+            stage.tenancy.tokens(&stage.actor(&ana), &ana.id).unwrap().len(),
+            1,
+            "the login token alone"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_token_is_taken_back_by_its_owner_by_an_administrator_or_by_itself() {
+        let (stage, ana, bob, admin) = people().await;
+        let make =
+            async || stage.tenancy.create_token(&stage.actor(&ana), &request(&["read"])).await.unwrap();
+        let revoke = async |actor: &Actor, token: &NewToken| {
+            let done = stage.tenancy.revoke_token(actor, &token.record.id).await;
+            let good = bearer(&stage, token.text.expose()).await.is_ok();
+            (done.err().map(|error| error.kind()), good)
+        };
+        let (token, other) = (make().await, make().await);
+        let itself = bearer(&stage, token.text.expose()).await.unwrap();
+        assert_eq!(revoke(&stage.actor(&bob), &token).await, (Some(Kind::NotFound), true));
+        assert_eq!(revoke(&itself, &other).await, (Some(Kind::Forbidden), true));
+        assert_eq!(revoke(&stage.actor(&ana), &other).await, (None, false));
+        assert_eq!(revoke(&stage.actor(&ana), &other).await, (Some(Kind::NotFound), false));
+        assert_eq!(revoke(&itself, &token).await, (None, false));
+        assert_eq!(revoke(&stage.actor(&admin), &make().await).await, (None, false));
+        let seen =
+            |actor: &Person| stage.tenancy.tokens(&stage.actor(actor), &ana.id).map(|tokens| tokens.len());
+        assert_eq!((seen(&ana).unwrap(), seen(&admin).unwrap()), (1, 1));
+        assert_eq!(seen(&bob).err().unwrap().kind(), Kind::Forbidden);
+    }
+
+    #[tokio::test]
+    async fn the_last_use_is_shown_and_written_once_a_minute() {
+        let (stage, ana, ..) = people().await;
+        let directory = stage.tenancy.directory();
+        let token = async || directory.tokens_of(&ana.id).pop().and_then(|token| token.last_use);
+        assert_eq!(token().await, None);
+        for _ in 0..100 {
+            bearer(&stage, ana.token.expose()).await.unwrap();
+        }
+        let first = until("the first use", token).await;
+        stage.clock.advance(SignedDuration::from_secs(59));
+        bearer(&stage, ana.token.expose()).await.unwrap();
+        stage.clock.advance(SignedDuration::from_secs(1));
+        bearer(&stage, ana.token.expose()).await.unwrap();
+        let second = until("the next use", async || token().await.filter(|time| *time != first)).await;
+        assert_eq!(second.duration_since(first), SignedDuration::from_mins(1));
+    }
+}

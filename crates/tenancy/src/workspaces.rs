@@ -1,0 +1,270 @@
+//! What people share: making, seeing and renaming workspaces.
+//!
+//! Elsewhere: its namespaces ([`namespaces`]), its end ([`removal`]), who belongs to it (`crate::members`), how much it
+//! may use (`crate::quota`), and what becomes of it in the cluster (`crate::provision`).
+
+use std::collections::BTreeMap;
+
+use domain::ids::WorkspaceName;
+use domain::roles::{Capability, WorkspaceRole};
+use domain::{Actor, Place};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ListParams, ObjectMeta};
+use kube::{Api, ResourceExt};
+use kube_types::workspace::{Member, WorkspaceNamespace, conditions};
+use kube_types::{Workspace, WorkspaceSpec, marks, progress};
+
+use crate::change::{at_least, change};
+use crate::quota::Amounts;
+use crate::register::claims::only;
+use crate::secrets::{is_code, writing};
+use crate::{Error, Tenancy};
+
+pub mod namespaces;
+pub mod removal;
+
+/// So many workspaces may one person make.
+pub const MOST_PER_PERSON: usize = 10;
+/// The cluster that the platform runs on.
+const HOST: &str = "host";
+const DISPLAY_NAME_LIMIT: usize = 128;
+
+/// A workspace as those see it who may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceInfo {
+    pub name: WorkspaceName,
+    pub uid: String,
+    /// The resourceVersion.
+    pub version: String,
+    pub display_name: String,
+    /// Goes with its owner's account, and is not shared.
+    pub personal: bool,
+    /// What the one who asks is in it.
+    pub role: Option<WorkspaceRole>,
+    pub members: usize,
+    pub invitations: usize,
+    /// The first is the workspace's own.
+    pub namespaces: Vec<NamespaceInfo>,
+    pub quota: Amounts,
+    pub clusters: Vec<String>,
+    pub ready: bool,
+    /// What is still missing, in the words of the conditions.
+    pub message: Option<String>,
+    /// When it will be removed; until then it can be brought back.
+    pub removal: Option<Timestamp>,
+    /// It is being removed.
+    pub leaving: bool,
+    pub created: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    pub name: String,
+    /// It is there, and ours.
+    pub made: bool,
+    pub share: Amounts,
+}
+
+impl WorkspaceInfo {
+    /// `None` where the object has a name that no workspace of ours can have.
+    fn of(workspace: &Workspace, actor: &Actor) -> Option<Self> {
+        let name: WorkspaceName = workspace.name_any().parse().ok()?;
+        let (spec, status) = (&workspace.spec, workspace.status.as_ref());
+        let made =
+            |name: &str| status.is_some_and(|status| status.namespaces.iter().any(|own| own.name == name));
+        let untrue = status
+            .and_then(|status| status.conditions.iter().find(|condition| condition.status != "True"))
+            .map(|condition| condition.message.clone());
+        Some(Self {
+            role: actor.memberships.get(&name).copied(),
+            uid: workspace.uid().unwrap_or_default(),
+            version: workspace.resource_version().unwrap_or_default(),
+            display_name: spec.display_name.clone(),
+            personal: is_personal(workspace),
+            members: spec.members.len(),
+            invitations: spec.invitations.len(),
+            namespaces: spec
+                .namespaces
+                .iter()
+                .map(|namespace| NamespaceInfo {
+                    made: made(&namespace.name),
+                    name: namespace.name.clone(),
+                    share: namespace.share.clone(),
+                })
+                .collect(),
+            quota: spec.quota.clone(),
+            clusters: spec.clusters.clone(),
+            ready: status.is_some_and(|status| progress::is_true(&status.conditions, conditions::READY)),
+            message: untrue.filter(|message| !message.is_empty()),
+            removal: removal::moment(workspace),
+            leaving: workspace.metadata.deletion_timestamp.is_some(),
+            created: workspace
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            name,
+        })
+    }
+}
+
+/// Whether it is somebody's own.
+pub(crate) fn is_personal(workspace: &Workspace) -> bool {
+    !workspace.spec.owner.is_empty()
+        || workspace.name_any().parse::<WorkspaceName>().is_ok_and(|name| name.is_personal())
+}
+
+/// What people call it: nothing, or a line of text.
+fn display_name(text: &str) -> Result<String, Error> {
+    let text = text.trim();
+    if text.chars().count() > DISPLAY_NAME_LIMIT || text.chars().any(char::is_control) {
+        let message = format!("a display name has up to {DISPLAY_NAME_LIMIT} printable characters");
+        return Err(Error::Invalid(message));
+    }
+    Ok(text.to_owned())
+}
+
+impl Tenancy {
+    /// The workspaces that they may see, by name.
+    pub fn workspaces(&self, actor: &Actor) -> Vec<WorkspaceInfo> {
+        let all = self.0.directory.workspaces();
+        let seen = all.iter().filter_map(|workspace| WorkspaceInfo::of(workspace, actor));
+        seen.filter(|info| actor.may(Capability::ReadWorkspace, Place::Workspace(&info.name)).is_ok())
+            .collect()
+    }
+
+    pub fn workspace(&self, actor: &Actor, name: &WorkspaceName) -> Result<WorkspaceInfo, Error> {
+        actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
+        let known = self.0.directory.workspace(name);
+        known.and_then(|workspace| WorkspaceInfo::of(&workspace, actor)).ok_or_else(|| unknown(name))
+    }
+
+    /// Makes a workspace with one namespace, both of that name, whose only member is whoever makes it.
+    pub async fn create_workspace(
+        &self,
+        actor: &Actor,
+        name: &str,
+        display: &str,
+    ) -> Result<WorkspaceInfo, Error> {
+        let maker = actor.themselves()?;
+        let name = WorkspaceName::chosen(name)?;
+        let display_name = display_name(display)?;
+        let full = || Error::Conflict(format!("nobody can make more than {MOST_PER_PERSON} workspaces"));
+        let made_by = |workspace: &Workspace| {
+            workspace.labels().get(marks::USER).map(String::as_str) == Some(maker.as_str())
+                && !is_personal(workspace)
+        };
+        let limited = !actor.is_platform_admin();
+        if limited
+            && self.0.directory.workspaces().iter().filter(|other| made_by(other)).count() >= MOST_PER_PERSON
+        {
+            return Err(full());
+        }
+        self.is_free(name.as_str()).await?;
+        let workspace = Workspace {
+            metadata: ObjectMeta {
+                name: Some(name.to_string()),
+                labels: Some(BTreeMap::from([(marks::USER.to_owned(), maker.to_string())])),
+                ..ObjectMeta::default()
+            },
+            spec: WorkspaceSpec {
+                display_name,
+                owner: String::new(),
+                members: vec![Member { user: maker.to_string(), role: WorkspaceRole::Admin.to_string() }],
+                invitations: Vec::new(),
+                namespaces: vec![WorkspaceNamespace { name: name.to_string(), share: Amounts::new() }],
+                quota: self.0.settings.quota.clone(),
+                clusters: vec![HOST.to_owned()],
+            },
+            status: None,
+        };
+        let api = self.workspace_api();
+        let made = match api.create(&writing(), &workspace).await {
+            Err(error) if is_code(&error, 409) => return Err(taken(name.as_str())),
+            made => made?,
+        };
+        if limited {
+            // Many at once each see the others here, whatever they saw before; of those who are too many none stays.
+            let own = api.list(&ListParams::default().labels(&format!("{}={maker}", marks::USER))).await?;
+            if own.iter().filter(|other| made_by(other)).count() > MOST_PER_PERSON {
+                api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
+                    .await?;
+                return Err(full());
+            }
+        }
+        self.0.directory.seen(|directory| directory.workspace(&name).is_some()).await;
+        self.answer(actor, made).await
+    }
+
+    /// Changes what people call it.
+    pub async fn rename_workspace(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        display: &str,
+        expected: Option<&str>,
+    ) -> Result<WorkspaceInfo, Error> {
+        actor.may(Capability::ManageNamespaces, Place::Workspace(name))?;
+        let display_name = display_name(display)?;
+        self.change_workspace(actor, name, expected, |workspace| {
+            workspace.spec.display_name.clone_from(&display_name);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes a workspace; whoever calls this has asked the actor.
+    pub(crate) async fn change_workspace(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        expected: Option<&str>,
+        decide: impl Fn(&mut Workspace) -> Result<(), Error>,
+    ) -> Result<WorkspaceInfo, Error> {
+        let written = change(&self.workspace_api(), name.as_str(), expected, decide).await?;
+        self.answer(actor, written).await
+    }
+
+    /// What was written, once memory knows of it too, so that the caller's next question finds it.
+    async fn answer(&self, actor: &Actor, written: Workspace) -> Result<WorkspaceInfo, Error> {
+        let name: WorkspaceName = written.name_any().parse()?;
+        let version = written.resource_version().unwrap_or_default();
+        let heard = |directory: &crate::Directory| {
+            let known = directory.workspace(&name).and_then(|workspace| workspace.resource_version());
+            // One that is no longer known is gone already.
+            known.is_none_or(|known| at_least(&known, &version))
+        };
+        self.0.directory.seen(heard).await;
+        // They may have become a member, or have ceased to be one, by what was written.
+        let role = actor.id().and_then(|id| self.0.directory.memberships(id).get(&name).copied());
+        let info = WorkspaceInfo::of(&written, actor).ok_or_else(|| unknown(&name))?;
+        Ok(WorkspaceInfo { role, ..info })
+    }
+
+    pub(crate) fn workspace_api(&self) -> Api<Workspace> {
+        Api::all(self.0.clients.own())
+    }
+
+    /// Whether a namespace could have this name: no workspace claims it, and the cluster has none. Two who ask at
+    /// once are kept apart by the cluster itself, and the later one is told by a condition.
+    pub(crate) async fn is_free(&self, name: &str) -> Result<(), Error> {
+        let claimed = self.0.directory.workspaces().iter().any(|workspace| {
+            workspace.name_any() == name || workspace.spec.namespaces.iter().any(|other| other.name == name)
+        });
+        let namespaces: Api<Namespace> = Api::all(self.0.clients.own());
+        if claimed || namespaces.get_opt(name).await?.is_some() { Err(taken(name)) } else { Ok(()) }
+    }
+}
+
+/// Does not say by whom.
+fn taken(name: &str) -> Error {
+    Error::Conflict(format!("the name `{name}` is taken"))
+}
+
+fn unknown(name: &WorkspaceName) -> Error {
+    Error::NotFound { kind: "workspace", name: name.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! The end of a workspace, announced before it comes.
+//!
+//! Deleting writes down the moment after which it will be removed. Until then nobody works in it, nothing of it is lost,
+//! and it can be brought back.
+
+use domain::ids::WorkspaceName;
+use domain::roles::Capability;
+use domain::{Actor, Place};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube_types::{Workspace, marks};
+
+use super::{WorkspaceInfo, is_personal};
+use crate::{Error, Tenancy};
+
+/// When it will be removed. What cannot be read is no date: nothing is removed by a slip.
+pub(crate) fn moment(workspace: &Workspace) -> Option<Timestamp> {
+    workspace.annotations().get(marks::REMOVE_AFTER)?.parse().ok()
+}
+
+impl Tenancy {
+    /// Announces the end of a workspace: after the settings' grace, or `now`.
+    pub async fn delete_workspace(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        now: bool,
+        expected: Option<&str>,
+    ) -> Result<WorkspaceInfo, Error> {
+        actor.may(Capability::DeleteWorkspace, Place::Workspace(name))?;
+        let grace = if now { SignedDuration::ZERO } else { self.grace() };
+        let end = self.0.clock.now().checked_add(grace).unwrap_or(Timestamp::MAX);
+        self.change_workspace(actor, name, expected, |workspace| {
+            if is_personal(workspace) {
+                let message = format!("workspace `{name}` is somebody's own, and goes with their account");
+                return Err(Error::Conflict(message));
+            }
+            // Asking twice does not put it off; asking for it now does bring it forward.
+            let end = moment(workspace).map_or(end, |before| before.min(end));
+            workspace.annotations_mut().insert(marks::REMOVE_AFTER.to_owned(), end.to_string());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Brings a workspace back whose end was announced and has not come.
+    pub async fn restore_workspace(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        expected: Option<&str>,
+    ) -> Result<WorkspaceInfo, Error> {
+        actor.may(Capability::DeleteWorkspace, Place::Workspace(name))?;
+        self.change_workspace(actor, name, expected, |workspace| {
+            workspace.annotations_mut().remove(marks::REMOVE_AFTER);
+            Ok(())
+        })
+        .await
+    }
+
+    fn grace(&self) -> SignedDuration {
+        SignedDuration::try_from(self.0.settings.removal_grace).unwrap_or(SignedDuration::MAX)
+    }
+}

@@ -1,0 +1,177 @@
+//! A line to a cluster that can be slow, silent or cut, by a plan or at a word.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
+use kube::client::Body;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tower::service_fn;
+
+type Breakable = UnsyncBoxBody<Bytes, kube::Error>;
+
+/// Where the first call that is cut is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// On its way: the server never hears of it.
+    Before,
+    /// On the way back: it is done, and nobody learns of it.
+    After,
+}
+
+/// How the line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    Sound,
+    /// Every call takes so much longer.
+    Slow(Duration),
+    /// Nothing comes back, and no error either. What was under way falls silent too.
+    Silent,
+    /// Every call fails, and what was under way breaks off.
+    Cut,
+}
+
+/// A fault that clients can be laid over. Clones are the same fault.
+#[derive(Clone)]
+pub struct Fault(Arc<Inner>);
+
+struct Inner {
+    line: watch::Sender<Line>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    /// So many more writes pass; then the line is cut.
+    left: Option<(usize, Blow)>,
+    calls: usize,
+    writes: usize,
+}
+
+impl Fault {
+    /// Nothing is wrong, until somebody says so.
+    pub fn none() -> Self {
+        Self(Arc::new(Inner { line: watch::Sender::new(Line::Sound), plan: Mutex::default() }))
+    }
+
+    /// So many writes pass; the next one, and every call after it, fails.
+    pub fn after_writes(passing: usize, blow: Blow) -> Self {
+        let fault = Self::none();
+        fault.0.plan.lock().left = Some((passing, blow));
+        fault
+    }
+
+    /// The line is like this from now on.
+    pub fn turn(&self, line: Line) {
+        self.0.line.send_replace(line);
+    }
+
+    /// Whether every call fails now.
+    pub fn is_cut(&self) -> bool {
+        *self.0.line.borrow() == Line::Cut
+    }
+
+    /// Resolves when every call fails.
+    pub async fn cut(&self) {
+        // The sender lives as long as this fault.
+        let _ = self.0.line.subscribe().wait_for(|line| *line == Line::Cut).await;
+    }
+
+    /// How many calls were made, those that failed not counted.
+    pub fn calls(&self) -> usize {
+        self.0.plan.lock().calls
+    }
+
+    /// How many of them were to write.
+    pub fn writes(&self) -> usize {
+        self.0.plan.lock().writes
+    }
+
+    /// A client whose calls pass this fault.
+    pub fn over(&self, client: kube::Client) -> kube::Client {
+        let namespace = client.default_namespace().to_owned();
+        let fault = self.clone();
+        let call = move |request| {
+            let (fault, client) = (fault.clone(), client.clone());
+            async move { fault.pass(&client, request).await }
+        };
+        kube::Client::new(service_fn(call), namespace)
+    }
+
+    async fn pass(&self, client: &kube::Client, request: Request<Body>) -> kube::Result<Response<Breakable>> {
+        let line = *self.0.line.borrow();
+        match line {
+            Line::Cut => return Err(broken()),
+            Line::Silent => pending().await,
+            Line::Slow(by) => tokio::time::sleep(by).await,
+            Line::Sound => {}
+        }
+        let blow = self.count(is_write(&request));
+        if blow == Some(Blow::Before) {
+            self.turn(Line::Cut);
+            return Err(broken());
+        }
+        let answer = client.send(request).await?;
+        if blow == Some(Blow::After) {
+            self.turn(Line::Cut);
+            return Err(broken());
+        }
+        Ok(self.breakable(answer))
+    }
+
+    /// Counts a call, and says whether it is the one to be cut.
+    fn count(&self, write: bool) -> Option<Blow> {
+        let mut plan = self.0.plan.lock();
+        if write && let Some((left, blow)) = &mut plan.left {
+            let blow = *blow;
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None => return Some(blow),
+            }
+        }
+        plan.calls += 1;
+        plan.writes += usize::from(write);
+        None
+    }
+
+    /// The answer, whose body breaks off or falls silent with the line.
+    fn breakable(&self, answer: Response<Body>) -> Response<Breakable> {
+        let (head, body) = answer.into_parts();
+        let line = self.0.line.subscribe();
+        let frames = stream::unfold((BodyStream::new(body), line), |(mut frames, line)| async move {
+            let frame = tokio::select! {
+                biased;
+                () = until(line.clone(), Line::Cut) => Err(broken()),
+                () = until(line.clone(), Line::Silent) => pending().await,
+                frame = frames.next() => frame?,
+            };
+            Some((frame, (frames, line)))
+        });
+        Response::from_parts(head, StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+async fn until(mut line: watch::Receiver<Line>, wanted: Line) {
+    if line.wait_for(|line| *line == wanted).await.is_err() {
+        pending::<()>().await;
+    }
+}
+
+/// Reviews are asked for like writes, and write nothing.
+fn is_write(request: &Request<Body>) -> bool {
+    let path = request.uri().path();
+    let review = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
+    !matches!(*request.method(), Method::GET | Method::HEAD)
+        && !review.iter().any(|group| path.starts_with(group))
+}
+
+fn broken() -> kube::Error {
+    kube::Error::Service(Box::new(io::Error::other("the line is cut")))
+}

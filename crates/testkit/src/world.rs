@@ -1,0 +1,88 @@
+//! An embedded cluster with our namespace and our kinds in it.
+
+use std::sync::Arc;
+
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{GroupVersionKind, TypeMeta};
+use kube::discovery::{Scope, pinned_kind};
+use kube_embedded::access::User;
+use kube_embedded::clock::{Clock, SystemClock};
+use kube_embedded::cluster::{Cluster, Config};
+use kube_types::{SYSTEM_NAMESPACE, definitions};
+use serde_json::{Value, json};
+
+/// The ServiceAccount that the platform runs as, in its own namespace.
+pub const PLATFORM: &str = "longshore";
+
+/// An embedded cluster in memory.
+pub struct World {
+    pub cluster: Cluster,
+}
+
+impl World {
+    /// Here the platform may do everything.
+    pub async fn new() -> Self {
+        Self::at(Arc::new(SystemClock)).await
+    }
+
+    /// As [`World::new`], by that clock.
+    pub async fn at(clock: Arc<dyn Clock>) -> Self {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "the-platform-under-test"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEM_NAMESPACE, "name": PLATFORM}],
+        });
+        Self::under(clock, [binding]).await
+    }
+
+    /// Here the platform may do what these objects let it do.
+    pub async fn under(clock: Arc<dyn Clock>, manifests: impl IntoIterator<Item = Value>) -> Self {
+        let config = Config { clock, ..Config::default() };
+        let world = Self { cluster: Cluster::open(config).await.unwrap() };
+        let own = json!([
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": PLATFORM, "namespace": SYSTEM_NAMESPACE}},
+        ]);
+        world.apply(own.as_array().unwrap().iter().cloned()).await;
+        let kinds = definitions::all().into_iter().map(|kind| serde_json::to_value(kind.crd).unwrap());
+        world.apply(kinds).await;
+        world.apply(manifests).await;
+        world
+    }
+
+    /// For what a test prepares and looks at.
+    pub fn admin(&self) -> kube::Client {
+        self.cluster.client(User::admin())
+    }
+
+    /// For what is under test.
+    pub fn platform(&self) -> kube::Client {
+        self.cluster.client(User::service_account(SYSTEM_NAMESPACE, PLATFORM, ""))
+    }
+
+    /// For somebody who reaches the cluster by themselves.
+    pub fn of(&self, user: &str, groups: &[&str]) -> kube::Client {
+        self.cluster.client(User::named(user, groups))
+    }
+
+    /// Writes objects, as an administrator would by `kubectl apply`.
+    pub async fn apply(&self, objects: impl IntoIterator<Item = Value>) {
+        let client = self.admin();
+        for object in objects {
+            let object: DynamicObject = serde_json::from_value(object).unwrap();
+            let TypeMeta { api_version, kind } = object.types.clone().unwrap();
+            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+            let (resource, found) =
+                pinned_kind(&client, &GroupVersionKind::gvk(group, version, &kind)).await.unwrap();
+            let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
+            let api: Api<DynamicObject> = match found.scope {
+                Scope::Cluster => Api::all_with(client.clone(), &resource),
+                Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, &resource),
+            };
+            let name = object.metadata.name.clone().unwrap();
+            let params = PatchParams::apply("kubectl").force();
+            api.patch(&name, &params, &Patch::Apply(&object)).await.unwrap();
+        }
+    }
+}
