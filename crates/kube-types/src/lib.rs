@@ -3,6 +3,7 @@
 //! Modules in reading order: the account of a person ([`user`], OpenYurt's kind), what people share ([`workspace`]), what
 //! every status of ours has ([`progress`]), labels and annotations ([`marks`]), and all definitions to be
 //! installed ([`definitions`]).
+#![expect(clippy::duplicated_attributes, reason = "columns of one type are no duplicates")]
 
 pub mod definitions;
 pub mod marks;

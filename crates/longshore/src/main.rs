@@ -69,7 +69,7 @@ fn serve(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signal()?;
-        server::run(config, |said| cli::print(&format!("{said}\n")), stop).await?;
+        Box::pin(server::run(config, |said| cli::print(&format!("{said}\n")), stop)).await?;
         Ok(())
     })
 }

@@ -120,7 +120,7 @@ pub async fn run(
     });
     // Not a task of its own: it is what this one does while others answer.
     let leading = async {
-        let work = || tenancy.lead();
+        let work = || Box::pin(tenancy.lead());
         if alone {
             leadership.alone(work(), stopped()).await;
         } else {

@@ -138,25 +138,20 @@ impl Person {
         std::fs::write(&file, answer.json()["kubeconfig"].as_str().unwrap()).unwrap();
         file
     }
+}
 
-    /// kubectl as this person: whether it succeeded, and all it said.
-    pub fn kubectl(
-        &self,
-        kubeconfig: &std::path::Path,
-        args: &[&str],
-        stdin: &str,
-    ) -> Option<(bool, String)> {
-        let program = std::env::var_os("LONGSHORE_KUBECTL")?;
-        let mut command = Command::new(program);
-        command.args(args).env("KUBECONFIG", kubeconfig).env("HOME", kubeconfig.parent().unwrap());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let said =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        Some((output.status.success(), said))
-    }
+/// kubectl with a person's kubeconfig: whether it succeeded, and all it said.
+pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str], stdin: &str) -> Option<(bool, String)> {
+    let program = std::env::var_os("LONGSHORE_KUBECTL")?;
+    let mut command = Command::new(program);
+    command.args(args).env("KUBECONFIG", kubeconfig).env("HOME", kubeconfig.parent().unwrap());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    Some((output.status.success(), said))
 }
 
 /// Sends a request below `/api/longshore/v1`, as somebody or as nobody.
@@ -185,7 +180,7 @@ pub async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute");
+        assert!(began.elapsed() < Duration::from_mins(1), "not within a minute");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,8 +1,6 @@
 //! What registrations that did not come to their end left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
-use std::time::Duration;
 
 use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
@@ -18,9 +16,6 @@ use crate::{Error, Tenancy};
 
 /// Longer than any registration takes.
 const AFTER: SignedDuration = SignedDuration::from_mins(10);
-/// How often is looked for it.
-const EVERY: Duration = Duration::from_mins(5);
-
 /// Something to be taken away, as it was seen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Orphan {
@@ -64,19 +59,6 @@ pub fn orphans(users: &[User], claims: &[ConfigMap], secrets: &[Secret], now: Ti
 }
 
 impl Tenancy {
-    /// Sweeps now and then, for ever; ended by dropping it. One server of a cluster is enough for it.
-    pub async fn keep_swept(&self) -> Infallible {
-        loop {
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "cannot look for what registrations left behind"
-                );
-            }
-            tokio::time::sleep(EVERY).await;
-        }
-    }
-
     /// Takes away what is left over, and says how much it was.
     pub async fn sweep(&self) -> Result<usize, Error> {
         let client = self.0.clients.own();

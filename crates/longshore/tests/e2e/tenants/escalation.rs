@@ -205,6 +205,9 @@ async fn a_privileged_pod_is_refused(kube: &kube::Client, namespace: &str) {
     assert_eq!(answer.code, 403, "{}", answer.text);
 }
 
+/// What, who, how, where, with what, and which answers are right.
+type Attempt<'a> = (&'a str, &'a Person, Method, String, Value, &'a [u16]);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_more_than_they_were_given_through_the_platform() {
     let (cluster, server) = Cluster::with_platform();
@@ -215,7 +218,7 @@ async fn nobody_gets_more_than_they_were_given_through_the_platform() {
     owner.workspace(&cluster, &workspace).await;
     owner.takes_in(&workspace, &member, "developer").await;
     let at = format!("workspaces/{workspace}");
-    let attempts: &[(&str, &Person, Method, String, Value, &[u16])] = &[
+    let attempts: &[Attempt] = &[
         ("see a foreign workspace", &stranger, Method::GET, at.clone(), Value::Null, &[404]),
         (
             "join a foreign workspace",

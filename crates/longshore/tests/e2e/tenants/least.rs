@@ -17,7 +17,7 @@ use crate::target::Cluster;
 async fn service_account_kubeconfig(cluster: &Cluster) -> Kubeconfig {
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
         Api::namespaced(cluster.client().await, "longshore-system");
-    let asked = TokenRequest { spec: Default::default(), ..TokenRequest::default() };
+    let asked = TokenRequest::default();
     let token = accounts.create_token_request("longshore", &PostParams::default(), &asked).await.unwrap();
     let token = token.status.unwrap().token;
     let mut kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
