@@ -10,7 +10,9 @@ use std::{fmt, io};
 use api::{Api, Metrics, Readiness};
 use domain::clock::{Clock, SystemClock};
 use events::audit::StandardError;
+use kube_access::{Lock, Lost};
 use kube_embedded::http::accept::accept;
+use kube_types::SYSTEM_NAMESPACE;
 use rustls::pki_types::CertificateDer;
 use tenancy::Tenancy;
 use tokio::net::TcpListener;
@@ -23,6 +25,9 @@ use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
 use crate::tls;
 
+/// The Lease of whoever looks for the first administrator.
+const FIRST: &str = "longshore-first-administrator";
+
 /// From the request to stop to the end, whatever is still open.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -34,6 +39,8 @@ pub enum RunError {
     Ground(#[from] GroundError),
     #[error(transparent)]
     Tenancy(#[from] tenancy::StartError),
+    #[error("cannot look for the first administrator")]
+    Turn(#[from] Lost),
     #[error("cannot make the first administrator")]
     Administrator(#[source] tenancy::Error),
     #[error("cannot tell the first administrator's password: nothing can be written to standard output")]
@@ -152,11 +159,13 @@ pub async fn run(
         endpoints.write(&config.data).map_err(RunError::Endpoints)?;
     }
     let serving = async {
-        if let Some(first) = tenancy.first_administrator().await.map_err(RunError::Administrator)? {
-            let password = first.password.expose().to_owned();
-            say(&Said::AdministratorPassword(password)).map_err(RunError::Say)?;
-            // Only now: a password that could not be printed is made anew at the next start.
-            tenancy.administrator_was_told().await.map_err(RunError::Administrator)?;
+        let first = Box::pin(first_administrator(&tenancy, &say));
+        if alone {
+            first.await?;
+        } else {
+            // Of several servers that begin together, one after the other looks whether there is an administrator.
+            let mut turn = Lock::new(clients.own(), SYSTEM_NAMESPACE, FIRST, &address.to_string());
+            turn.hold(|| first).await??;
         }
         let addresses = kube.map_or(url.clone(), |kube| format!("{url} kube {kube}"));
         if let Err(error) = say(&Said::Ready(addresses)) {
@@ -186,6 +195,19 @@ pub async fn run(
         tracing::warn!("stopped with requests still open");
     }
     served
+}
+
+/// Makes the first administrator where there is none yet, and tells the password.
+async fn first_administrator(
+    tenancy: &Tenancy,
+    say: impl Fn(&Said) -> io::Result<()>,
+) -> Result<(), RunError> {
+    let Some(first) = tenancy.first_administrator().await.map_err(RunError::Administrator)? else {
+        return Ok(());
+    };
+    say(&Said::AdministratorPassword(first.password.expose().to_owned())).map_err(RunError::Say)?;
+    // Only now: a password that could not be printed is made anew at the next start.
+    tenancy.administrator_was_told().await.map_err(RunError::Administrator)
 }
 
 /// What the configuration says of tenants.

@@ -37,7 +37,7 @@ async fn leader_among(servers: &[&Server], at_most: Duration) -> usize {
 #[tokio::test]
 async fn when_the_leader_is_gone_another_leads() {
     let takeover = Duration::from_secs(20);
-    let cluster = Cluster::start();
+    let cluster = Cluster::for_servers();
     let start = |name| Server::on(&cluster.kubeconfig(), &cluster.folder.path().join(name));
     let mut servers = vec![start("one"), start("two")];
     // Another test's server may have led and gone without a word.

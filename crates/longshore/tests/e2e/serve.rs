@@ -12,11 +12,11 @@ use tempfile::tempdir;
 
 use crate::program::{Server, longshore, output};
 use crate::request::{get, send};
-use crate::target::only_on_embedded;
+use crate::target::{only_on_embedded, turn};
 
 #[tokio::test]
 async fn the_platform_port_answers() {
-    let folder = tempdir().unwrap();
+    let (folder, _turn) = (tempdir().unwrap(), turn());
     let server = Server::on_target(folder.path());
     let platform = server.platform();
     for (path, media, part) in [

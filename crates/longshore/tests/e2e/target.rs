@@ -66,6 +66,17 @@ pub fn only_on_embedded() -> bool {
     embedded
 }
 
+/// The turn to run servers on a real cluster: they elect one leader among all of them, so that one test after the other
+/// does. On embedded everybody has a cluster of their own. Dropped, it is the next one's turn.
+pub fn turn() -> Option<fs::File> {
+    if matches!(target(), Target::Embedded) {
+        return None;
+    }
+    let file = fs::File::create(env::temp_dir().join("longshore-e2e-turn")).unwrap();
+    file.lock().unwrap();
+    Some(file)
+}
+
 /// Past the test's captured output, which nobody sees of a test that passes.
 pub fn skipped(why: &str) {
     let mut terminal = std::io::stderr();
@@ -88,6 +99,8 @@ pub struct Cluster {
     embedded: bool,
     server: Option<Server>,
     announced: Mutex<Vec<String>>,
+    /// Of a test that runs servers.
+    turn: Option<fs::File>,
 }
 
 impl Cluster {
@@ -102,8 +115,8 @@ impl Cluster {
             Target::Real(kubeconfig) => (None, *kubeconfig),
         };
         let embedded = server.is_some();
-        let cluster =
-            Self { namespace: unused_name(), folder, embedded, server, announced: Mutex::default() };
+        let announced = Mutex::default();
+        let cluster = Self { namespace: unused_name(), folder, embedded, server, announced, turn: None };
         let kubeconfig = with_namespace(kubeconfig, &cluster.namespace);
         // JSON is YAML.
         fs::write(cluster.kubeconfig(), serde_json::to_string(&kubeconfig).unwrap()).unwrap();
@@ -116,9 +129,16 @@ impl Cluster {
         cluster
     }
 
+    /// For a test that runs servers on it.
+    pub fn for_servers() -> Self {
+        let mut cluster = Self::start();
+        cluster.turn = turn();
+        cluster
+    }
+
     /// A cluster, and a platform on it.
     pub fn with_platform() -> (Self, Server) {
-        let mut cluster = Self::start();
+        let mut cluster = Self::for_servers();
         let server = cluster.server.take();
         let server =
             server.unwrap_or_else(|| Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("data")));

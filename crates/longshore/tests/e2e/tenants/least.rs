@@ -29,7 +29,7 @@ async fn service_account_kubeconfig(cluster: &Cluster) -> Kubeconfig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_works_under_the_roles_that_manifests_prints() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::for_servers();
     cluster.apply_manifests().await;
     let file = cluster.folder.path().join("server");
     fs::write(&file, serde_json::to_string(&service_account_kubeconfig(&cluster).await).unwrap()).unwrap();
