@@ -75,7 +75,8 @@ async fn running_client(data: &Path, url: &str) -> Result<kube::Client, ResetErr
     kube::Client::try_from(config).map_err(|error| failed(error.into()))
 }
 
-/// Opens the store that no server has open; a server that died left its addresses behind, and is found out by the lock.
+/// Opens the store that no server has open. A server that was killed leaves its addresses behind and is taken for a running
+/// one: it has to be started again first.
 async fn reset_at_rest(
     data: &Path,
     reset: impl AsyncFnOnce(kube::Client) -> Result<String, ResetError>,
