@@ -1,0 +1,1 @@
+//! Charts by digest, from archives, repositories and registries.

@@ -1,0 +1,1 @@
+//! Helm's release records, and the acts that make them.

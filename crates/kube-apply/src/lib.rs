@@ -1,0 +1,1 @@
+//! Objects onto a cluster and off it: apply, inventory, readiness, drift, diff.

@@ -1,0 +1,1 @@
+//! The one way out of the process: every address is checked before it is dialled.

@@ -1,0 +1,1 @@
+//! Requests and releases, and their controllers.
