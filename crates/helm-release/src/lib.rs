@@ -4,5 +4,7 @@
 //! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]).
 
 pub mod record;
+pub mod storage;
 
 pub use record::{Record, Status};
+pub use storage::{Storage, StorageError, Stored};

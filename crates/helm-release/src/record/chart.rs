@@ -22,9 +22,13 @@ use helm_template::profile::Profile;
 use helm_template::value::Str;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::codec;
 use super::wire::nothing;
+
+/// The annotation of a chart in a record whose templates and files were left out.
+pub const LEFT_OUT: &str = "longshore.dev/left-out";
 
 /// A chart as a record holds it. Clones share it.
 #[derive(Clone, Default)]
@@ -151,6 +155,28 @@ impl ChartRecord {
             files: files(top.files)?,
             ..Chart::default()
         })
+    }
+
+    /// Without templates and files, which are marked as left out.
+    pub(crate) fn without_files(&self) -> Self {
+        let less = || {
+            let mut top: BTreeMap<String, Box<RawValue>> = serde_json::from_str(self.text()?).ok()?;
+            let mut metadata: Map<String, Value> = serde_json::from_str(top.get("metadata")?.get()).ok()?;
+            let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+            annotations.as_object_mut()?.insert(LEFT_OUT.into(), "templates,files".into());
+            top.insert("metadata".into(), serde_json::value::to_raw_value(&metadata).ok()?);
+            for key in ["templates", "files"] {
+                top.insert(key.into(), RawValue::from_string("null".into()).ok()?);
+            }
+            serde_json::to_string(&top).ok()
+        };
+        // A chart that is no chart has no files to leave out.
+        less().map_or_else(|| self.clone(), |text| Self::of_text(text.into()))
+    }
+
+    /// Whether its templates and files were left out, because the record was too large.
+    pub fn is_partial(&self) -> bool {
+        self.head().annotations.contains_key(LEFT_OUT)
     }
 
     fn read<'t, T: Deserialize<'t> + Default>(&'t self) -> Result<T, ChartError> {
