@@ -55,7 +55,7 @@ pub struct HelmReleaseStatus {
     /// How often what is wanted now was tried in vain.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: i64,
-    /// The SHA-256 of what was tried in vain.
+    /// What was tried in vain: its hash, a slash, and its version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub attempted_hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
