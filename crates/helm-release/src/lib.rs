@@ -4,7 +4,9 @@
 //! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]).
 
 pub mod hold;
+pub mod queries;
 pub mod record;
+pub mod render;
 pub mod storage;
 
 pub use hold::{Hold, HoldError};
