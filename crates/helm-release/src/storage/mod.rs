@@ -197,6 +197,7 @@ impl Storage {
             Err(error) => return Err(StorageError::call("write")(error)),
         };
         self.own_parts(record, &fitted.parts, &written).await?;
+        self.clear_parts(record, &fitted.parts).await?;
         Ok(stored(record.clone(), written, Some(created)))
     }
 
