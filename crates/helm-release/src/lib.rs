@@ -4,9 +4,11 @@
 //! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]).
 
 pub mod actions;
+pub mod hold;
 mod mask;
 pub mod record;
 pub mod storage;
 
+pub use hold::{Hold, HoldError};
 pub use record::{Record, Status};
 pub use storage::{Storage, StorageError, Stored};
