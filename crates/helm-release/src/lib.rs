@@ -3,8 +3,10 @@
 //! Modules in reading order: what Helm keeps of a release ([`record`]), where it keeps it ([`storage`]), how a chart
 //! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]).
 
+pub mod actions;
 pub mod hold;
 pub mod queries;
+mod mask;
 pub mod record;
 pub mod render;
 pub mod storage;
