@@ -1,16 +1,20 @@
 //! Our custom resources, and those of other projects that we keep.
 //!
-//! Modules in reading order: the account of a person ([`user`], OpenYurt's kind), what people share ([`workspace`]), what
-//! every status of ours has ([`progress`]), labels and annotations ([`marks`]), and all definitions to be
+//! Modules in reading order: the account of a person ([`user`], OpenYurt's kind), what people share ([`workspace`]),
+//! where charts come from and are kept ([`repo`], [`package`]), what every status of ours has ([`progress`]), labels and annotations ([`marks`]), and all definitions to be
 //! installed ([`definitions`]).
 #![expect(clippy::duplicated_attributes, reason = "columns of one type are no duplicates")]
 
 pub mod definitions;
 pub mod marks;
+pub mod package;
 pub mod progress;
+pub mod repo;
 pub mod user;
 pub mod workspace;
 
+pub use package::{HelmPackage, HelmPackageSpec, HelmPackageStatus};
+pub use repo::{HelmRepo, HelmRepoSpec, HelmRepoStatus};
 pub use user::{User, UserSpec, UserStatus};
 pub use workspace::{Workspace, WorkspaceSpec, WorkspaceStatus};
 
