@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 use crate::marks::CRD_REVISION;
-use crate::{HelmPackage, HelmRepo, User, Workspace};
+use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace};
 
 /// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
 pub const REVISION: u32 = 2;
@@ -30,6 +30,8 @@ pub fn all() -> Vec<Definition> {
         of(Workspace::crd(), false),
         of(HelmRepo::crd(), false),
         of(HelmPackage::crd(), false),
+        of(HelmRequest::crd(), false),
+        of(HelmRelease::crd(), false),
     ]
 }
 
