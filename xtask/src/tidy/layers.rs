@@ -15,7 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kube-access", &["domain", "kube-types"]),
     ("events", &["domain"]),
     ("outbound", &["domain"]),
-    ("kube-apply", &["domain", "kube-access", "kube-types"]),
+    ("kube-apply", &["domain", "helm-template", "kube-access", "kube-types"]),
     (
         "helm-release",
         &[
