@@ -1,1 +1,14 @@
 //! Helm's release records, and the acts that make them.
+//!
+//! Modules in reading order: what Helm keeps of a release ([`record`]), where it keeps it ([`storage`]), how a chart
+//! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]).
+
+pub mod actions;
+pub mod hold;
+mod mask;
+pub mod record;
+pub mod storage;
+
+pub use hold::{Hold, HoldError};
+pub use record::{Record, Status};
+pub use storage::{Storage, StorageError, Stored};
