@@ -6,7 +6,9 @@
 pub mod actions;
 pub mod hold;
 mod mask;
+pub mod queries;
 pub mod record;
+pub mod render;
 pub mod storage;
 
 pub use hold::{Hold, HoldError};

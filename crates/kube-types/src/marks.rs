@@ -32,6 +32,8 @@ pub const USER_UID: &str = "longshore.dev/user-uid";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 
+pub const RELEASE_FINALIZER: &str = "longshore.dev/uninstall";
+pub const REQUEST_FINALIZER: &str = "longshore.dev/member";
 pub const WORKSPACE_FINALIZER: &str = "longshore.dev/workspace";
 /// OpenYurt's own.
 pub const USER_FINALIZER: &str = "v1alpha1.user.finalizer";

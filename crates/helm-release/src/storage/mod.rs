@@ -120,19 +120,21 @@ impl Storage {
         Ok(found)
     }
 
+    /// One revision, not yet unpacked.
+    pub async fn fetch(&self, name: &str, revision: i64) -> Result<Option<Entry>, StorageError> {
+        check_name(name)?;
+        let secret = self.secrets.get_opt(&secret_name(name, revision)).await;
+        let secret = secret.map_err(StorageError::call("read"))?;
+        Ok(secret.and_then(|secret| self.entry(secret)))
+    }
+
     /// Unpacks a record, and fetches its parts if it has any.
     pub async fn open(&self, entry: &Entry) -> Result<Stored, StorageError> {
-        let Entry { head, created, text } = entry;
-        let secret = secret_name(&head.name, head.revision);
-        let mut record = Record::decode(text)
-            .map_err(|source| StorageError::Damaged { secret: secret.clone(), source })?;
-        if record.name != head.name || record.version != head.revision {
-            return Err(StorageError::Mistaken { secret });
-        }
+        let mut record = entry.peek()?;
         if let Some((parts, digest)) = fit::kept(&record.manifest) {
             record.manifest = self.manifest(&record, parts, digest).await?;
         }
-        record.labels = head.labels.clone();
+        let Entry { head, created, .. } = entry;
         Ok(Stored {
             record,
             resource_version: head.resource_version.clone(),
@@ -143,12 +145,7 @@ impl Storage {
 
     /// One revision.
     pub async fn get(&self, name: &str, revision: i64) -> Result<Option<Stored>, StorageError> {
-        check_name(name)?;
-        let secret = self.secrets.get_opt(&secret_name(name, revision)).await;
-        match secret.map_err(StorageError::call("read"))?.and_then(|secret| self.entry(secret)) {
-            Some(entry) => Ok(Some(self.open(&entry).await?)),
-            None => Ok(None),
-        }
+        self.open_some(self.fetch(name, revision).await?.as_ref()).await
     }
 
     /// All revisions, unpacked, the oldest first.
@@ -274,6 +271,19 @@ impl Storage {
         let created = secret.metadata.labels.and_then(|mut labels| labels.remove(labels::CREATED));
         let text = secret.data.and_then(|mut data| data.remove(KEY)).unwrap_or_default().0;
         Some(Entry { head, created, text })
+    }
+}
+
+impl Entry {
+    /// Unpacks the record, but for a manifest that is kept in parts: for those who only show it.
+    pub fn peek(&self) -> Result<Record, StorageError> {
+        let secret = || secret_name(&self.head.name, self.head.revision);
+        let record = Record::decode(&self.text)
+            .map_err(|source| StorageError::Damaged { secret: secret(), source })?;
+        if record.name != self.head.name || record.version != self.head.revision {
+            return Err(StorageError::Mistaken { secret: secret() });
+        }
+        Ok(Record { labels: self.head.labels.clone(), ..record })
     }
 }
 
