@@ -1,1 +1,3 @@
 //! Requests and releases, and their controllers.
+
+pub mod chain;
