@@ -22,7 +22,7 @@ pub mod target;
 pub mod tell;
 mod write;
 
-pub use apply::{Applied, Options, Way, apply};
+pub use apply::{Applied, Looked, Options, Way, apply, look};
 pub use discovery::Discovery;
 pub use error::{ApplyError, Failure, Why};
 pub use live::{Live, live};
