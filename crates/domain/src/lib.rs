@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: what things are called ([`ids`]), what may be written into a field ([`fields`]), who may
 //! do what ([`roles`], [`scopes`]), who asks ([`actor`]), how a failure is to be treated ([`failure`]), what time it is ([`clock`]),
-//! how much of something there is ([`quantity`]), how much of it objects take ([`resources`]), how something that runs is
+//! how much of something there is ([`quantity`]) and how much of it objects take ([`resources`]), how something that runs is
 //! seen ([`status`]), and the life of a release ([`release`]).
 
 pub mod actor;
