@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 use crate::marks::CRD_REVISION;
-use crate::{HelmRelease, HelmRequest, User, Workspace};
+use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace};
 
 /// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
 pub const REVISION: u32 = 2;
@@ -28,6 +28,8 @@ pub fn all() -> Vec<Definition> {
     vec![
         of(User::crd(), true),
         of(Workspace::crd(), false),
+        of(HelmRepo::crd(), false),
+        of(HelmPackage::crd(), false),
         of(HelmRequest::crd(), false),
         of(HelmRelease::crd(), false),
     ]

@@ -12,6 +12,8 @@ pub const LOGIN: &str = "longshore.dev/login";
 pub const PROVISIONED: &str = "longshore.dev/provisioned";
 /// OpenYurt's label of whatever belongs to a tenant: on the personal namespace, on nodes and pools.
 pub const TENANT: &str = "openyurt/tenant";
+/// Label of a piece of a package's bytes: the name of the package.
+pub const PACKAGE: &str = "longshore.dev/package";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -44,3 +46,5 @@ pub const CREDENTIALS_TYPE: &str = "longshore.dev/credentials";
 pub const TOKEN_TYPE: &str = "longshore.dev/token";
 /// Type of the Secret with the keys that sign sessions.
 pub const SESSION_KEYS_TYPE: &str = "longshore.dev/session-keys";
+/// Type of the Secret with what lets one into a repository of charts. Only such a Secret is ever sent there.
+pub const REPO_CREDENTIALS_TYPE: &str = "longshore.dev/repo-credentials";
