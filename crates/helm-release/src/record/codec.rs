@@ -75,10 +75,12 @@ struct Wire<'w> {
     apply_method: Cow<'w, str>,
 }
 
+#[expect(clippy::ptr_arg, reason = "serde asks by reference")]
 fn is_empty(text: &Cow<'_, str>) -> bool {
     text.is_empty()
 }
 
+#[expect(clippy::ptr_arg, reason = "serde asks by reference")]
 fn has_none(hooks: &Cow<'_, [HookRecord]>) -> bool {
     hooks.is_empty()
 }

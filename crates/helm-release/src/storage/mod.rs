@@ -304,7 +304,7 @@ fn surplus(entries: &[Entry], keep: usize) -> impl Iterator<Item = &Head> {
 }
 
 fn check_name(name: &str) -> Result<(), StorageError> {
-    names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why: why.to_string() })
+    names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why })
 }
 
 fn stored(record: Record, written: Secret, created: Option<String>) -> Stored {

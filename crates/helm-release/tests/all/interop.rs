@@ -126,8 +126,8 @@ async fn they_read_what_we_write() {
         // And they go on from there.
         helm.ok("upgrade app ./plain --reuse-values --set count=9").await;
         helm.ok("rollback app 2").await;
-        let last = storage.last("app").await.unwrap().unwrap().record;
-        assert_eq!((last.version, last.info.status), (4, Status::Deployed));
+        let now = storage.last("app").await.unwrap().unwrap().record;
+        assert_eq!((now.version, now.info.status), (4, Status::Deployed));
         assert_eq!(parsed(&helm.ok("get values app --revision 3 -o json").await)["text"], "ours");
         helm.ok("uninstall app").await;
         assert!(storage.entries("app").await.unwrap().is_empty());

@@ -302,8 +302,8 @@ async fn releases_are_listed_as_helm_lists_them() {
     let all = BTreeSet::from(Status::ALL);
     let paged = Wanted { offset: 1, limit: 2, ..Wanted::new(Scope::Namespace("default".into())) };
     assert_eq!(names(paged).await, (vec!["default/b.v10".to_owned(), "default/busy.v2".to_owned()], 3));
-    let named = Wanted { name: Some(Regex::new("^b").unwrap()), states: all, ..everywhere() };
-    assert_eq!(names(named).await.0, ["default/b.v10", "default/busy.v2"]);
+    let beginning = Wanted { name: Some(Regex::new("^b").unwrap()), states: all, ..everywhere() };
+    assert_eq!(names(beginning).await.0, ["default/b.v10", "default/busy.v2"]);
     let old = Wanted { states: BTreeSet::from([Status::Superseded]), ..everywhere() };
     assert_eq!(names(old).await.1, 2);
     assert_eq!(names(Wanted { selector: "team=blue".into(), ..everywhere() }).await.0, ["else/a.v3"]);
