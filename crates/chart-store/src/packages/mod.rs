@@ -6,8 +6,6 @@
 
 mod chunks;
 mod collect;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
