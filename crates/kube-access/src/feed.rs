@@ -33,23 +33,24 @@ mod tests;
 
 /// What happened to one object.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Change<K> {
+pub enum Change<P> {
     /// It is new, or it changed.
-    Applied(Arc<K>),
+    Applied(Arc<P>),
     /// It is gone; this is how it was last seen.
-    Deleted(Arc<K>),
+    Deleted(Arc<P>),
 }
 
-/// What a watch says, kept up to date. Clones are the same feed; the watch ends with the last of them.
-pub struct Feed<K>(Arc<Watching<K>>);
+/// What a watch says, kept up to date: of each object a `P`, which is the object itself or what somebody needs of it. Clones are
+/// the same feed; the watch ends with the last of them.
+pub struct Feed<P>(Arc<Watching<P>>);
 
-struct Watching<K> {
-    shared: Arc<Shared<K>>,
+struct Watching<P> {
+    shared: Arc<Shared<P>>,
     task: AbortHandle,
 }
 
-struct Shared<K> {
-    store: Mutex<Store<K>>,
+struct Shared<P> {
+    store: Mutex<Store<P>>,
     health: watch::Sender<Health>,
 }
 
@@ -72,31 +73,44 @@ where
     ///
     /// The client of `api` is one of [`crate::Clients`], which gives up on a cluster that does not answer. Of `config` the selectors, the size of a page and the length of a watch count.
     pub fn start(api: Api<K>, config: Config, slim: fn(&mut K)) -> Self {
+        Self::keeping(api, config, move |mut object| {
+            slim(&mut object);
+            object
+        })
+    }
+}
+
+impl<P: Send + Sync + 'static> Feed<P> {
+    /// Begins to watch, and keeps of each object what `keep` makes of it, and nothing else. As [`Feed::start`] for the rest.
+    pub fn keeping<K>(api: Api<K>, config: Config, keep: impl Fn(K) -> P + Send + Sync + 'static) -> Self
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
         let health = Health { synced: false, alive: false, heard: Instant::now() };
         let shared = Arc::new(Shared { store: Mutex::default(), health: watch::Sender::new(health) });
-        let task = tokio::spawn(follow::follow(api, config, slim, shared.clone())).abort_handle();
+        let task = tokio::spawn(follow::follow(api, config, Box::new(keep), shared.clone())).abort_handle();
         Self(Arc::new(Watching { shared, task }))
     }
 }
 
-impl<K> Feed<K> {
+impl<P> Feed<P> {
     /// The object of that name, where a feed has one namespace or none.
-    pub fn get(&self, name: &str) -> Option<Arc<K>> {
+    pub fn get(&self, name: &str) -> Option<Arc<P>> {
         self.0.shared.store.lock().named(name)
     }
 
     /// The object of that name in that namespace.
-    pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+    pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<P>> {
         self.0.shared.store.lock().get(namespace, name)
     }
 
     /// All objects, by name.
-    pub fn all(&self) -> Vec<Arc<K>> {
+    pub fn all(&self) -> Vec<Arc<P>> {
         self.0.shared.store.lock().all()
     }
 
     /// First what there is, then every change. Ends with the feed.
-    pub fn changes(&self) -> Changes<K> {
+    pub fn changes(&self) -> Changes<P> {
         let id = self.0.shared.store.lock().subscribe();
         Changes { shared: self.0.shared.clone(), id }
     }
@@ -115,13 +129,13 @@ impl<K> Feed<K> {
     }
 }
 
-impl<K> Clone for Feed<K> {
+impl<P> Clone for Feed<P> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<K> Drop for Watching<K> {
+impl<P> Drop for Watching<P> {
     fn drop(&mut self) {
         self.task.abort();
         self.shared.store.lock().end();
@@ -129,20 +143,20 @@ impl<K> Drop for Watching<K> {
 }
 
 /// What a subscriber is told.
-pub struct Changes<K> {
-    shared: Arc<Shared<K>>,
+pub struct Changes<P> {
+    shared: Arc<Shared<P>>,
     id: u64,
 }
 
-impl<K> Stream for Changes<K> {
-    type Item = Change<K>;
+impl<P> Stream for Changes<P> {
+    type Item = Change<P>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change<K>>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change<P>>> {
         self.shared.store.lock().poll(self.id, context)
     }
 }
 
-impl<K> Drop for Changes<K> {
+impl<P> Drop for Changes<P> {
     fn drop(&mut self) {
         self.shared.store.lock().unsubscribe(self.id);
     }

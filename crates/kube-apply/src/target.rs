@@ -80,7 +80,7 @@ impl Target {
             let kind = self.discovery.in_any_version(object.api_version(), object.kind())?;
             Some(self.put(object, kind))
         };
-        objects.iter().filter_map(place).collect()
+        objects.iter().filter(|object| !object.name().is_empty()).filter_map(place).collect()
     }
 
     /// The objects that belong to no namespace, for those who may not write such.
@@ -89,7 +89,7 @@ impl Target {
         Ok(placed.iter().filter(|placed| !placed.kind.namespaced).map(Placed::id).collect())
     }
 
-    fn put(&self, object: &Object, kind: Kind) -> Placed {
+    pub(crate) fn put(&self, object: &Object, kind: Kind) -> Placed {
         let wanted = kind.namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
         if object.namespace() == wanted.as_deref() {
             return Placed { object: object.clone(), kind };

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Shared;
 use super::readable::{Readable, Unreadable};
+use super::store::Heard;
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
 const WATCH: u32 = 30;
@@ -54,18 +55,18 @@ impl Lost {
 }
 
 /// Follows for as long as anybody wants to know.
-pub(super) async fn follow<K>(
+pub(super) async fn follow<K, P>(
     api: Api<K>,
     config: Config,
-    slim: fn(&mut K),
-    shared: Arc<Shared<K>>,
+    keep: Keep<K, P>,
+    shared: Arc<Shared<P>>,
 ) -> Infallible
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let request = Request::new(api.resource_url());
     let mut follower =
-        Follower { client: api.into_client(), request, config, slim, shared, version: None, lost: false };
+        Follower { client: api.into_client(), request, config, keep, shared, version: None, lost: false };
     let mut pause = PAUSE;
     loop {
         let begun = Instant::now();
@@ -82,19 +83,22 @@ where
     }
 }
 
-struct Follower<K> {
+/// Makes of an object what is kept of it.
+type Keep<K, P> = Box<dyn Fn(K) -> P + Send + Sync>;
+
+struct Follower<K, P> {
     client: kube::Client,
     request: Request,
     config: Config,
-    slim: fn(&mut K),
-    shared: Arc<Shared<K>>,
+    keep: Keep<K, P>,
+    shared: Arc<Shared<P>>,
     /// Up to where everything has been heard; none: a list is needed.
     version: Option<String>,
     /// The log says that nothing is heard.
     lost: bool,
 }
 
-impl<K> Follower<K>
+impl<K, P> Follower<K, P>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
@@ -133,9 +137,9 @@ where
                 Some(WatchEvent::Deleted(object)) => self.remove(object.meta()),
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => match self.readable(object)
                 {
-                    Ok(object) => {
-                        self.version.clone_from(&object.meta().resource_version);
-                        self.shared.store.lock().apply(object);
+                    Ok(heard) => {
+                        self.version = heard.version.as_deref().map(str::to_owned);
+                        self.shared.store.lock().apply(heard);
                     }
                     Err(meta) => self.remove(&meta),
                 },
@@ -189,12 +193,11 @@ where
     }
 
     /// The object as it is kept, or of one that cannot be read its metadata.
-    fn readable(&self, object: Readable<K>) -> Result<K, Box<ObjectMeta>> {
+    fn readable(&self, object: Readable<K>) -> Result<Heard<P>, Box<ObjectMeta>> {
         match object.0 {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
-                (self.slim)(&mut object);
-                Ok(object)
+                Ok(Heard::of(object, &self.keep))
             }
             Err(Unreadable { metadata, why }) => {
                 let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
@@ -205,7 +208,7 @@ where
     }
 }
 
-impl<K> Shared<K> {
+impl<P> Shared<P> {
     fn heard(&self) {
         self.health.send_modify(|health| (health.alive, health.heard) = (true, Instant::now()));
     }

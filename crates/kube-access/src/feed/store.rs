@@ -4,108 +4,134 @@
 //! what the subscriber knows of the object to what there is: nothing of an object that came and went
 //! unheard, and of one that was replaced by another of the same name first that it is gone.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 
 use super::Change;
 
 /// `name/namespace`, so that a name alone finds it. No name in Kubernetes has a slash in it.
 type Key = Arc<str>;
 
-pub(super) struct Store<K> {
-    objects: BTreeMap<Key, Arc<K>>,
-    subscribers: BTreeMap<u64, Waiting<K>>,
+pub(super) struct Store<P> {
+    objects: BTreeMap<Key, Known<P>>,
+    subscribers: BTreeMap<u64, Waiting<P>>,
     next: u64,
     ended: bool,
 }
 
+/// An object as it is heard of: what is kept of it, and which one it is.
+pub(super) struct Heard<P> {
+    key: Key,
+    uid: Option<Box<str>>,
+    pub(super) version: Option<Box<str>>,
+    object: P,
+}
+
+impl<P> Heard<P> {
+    pub(super) fn of<K: Resource>(object: K, keep: impl Fn(K) -> P) -> Self {
+        let boxed = |text: &Option<String>| text.as_deref().map(Box::from);
+        let meta = object.meta();
+        Self {
+            key: key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default()),
+            uid: boxed(&meta.uid),
+            version: boxed(&meta.resource_version),
+            object: keep(object),
+        }
+    }
+}
+
+struct Known<P> {
+    uid: Option<Box<str>>,
+    version: Option<Box<str>>,
+    object: Arc<P>,
+}
+
 /// What one subscriber has yet to be told.
-struct Waiting<K> {
+struct Waiting<P> {
     places: BTreeMap<Key, u64>,
-    entries: BTreeMap<u64, (Key, Pending<K>)>,
+    entries: BTreeMap<u64, (Key, Pending<P>)>,
     next: u64,
     waker: Option<Waker>,
 }
 
 /// What is to be told of one object.
-struct Pending<K> {
+struct Pending<P> {
     /// The subscriber knows of an object under this name.
     known: bool,
     /// To be told first.
-    deleted: Option<Arc<K>>,
+    deleted: Option<Arc<P>>,
     /// To be told then.
-    applied: Option<Arc<K>>,
+    applied: Option<Arc<P>>,
 }
 
-impl<K> Default for Store<K> {
+impl<P> Default for Store<P> {
     fn default() -> Self {
         Self { objects: BTreeMap::new(), subscribers: BTreeMap::new(), next: 0, ended: false }
     }
 }
 
-impl<K: Resource> Store<K> {
+impl<P> Store<P> {
     /// An object is there, as it is now.
-    pub(super) fn apply(&mut self, object: K) {
-        let (key, object) = (key_of(&object), Arc::new(object));
-        let before = self.objects.insert(key.clone(), object.clone());
-        if let Some(before) = &before {
-            if before.uid() != object.uid() {
-                self.tell(&key, true, &Change::Deleted(before.clone()));
-                return self.tell(&key, false, &Change::Applied(object));
-            }
-            if before.resource_version() == object.resource_version() {
-                return;
-            }
+    pub(super) fn apply(&mut self, heard: Heard<P>) {
+        let Heard { key, uid, version, object } = heard;
+        let now = Known { uid, version, object: Arc::new(object) };
+        let object = now.object.clone();
+        let Some(before) = self.objects.insert(key.clone(), now) else {
+            return self.tell(&key, false, &Change::Applied(object));
+        };
+        let now = &self.objects[&key];
+        if before.uid != now.uid {
+            self.tell(&key, true, &Change::Deleted(before.object));
+            self.tell(&key, false, &Change::Applied(object));
+        } else if before.version != now.version {
+            self.tell(&key, true, &Change::Applied(object));
         }
-        self.tell(&key, before.is_some(), &Change::Applied(object));
     }
 
     /// An object is not there.
     pub(super) fn remove(&mut self, namespace: Option<&str>, name: &str) {
         let key = key(namespace.unwrap_or_default(), name);
         if let Some(before) = self.objects.remove(&*key) {
-            self.tell(&key, true, &Change::Deleted(before));
+            self.tell(&key, true, &Change::Deleted(before.object));
         }
     }
 
     /// These are all objects that there are.
-    pub(super) fn replace(&mut self, all: Vec<K>) {
-        let mut gone: BTreeMap<Key, Arc<K>> = self.objects.clone();
-        for object in all {
-            gone.remove(&key_of(&object));
-            self.apply(object);
+    pub(super) fn replace(&mut self, all: Vec<Heard<P>>) {
+        let mut gone: BTreeSet<Key> = self.objects.keys().cloned().collect();
+        for heard in all {
+            gone.remove(&heard.key);
+            self.apply(heard);
         }
-        for (key, before) in gone {
-            self.objects.remove(&key);
-            self.tell(&key, true, &Change::Deleted(before));
+        for key in gone {
+            let before = self.objects.remove(&key).expect("what was there before and is not there now");
+            self.tell(&key, true, &Change::Deleted(before.object));
         }
     }
-}
 
-impl<K> Store<K> {
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.objects.get(&*key(namespace, name)).cloned()
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<P>> {
+        self.objects.get(&*key(namespace, name)).map(|known| known.object.clone())
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<Arc<K>> {
+    pub(super) fn named(&self, name: &str) -> Option<Arc<P>> {
         let first = key("", name);
-        let (found, object) = self.objects.range(first.clone()..).next()?;
-        found.starts_with(&*first).then(|| object.clone())
+        let (found, known) = self.objects.range(first.clone()..).next()?;
+        found.starts_with(&*first).then(|| known.object.clone())
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<K>> {
-        self.objects.values().cloned().collect()
+    pub(super) fn all(&self) -> Vec<Arc<P>> {
+        self.objects.values().map(|known| known.object.clone()).collect()
     }
 
     /// A subscriber who is to be told all that there is.
     pub(super) fn subscribe(&mut self) -> u64 {
         let mut waiting = Waiting { places: BTreeMap::new(), entries: BTreeMap::new(), next: 0, waker: None };
-        for (key, object) in &self.objects {
-            waiting.add(key, false, &Change::Applied(object.clone()));
+        for (key, known) in &self.objects {
+            waiting.add(key, false, &Change::Applied(known.object.clone()));
         }
         self.next += 1;
         self.subscribers.insert(self.next, waiting);
@@ -117,7 +143,7 @@ impl<K> Store<K> {
     }
 
     /// The next thing to tell a subscriber.
-    pub(super) fn poll(&mut self, id: u64, context: &Context<'_>) -> Poll<Option<Change<K>>> {
+    pub(super) fn poll(&mut self, id: u64, context: &Context<'_>) -> Poll<Option<Change<P>>> {
         let Some(waiting) = self.subscribers.get_mut(&id) else { return Poll::Ready(None) };
         match waiting.take() {
             Some(change) => Poll::Ready(Some(change)),
@@ -135,7 +161,7 @@ impl<K> Store<K> {
         self.subscribers.values_mut().for_each(Waiting::wake);
     }
 
-    fn tell(&mut self, key: &Key, known: bool, change: &Change<K>) {
+    fn tell(&mut self, key: &Key, known: bool, change: &Change<P>) {
         for waiting in self.subscribers.values_mut() {
             waiting.add(key, known, change);
             waiting.wake();
@@ -143,9 +169,9 @@ impl<K> Store<K> {
     }
 }
 
-impl<K> Waiting<K> {
+impl<P> Waiting<P> {
     /// `known`: an object was there under this name before the change. For whom nothing waits, what was there is known.
-    fn add(&mut self, key: &Key, known: bool, change: &Change<K>) {
+    fn add(&mut self, key: &Key, known: bool, change: &Change<P>) {
         let place = match self.places.entry(key.clone()) {
             Entry::Occupied(place) => *place.get(),
             Entry::Vacant(place) => {
@@ -171,7 +197,7 @@ impl<K> Waiting<K> {
         }
     }
 
-    fn take(&mut self) -> Option<Change<K>> {
+    fn take(&mut self) -> Option<Change<P>> {
         let mut first = self.entries.first_entry()?;
         let (_, pending) = first.get_mut();
         if let Some(object) = pending.deleted.take() {
@@ -192,11 +218,6 @@ impl<K> Waiting<K> {
             waker.wake();
         }
     }
-}
-
-fn key_of<K: Resource>(object: &K) -> Key {
-    let meta = object.meta();
-    key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
 fn key(namespace: &str, name: &str) -> Key {

@@ -199,6 +199,25 @@ async fn pages_make_one_list_and_slim_takes_off_what_nobody_asks_for() {
 }
 
 #[tokio::test]
+async fn a_feed_keeps_what_is_made_of_an_object_and_still_tells_objects_apart() {
+    let world = World::new().await;
+    write(&world, "a", "0").await;
+    let feed: Feed<String> =
+        Feed::keeping(maps(world.admin()), short(), |map: ConfigMap| format!("made of {}", map.name_any()));
+    feed.synced().await;
+    let mut changes = feed.changes();
+    let applied = || Some(Change::Applied(Arc::new("made of a".to_owned())));
+    assert_eq!(heard(&mut changes).await, applied());
+    write(&world, "a", "1").await;
+    assert_eq!(heard(&mut changes).await, applied(), "it changed, although what is kept did not");
+    delete(&world, "a").await;
+    write(&world, "a", "2").await;
+    assert_eq!(heard(&mut changes).await, Some(Change::Deleted(Arc::new("made of a".to_owned()))));
+    assert_eq!(heard(&mut changes).await, applied());
+    assert_eq!(feed.get("a").as_deref().map(String::as_str), Some("made of a"));
+}
+
+#[tokio::test]
 async fn an_object_that_cannot_be_read_hides_itself_and_nobody_else() {
     let world = World::new().await;
     // As a cluster has it whose definition of users is another project's, and lax.

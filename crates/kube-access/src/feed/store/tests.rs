@@ -3,20 +3,25 @@
 use std::task::Waker;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use proptest::prelude::*;
 
 use super::*;
 
-fn object(name: &str, uid: u8, version: u32) -> ConfigMap {
+fn object(name: &str, uid: u8, version: u32) -> Heard<ConfigMap> {
+    object_in("x", name, uid, version)
+}
+
+fn object_in(namespace: &str, name: &str, uid: u8, version: u32) -> Heard<ConfigMap> {
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
-        namespace: Some("x".to_owned()),
+        namespace: Some(namespace.to_owned()),
         uid: Some(uid.to_string()),
         resource_version: Some(version.to_string()),
         ..ObjectMeta::default()
     };
-    ConfigMap { metadata, ..ConfigMap::default() }
+    Heard::of(ConfigMap { metadata, ..ConfigMap::default() }, |object| object)
 }
 
 fn said(change: &Change<ConfigMap>) -> String {
@@ -81,9 +86,7 @@ fn names_are_found_whatever_else_begins_like_them() {
     for name in ["a", "a-b", "a.b", "a0", "b"] {
         store.apply(object(name, 1, 1));
     }
-    let mut elsewhere = object("a", 2, 1);
-    elsewhere.metadata.namespace = Some("y".to_owned());
-    store.apply(elsewhere);
+    store.apply(object_in("y", "a", 2, 1));
     for name in ["a", "a-b", "a.b", "a0", "b"] {
         assert_eq!(store.named(name).unwrap().name_any(), name);
     }
