@@ -156,12 +156,12 @@ async fn a_name_that_other_bytes_have_is_not_theirs() {
 #[tokio::test]
 async fn there_is_a_limit_for_one_and_for_all() {
     let world = World::new().await;
-    let limits = Limits { package: 1200, total: 2000, ..Limits::default() };
+    let limits = Limits { package: 2200, total: 3000, ..Limits::default() };
     let packages = Packages::with_limits(world.platform(), Arc::new(SystemClock), limits);
-    let said = packages.put(&fetched(large("web", "1.0.0", 2000)).await, Origin::Upload).await.unwrap_err();
+    let said = packages.put(&fetched(large("web", "1.0.0", 3000)).await, Origin::Upload).await.unwrap_err();
     assert_eq!(said.kind(), Kind::TooLarge);
-    packages.put(&fetched(large("one", "1.0.0", 600)).await, Origin::Upload).await.unwrap();
-    let said = packages.put(&fetched(large("two", "1.0.0", 900)).await, Origin::Upload).await.unwrap_err();
+    packages.put(&fetched(large("one", "1.0.0", 1500)).await, Origin::Upload).await.unwrap();
+    let said = packages.put(&fetched(large("two", "1.0.0", 1600)).await, Origin::Upload).await.unwrap_err();
     assert_eq!(said.kind(), Kind::Exhausted, "{said}");
     let all = Api::<HelmPackage>::all(world.admin()).list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), 1);

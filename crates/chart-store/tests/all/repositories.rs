@@ -6,6 +6,8 @@ use chart_store::{ChartError, Repository};
 use domain::Kind;
 use http::Response;
 use outbound::Access;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::made::{archive, index};
 use crate::served::{LOGIN, Served, access, answer, fetcher};
@@ -205,14 +207,33 @@ async fn an_index_that_is_none_is_refused_and_asked_for_again() {
     assert!(fetcher.index(&repository(&served)).await.is_ok());
 }
 
+/// Whether it says so or not.
 #[tokio::test]
 async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
-    let served = Served::new(|_| {
-        // It would be too large if it came; it is not waited for.
-        let answer = Response::builder().header("content-length", "524288000");
-        answer.body(bytes::Bytes::new()).unwrap()
-    })
-    .await;
-    let said = fetcher().index(&repository(&served)).await.unwrap_err();
-    assert_eq!(said.kind(), Kind::TooLarge, "{said}");
+    for (head, most) in [("content-length: 524288000", 1 << 20), ("transfer-encoding: chunked", 64 << 20)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let sent = tokio::spawn(async move {
+            let (mut line, _) = listener.accept().await.unwrap();
+            let _ = line.read(&mut [0; 4096]).await;
+            let _ = line.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).await;
+            let piece = [b"10000\r\n".as_slice(), &[b'a'; 0x10000], b"\r\n"].concat();
+            let mut sent = 0;
+            while sent < 524_288_000 && line.write_all(&piece).await.is_ok() {
+                sent += piece.len();
+            }
+            sent
+        });
+        let repository = Repository {
+            name: "here".to_owned(),
+            address: address.parse().unwrap(),
+            access: Access::none(),
+            pass_credentials: false,
+        };
+        let fetcher = fetcher();
+        let said = fetcher.index(&repository).await.unwrap_err();
+        assert_eq!(said.kind(), Kind::TooLarge, "{said}");
+        // What is in the system's own buffers was sent and not read.
+        assert!(sent.await.unwrap() < most + (8 << 20), "{head}");
+    }
 }
