@@ -185,7 +185,7 @@ async fn look_at_all(
             None => Ok(Work { placed, last, found }),
         }
     });
-    let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+    let answers: Vec<_> = stream::iter(looks.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await;
     all_or_failures(answers)
 }
 
@@ -219,7 +219,7 @@ async fn write_wave(
             }
         }
     });
-    let answers: Vec<_> = stream::iter(writes).buffered(AT_ONCE).collect().await;
+    let answers: Vec<_> = stream::iter(writes.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await;
     let mut failures = Vec::new();
     let mut definitions = Vec::new();
     for answer in answers {

@@ -158,13 +158,14 @@ fn ask_for_validation(request: &mut http::Request<Vec<u8>>) {
 }
 
 /// A call that can be made again whatever became of it.
-async fn patiently<T>(call: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+async fn patiently<T, F: Future<Output = Result<T>>>(call: impl FnMut() -> F) -> Result<T> {
     repeat(|error| is_undone(error) || is_broken(error), call).await
 }
 
-async fn repeat<T>(
-    worth: impl Fn(&kube::Error) -> bool,
-    mut call: impl AsyncFnMut() -> Result<T>,
+/// Not with an `AsyncFn`: nobody could see that what waits for it can go on on any thread.
+async fn repeat<T, F: Future<Output = Result<T>>>(
+    worth: fn(&kube::Error) -> bool,
+    mut call: impl FnMut() -> F,
 ) -> Result<T> {
     for pause in PAUSES {
         match call().await {

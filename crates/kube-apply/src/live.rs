@@ -26,7 +26,8 @@ pub async fn live(target: &Target, objects: &[Object]) -> Result<Vec<Live>, Fail
         let kind = target.discovery.in_any_version(object.api_version(), object.kind());
         placed.push((object, kind.map(|kind| target.put(object, kind))));
     }
-    let looks = placed.into_iter().map(|(object, placed)| look(target, object, placed));
+    // Gathered first, as a closure in a stream would keep whoever waits for it to one thread.
+    let looks: Vec<_> = placed.into_iter().map(|(object, placed)| look(target, object, placed)).collect();
     let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
     answers.into_iter().collect()
 }

@@ -95,7 +95,7 @@ pub(crate) async fn take_away(
 ) -> Result<Removed, RemoveError> {
     let (mut removed, mut failures, mut going) = (Removed::default(), Vec::new(), Vec::new());
     for wave in order::uninstall(placed) {
-        let fates = wave.into_iter().map(|placed| take_one(target, placed, how, tell));
+        let fates: Vec<_> = wave.into_iter().map(|placed| take_one(target, placed, how, tell)).collect();
         let fates: Vec<_> = stream::iter(fates).buffered(AT_ONCE).collect().await;
         for fate in fates {
             match fate {
