@@ -5,8 +5,8 @@
 
 pub mod actions;
 pub mod hold;
-pub mod queries;
 mod mask;
+pub mod queries;
 pub mod record;
 pub mod render;
 pub mod storage;

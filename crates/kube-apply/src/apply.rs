@@ -117,7 +117,7 @@ pub async fn apply(
     }
 }
 
-fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
+pub(crate) fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
     let Some(ownership) = ownership else { return placed };
     let mark = |placed: Placed| {
         let mut value = placed.object.value().clone();
@@ -239,3 +239,6 @@ async fn established(
         Err(error) => vec![Failure::of_cluster(first, first.id(), &error)],
     }
 }
+
+#[cfg(test)]
+mod tests;
