@@ -6,12 +6,13 @@
 //!
 //! Every step can be repeated: killed anywhere and begun again it comes to the same end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::FutureExt;
 use tokio::time::Instant;
 
+use crate::call;
 use crate::error::{ApplyError, Failure, Why};
 use crate::object::{Id, Object};
 use crate::order;
@@ -20,12 +21,10 @@ use crate::ready::{self, Strategy};
 use crate::remove::{self, Removal};
 use crate::target::{Placed, Target, is_definition};
 use crate::tell::{Outcome, Step, Tell};
-use crate::write::{Work, look, write};
+use crate::write::{self, Work};
 
-/// So many calls are under way at the same time.
-pub(crate) const AT_ONCE: usize = 8;
 /// How long definitions may take to be established, where nobody says.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,32 +86,56 @@ pub async fn apply(
     options: &Options,
     tell: &dyn Tell,
 ) -> Result<Applied, ApplyError> {
+    look(target, before, after, options).await?.write(target, tell).await
+}
+
+/// What is to be done, for those who have something else to do between looking and writing.
+pub struct Looked {
+    works: Vec<Work>,
+    former: HashMap<Id, Placed>,
+    options: Options,
+}
+
+/// Finds the place of every object and looks at what is there. Nothing is written.
+pub async fn look(
+    target: &Target,
+    before: &[Object],
+    after: &[Object],
+    options: &Options,
+) -> Result<Looked, ApplyError> {
     let wanted = target.place(after).await.map_err(ApplyError::before_any_write)?;
     let wanted = last_of_each(marked(wanted, options.ownership.as_ref()));
     let former: HashMap<Id, Placed> =
         target.place_former(before).into_iter().map(|placed| (placed.id(), placed)).collect();
     let works = look_at_all(target, wanted, &former, options).await.map_err(ApplyError::before_any_write)?;
+    Ok(Looked { works, former, options: options.clone() })
+}
 
-    let ids: Vec<Id> = works.iter().map(|work| work.placed.id()).collect();
-    let mut applied = Applied::default();
-    for wave in order::install(works) {
-        if let Err(failures) = write_wave(target, wave, options, tell, &mut applied).await {
-            return Err(ApplyError { failures, applied });
+impl Looked {
+    /// Writes what is wanted, and removes what is no more.
+    pub async fn write(self, target: &Target, tell: &dyn Tell) -> Result<Applied, ApplyError> {
+        let Self { works, former, options } = self;
+        let ids: HashSet<Id> = works.iter().map(|work| work.placed.id()).collect();
+        let mut applied = Applied::default();
+        for wave in order::install(works) {
+            if let Err(failures) = write_wave(target, wave, &options, tell, &mut applied).await {
+                return Err(ApplyError { failures, applied });
+            }
         }
-    }
-    let gone = former.into_values().filter(|placed| !ids.contains(&placed.id())).collect();
-    let removal =
-        Removal { ownership: options.ownership.clone(), dry_run: options.dry_run, ..Removal::default() };
-    match remove::take_away(target, gone, &removal, tell).await {
-        Ok(removed) => {
-            applied.removed = removed.removed;
-            applied.kept = removed.kept;
-            Ok(applied)
-        }
-        Err(error) => {
-            applied.removed = error.removed.removed;
-            applied.kept = error.removed.kept;
-            Err(ApplyError { failures: error.failures, applied })
+        let gone = former.into_values().filter(|placed| !ids.contains(&placed.id())).collect();
+        let removal =
+            Removal { ownership: options.ownership, dry_run: options.dry_run, ..Removal::default() };
+        match remove::take_away(target, gone, &removal, tell).await {
+            Ok(removed) => {
+                applied.removed = removed.removed;
+                applied.kept = removed.kept;
+                Ok(applied)
+            }
+            Err(error) => {
+                applied.removed = error.removed.removed;
+                applied.kept = error.removed.kept;
+                Err(ApplyError { failures: error.failures, applied })
+            }
         }
     }
 }
@@ -150,7 +173,7 @@ async fn look_at_all(
     let looks = wanted.into_iter().map(|placed| async {
         let id = placed.id();
         let last = former.get(&id).map(|placed| placed.object.clone());
-        let found = match look(&target.client, &placed, options).await {
+        let found = match write::look(&target.client, &placed, options).await {
             Ok(found) => found,
             Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),
         };
@@ -161,8 +184,7 @@ async fn look_at_all(
             None => Ok(Work { placed, last, found }),
         }
     });
-    let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-    all_or_failures(answers)
+    all_or_failures(call::all(looks.map(FutureExt::boxed).collect()).await)
 }
 
 fn all_or_failures<T>(answers: Vec<Result<T, Failure>>) -> Result<Vec<T>, Vec<Failure>> {
@@ -183,7 +205,7 @@ async fn write_wave(
     let writes = wave.into_iter().map(|work| async move {
         let (object, id) = (work.placed.object.clone(), work.placed.id());
         tell.tell(Step::Applying { id: id.clone() });
-        match write(&target.client, &work, options).await {
+        match write::write(&target.client, &work, options).await {
             Ok(outcome) => {
                 tell.tell(Step::Applied { id, outcome });
                 Ok((object, outcome))
@@ -195,7 +217,7 @@ async fn write_wave(
             }
         }
     });
-    let answers: Vec<_> = stream::iter(writes).buffered(AT_ONCE).collect().await;
+    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
     let mut failures = Vec::new();
     let mut definitions = Vec::new();
     for answer in answers {

@@ -29,7 +29,7 @@ pub mod tell;
 mod testing;
 mod write;
 
-pub use apply::{Applied, Options, Way, apply};
+pub use apply::{Applied, Looked, Options, Way, apply, look};
 pub use diff::{Difference, diff};
 pub use discovery::Discovery;
 pub use error::{ApplyError, Failure, Why};

@@ -73,7 +73,7 @@ pub enum Origin {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmPackageStatus {
-    /// `Ready` once all its bytes were written.
+    /// `Ready` once all its bytes were written, `Missing` if some were found gone.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
     /// When somebody last wanted to keep it, to the hour or so.
@@ -84,4 +84,6 @@ pub struct HelmPackageStatus {
 /// Phases of a package.
 pub mod phase {
     pub const READY: &str = "Ready";
+    /// Bytes were missing when they were read: whoever has them again completes it.
+    pub const MISSING: &str = "Missing";
 }

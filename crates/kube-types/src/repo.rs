@@ -53,6 +53,9 @@ pub struct HelmRepoSpec {
     /// Send the credentials also where the index leads to another place.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pass_credentials: bool,
+    /// Speak to a registry (`oci`) without TLS.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub insecure: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub description: String,

@@ -1,3 +1,4 @@
 //! Requests and releases, and their controllers.
 
 pub mod chain;
+pub mod values;

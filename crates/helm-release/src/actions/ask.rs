@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_engine::Prepared;
 use helm_template::data::Members;
 use kube_apply::{Id, Object, Tell};
 
 use crate::record::Record;
+use crate::render::ReadyChart;
 
 /// Changes objects after they were rendered and before they are written: manifests and hooks alike.
 pub trait PostRender: Send + Sync {
@@ -66,6 +66,7 @@ pub enum Values {
 }
 
 /// What all acts share.
+#[derive(Clone)]
 pub struct Run<'r> {
     pub hooks: bool,
     pub wait: Wait,
@@ -117,8 +118,8 @@ impl<'r> Run<'r> {
 pub struct Install<'r> {
     pub name: String,
     pub namespace: String,
-    pub chart: Arc<Prepared>,
-    pub values: Members,
+    pub chart: Arc<ReadyChart>,
+    pub values: Arc<Members>,
     /// On the record, beside Helm's own.
     pub labels: BTreeMap<String, String>,
     pub create_namespace: bool,
@@ -136,8 +137,8 @@ pub struct Install<'r> {
 pub struct Upgrade<'r> {
     pub name: String,
     pub namespace: String,
-    pub chart: Arc<Prepared>,
-    pub values: Members,
+    pub chart: Arc<ReadyChart>,
+    pub values: Arc<Members>,
     pub old_values: Values,
     /// Over those of the last record; the value `null` removes one.
     pub labels: BTreeMap<String, String>,

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use helm_engine::Manifest;
 use helm_template::value::Str;
 use helm_template::{json, yaml};
 use kube_apply::Object;
@@ -11,29 +10,6 @@ use kube_apply::Object;
 pub fn write(text: &mut String, source: &str, content: &str) {
     // A String takes whatever is written to it.
     let _ = write!(text, "---\n# Source: {source}\n{content}\n");
-}
-
-/// The text that a record keeps.
-pub fn text(manifests: &[Manifest]) -> String {
-    let mut text = String::new();
-    for manifest in manifests {
-        write(&mut text, &manifest.source, &String::from_utf8_lossy(&manifest.content));
-    }
-    text
-}
-
-/// The same with nothing but a remark where a Secret stands, for those who may see the rest.
-pub fn text_without_secrets(manifests: &[Manifest]) -> String {
-    let mut text = String::new();
-    for manifest in manifests {
-        if &*manifest.head.kind == "Secret" && &*manifest.head.api_version == "v1" {
-            let hidden = "# HIDDEN: The Secret output has been suppressed";
-            let _ = write!(text, "---\n# Source: {}\n{hidden}\n", manifest.source);
-        } else {
-            write(&mut text, &manifest.source, &String::from_utf8_lossy(&manifest.content));
-        }
-    }
-    text
 }
 
 /// Cuts a text where its documents begin. What comes out, put together, is the text again.
@@ -81,7 +57,7 @@ mod tests {
     #[test]
     fn an_object_is_written_as_helm_writes_it() {
         let text =
-            "apiVersion: v1\ndata:\n  n: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\nspec:\n  replicas: 3";
+            "apiVersion: v1\ndata:\n  m: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\nspec:\n  replicas: 3";
         let object = &Object::parse_all(text).unwrap()[0];
         assert_eq!(yaml(object).unwrap(), text);
     }

@@ -6,11 +6,22 @@
 //! says what it was about, and [`recover`] or the next act goes on from there.
 
 pub mod ask;
+mod crds;
 mod document;
 mod footprint;
+mod install;
+mod operation;
 pub mod plan;
 mod post_render;
+mod recover;
+mod rollback;
+mod test;
+mod uninstall;
+mod upgrade;
 mod values;
+
+#[cfg(test)]
+mod tests;
 
 pub use ask::{
     Applying, DryRun, Install, PostRender, Propagation, Recovered, Rollback, Run, Test, Uninstall,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use helm_chart::Chart;
 use helm_chart::values::{self, Tree};
-use helm_engine::Prepared;
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::{Str, Value};
 
 use super::ask::Values;
 use crate::record::Record;
+use crate::render::ReadyChart;
 
 /// A chart of a record, whose subcharts are not in it.
 #[derive(Clone, Copy)]
@@ -35,23 +35,23 @@ impl Tree for Old<'_> {
 
 /// The values of the next revision, and the chart with the defaults that hold beneath them.
 pub fn settle(
-    chart: &Arc<Prepared>,
-    given: &Members,
+    chart: &Arc<ReadyChart>,
+    given: &Arc<Members>,
     current: &Record,
     how: Values,
     profile: Profile,
-) -> Result<(Arc<Prepared>, Members), Str> {
-    let merged = || values::over(given, &current.config, profile);
+) -> Result<(Arc<ReadyChart>, Arc<Members>), Str> {
+    let merged = || values::over(given, &current.config, profile).map(Arc::new);
     match how {
         Values::Reset => Ok((chart.clone(), given.clone())),
         Values::ResetThenReuse => Ok((chart.clone(), merged()?)),
-        Values::Keep if given.is_empty() => Ok((chart.clone(), current.config.clone())),
+        Values::Keep if given.is_empty() => Ok((chart.clone(), Arc::new(current.config.clone()))),
         Values::Keep => Ok((chart.clone(), given.clone())),
         Values::Reuse => {
             let old =
                 defaults(current, profile).map_err(|why| format!("failed to rebuild old values: {why}"))?;
             let chart = Chart { values: old, ..chart.chart().clone() };
-            Ok((Arc::new(Prepared::new(chart)), merged()?))
+            Ok((Arc::new(ReadyChart::new(chart)), merged()?))
         }
     }
 }
@@ -91,9 +91,9 @@ mod tests {
     fn settled(given: &str, how: Values) -> (Members, Members) {
         let old = ChartRecord::new(&chart(r#"{"a": 1, "b": {"c": 1, "d": 1}}"#), Profile::Helm4).unwrap();
         let current = Record { chart: old, config: members(r#"{"b": {"c": 2}}"#), ..Record::default() };
-        let new = Arc::new(Prepared::new(chart(r#"{"a": 9, "b": {"c": 9, "e": 9}}"#)));
-        let (chart, values) = settle(&new, &members(given), &current, how, Profile::Helm4).unwrap();
-        (chart.chart().values.clone(), values)
+        let new = Arc::new(ReadyChart::new(chart(r#"{"a": 9, "b": {"c": 9, "e": 9}}"#)));
+        let (chart, values) = settle(&new, &Arc::new(members(given)), &current, how, Profile::Helm4).unwrap();
+        (chart.chart().values.clone(), Members::clone(&values))
     }
 
     /// As in Helm's table of flags: what each keeps of the values and of the old chart.

@@ -103,6 +103,21 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Writes the times that there are none of as Helm 3 does, in a record that is to look like one of Helm 3's.
+    pub(crate) fn settle_moments(&mut self) {
+        if self.apply_method.is_some() {
+            return;
+        }
+        let info = [&mut self.info.first_deployed, &mut self.info.last_deployed, &mut self.info.deleted];
+        let runs = self.hooks.iter_mut().map(|hook| &mut hook.last_run);
+        let runs = runs.flat_map(|run| [&mut run.started_at, &mut run.completed_at]);
+        for moment in info.into_iter().chain(runs).filter(|moment| moment.is_absent()) {
+            *moment = Moment::Empty;
+        }
+    }
+}
+
 impl Debug for Record {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Record")

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use helm_template::data::{Data, Members};
 use helm_template::outside;
 use helm_template::value::Str;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, TypeMeta};
 use kube_apply::discovery::{FindError, Kind};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -69,7 +69,7 @@ impl Lookup<'_> {
         } else {
             Api::all_with(client, &resource)
         };
-        if name.is_empty() { self.list(&api).await } else { self.one(&api, name).await }
+        if name.is_empty() { list(&api, &resource).await } else { one(&api, name).await }
     }
 
     /// Nothing where the version is served and the kind is not: Helm finds no such object then.
@@ -94,34 +94,39 @@ impl Lookup<'_> {
         )
         .into())
     }
+}
 
-    async fn one(&self, api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
-        Ok(api.get_opt(name).await.map_err(told)?.map_or_else(none, |object| data_of(&object)))
-    }
+async fn one(api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
+    Ok(api.get_opt(name).await.map_err(told)?.map_or_else(none, |object| data_of(&object)))
+}
 
-    async fn list(&self, api: &Api<DynamicObject>) -> Result<Data, Str> {
-        let mut params = ListParams::default().limit(PAGE);
-        let mut items = Vec::new();
-        loop {
-            let page = match api.list(&params).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(none()),
-                page => page.map_err(told)?,
-            };
-            items.extend(page.items.iter().map(data_of));
-            if items.len() > ITEMS {
-                return Err(format!("a list of the cluster has more than {ITEMS} objects").into());
-            }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                let version = page.metadata.resource_version.unwrap_or_default();
-                let metadata = Members::from([("resourceVersion".into(), Data::string(version))]);
-                return Ok(Data::Map(Members::from([
-                    ("apiVersion".into(), Data::string(page.types.api_version)),
-                    ("kind".into(), Data::string(page.types.kind)),
-                    ("metadata".into(), Data::Map(metadata)),
-                    ("items".into(), Data::List(items)),
-                ])));
-            }
+async fn list(api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Data, Str> {
+    let mut params = ListParams::default().limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = match api.list(&params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(none()),
+            page => page.map_err(told)?,
+        };
+        for mut object in page.items {
+            // In a list objects do not say what they are; templates see that they do, as in Go.
+            let types = TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
+            object.types.get_or_insert(types);
+            items.push(data_of(&object));
+        }
+        if items.len() > ITEMS {
+            return Err(format!("a list of the cluster has more than {ITEMS} objects").into());
+        }
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            let version = page.metadata.resource_version.unwrap_or_default();
+            let metadata = Members::from([("resourceVersion".into(), Data::string(version))]);
+            return Ok(Data::Map(Members::from([
+                ("apiVersion".into(), Data::string(page.types.api_version)),
+                ("kind".into(), Data::string(page.types.kind)),
+                ("metadata".into(), Data::Map(metadata)),
+                ("items".into(), Data::List(items)),
+            ])));
         }
     }
 }

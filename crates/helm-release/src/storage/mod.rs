@@ -180,6 +180,9 @@ impl Storage {
         if !labels::are_free(&record.labels) {
             return Err(StorageError::SystemLabel { system: labels::SYSTEM });
         }
+        let mut record = record.clone();
+        record.settle_moments();
+        let record = &record;
         let created = self.clock.now().as_second().to_string();
         let fitted = fit::fit(record, self.may_split)?;
         // The parts come first: a record whose parts are missing is never there to be read.
