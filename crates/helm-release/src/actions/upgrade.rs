@@ -117,7 +117,9 @@ impl Operation<'_> {
         };
         match outcome {
             Ok(()) => Ok(course.stored.record),
-            Err(cause) => Err(Box::pin(self.upgrade_failed(course, cause, &applied.created, history, ask)).await),
+            Err(cause) => {
+                Err(Box::pin(self.upgrade_failed(course, cause, &applied.created, history, ask)).await)
+            }
         }
     }
 

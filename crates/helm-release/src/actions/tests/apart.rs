@@ -21,7 +21,8 @@ async fn what_a_failed_upgrade_made_is_not_forgotten() {
 
     helm.upgrade(&upgrade(&maps(), &letters("ac"))).await.unwrap();
     assert_eq!(stage.maps().await, ["a", "c"], "Helm would have forgotten b");
-    let statuses: Vec<_> = stage.history().await.iter().map(|line| line.split(':').next().unwrap().to_owned()).collect();
+    let statuses: Vec<_> =
+        stage.history().await.iter().map(|line| line.split(':').next().unwrap().to_owned()).collect();
     assert_eq!(statuses, ["1 superseded", "2 failed", "3 deployed"]);
 }
 
@@ -46,7 +47,9 @@ async fn what_is_atomic_is_done_or_undone() {
     ask.atomic = true;
     let why = said(helm.install(&ask).await);
     assert!(
-        why.starts_with("Invalid: release web failed, and has been uninstalled due to rollback-on-failure being set: "),
+        why.starts_with(
+            "Invalid: release web failed, and has been uninstalled due to rollback-on-failure being set: "
+        ),
         "{why}"
     );
     assert_eq!((stage.maps().await.len(), stage.history().await.len()), (0, 0));
@@ -56,7 +59,9 @@ async fn what_is_atomic_is_done_or_undone() {
     ask.atomic = true;
     let why = said(helm.upgrade(&ask).await);
     assert!(
-        why.starts_with("Invalid: release web failed, and has been rolled back due to rollback-on-failure being set: "),
+        why.starts_with(
+            "Invalid: release web failed, and has been rolled back due to rollback-on-failure being set: "
+        ),
         "{why}"
     );
     assert_eq!(stage.maps().await, ["a"]);

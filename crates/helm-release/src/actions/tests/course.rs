@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use testkit::Fault;
 
-use super::stage::{NAME, NAMESPACE, Stage, chart, install, letters, maps, rollback, said, uninstall, upgrade, values};
+use super::stage::{
+    NAME, NAMESPACE, Stage, chart, install, letters, maps, rollback, said, uninstall, upgrade, values,
+};
 use crate::actions::{Applying, DryRun, PostRender, Values};
 use crate::record::ApplyMethod;
 
@@ -29,12 +31,18 @@ async fn a_life() {
     helm.uninstall(&uninstall(true)).await.unwrap();
     assert_eq!(stage.maps().await, [""; 0]);
     assert_eq!(stage.history().await[2..], ["3 uninstalled: Uninstallation complete"]);
-    assert_eq!(said(helm.uninstall(&uninstall(true)).await), "Conflict: the release named \"web\" is already deleted");
+    assert_eq!(
+        said(helm.uninstall(&uninstall(true)).await),
+        "Conflict: the release named \"web\" is already deleted"
+    );
 
     // What is gone can come back, and what has come back can go for good.
     helm.rollback(&rollback(2)).await.unwrap();
     assert_eq!(stage.maps().await, ["b", "c"]);
-    assert_eq!(stage.history().await[2..], ["3 uninstalled: Uninstallation complete", "4 deployed: Rollback to 2"]);
+    assert_eq!(
+        stage.history().await[2..],
+        ["3 uninstalled: Uninstallation complete", "4 deployed: Rollback to 2"]
+    );
     helm.uninstall(&uninstall(false)).await.unwrap();
     assert_eq!((stage.maps().await.len(), stage.history().await.len(), stage.leases().await), (0, 0, 0));
 }
@@ -56,7 +64,10 @@ async fn an_object_says_whose_it_is_and_a_record_how_it_was_applied() {
     let mut ask = upgrade(&super::stage::maps(), &letters("ac"));
     ask.run.applying = Applying::ServerSide;
     let record = helm.upgrade(&ask).await.unwrap();
-    assert_eq!((record.apply_method, stage.maps().await), (Some(ApplyMethod::ServerSide), vec!["a".into(), "c".into()]));
+    assert_eq!(
+        (record.apply_method, stage.maps().await),
+        (Some(ApplyMethod::ServerSide), vec!["a".into(), "c".into()])
+    );
 }
 
 /// What it costs: a Lease made and removed, two records, one write for each object.
@@ -175,7 +186,10 @@ async fn definitions_come_first_and_stay() {
     let chart = chart(&[("crds/thing.yaml", crd), ("templates/t.yaml", thing)]);
     let mut ask = install(&chart, &values("{}"));
     ask.skip_crds = true;
-    assert_eq!(said(helm.install(&ask).await).lines().next().unwrap(), "Invalid: execution error at (c/templates/t.yaml:1:64): no things");
+    assert_eq!(
+        said(helm.install(&ask).await).lines().next().unwrap(),
+        "Invalid: execution error at (c/templates/t.yaml:1:64): no things"
+    );
     helm.install(&install(&chart, &values("{}"))).await.unwrap();
     helm.uninstall(&uninstall(false)).await.unwrap();
     // It is there already: nothing is asked for it.

@@ -7,7 +7,9 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::stage::{NAME, NAMESPACE, Stage, chart, install, rollback, said, test, uninstall, upgrade, values};
+use super::stage::{
+    NAME, NAMESPACE, Stage, chart, install, rollback, said, test, uninstall, upgrade, values,
+};
 use crate::actions::Wait;
 use crate::record::Phase;
 use crate::render::ReadyChart;
@@ -25,15 +27,22 @@ const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n";
 
 fn with(jobs: &[String]) -> Arc<ReadyChart> {
     let names: Vec<String> = (0..jobs.len()).map(|at| format!("templates/{at}.yaml")).collect();
-    let mut files: Vec<(&str, &str)> = names.iter().zip(jobs).map(|(name, text)| (&**name, &**text)).collect();
+    let mut files: Vec<(&str, &str)> =
+        names.iter().zip(jobs).map(|(name, text)| (&**name, &**text)).collect();
     files.push(("templates/m.yaml", MAP));
     chart(&files)
 }
 
 async fn jobs(stage: &Stage) -> Vec<String> {
     let jobs: Api<Job> = Api::namespaced(stage.admin(), NAMESPACE);
-    let mut names: Vec<String> =
-        jobs.list(&ListParams::default()).await.unwrap().items.into_iter().filter_map(|job| job.metadata.name).collect();
+    let mut names: Vec<String> = jobs
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter_map(|job| job.metadata.name)
+        .collect();
     names.sort();
     names
 }
@@ -64,7 +73,12 @@ async fn a_hook_that_fails_fails_the_release() {
     let stage = Stage::simulated().await;
     let helm = stage.helm().await;
     let chart = with(&[
-        job("first", "pre-install", ", helm.sh/hook-weight: \"-1\", helm.sh/hook-delete-policy: hook-succeeded", ""),
+        job(
+            "first",
+            "pre-install",
+            ", helm.sh/hook-weight: \"-1\", helm.sh/hook-delete-policy: hook-succeeded",
+            "",
+        ),
         job("bad", "pre-install", ", helm.sh/hook-delete-policy: hook-failed", "exit=1@0s"),
         job("late", "pre-install", ", helm.sh/hook-weight: \"7\"", ""),
     ]);
@@ -75,7 +89,10 @@ async fn a_hook_that_fails_fails_the_release() {
     assert_eq!((jobs(&stage).await.len(), stage.maps().await.len()), (0, 0), "nothing after it was done");
     let record = helm.storage(NAMESPACE).get(NAME, 1).await.unwrap().unwrap().record;
     let phase = |name: &str| record.hooks.iter().find(|hook| hook.name == name).unwrap().last_run.phase;
-    assert_eq!([phase("first"), phase("bad"), phase("late")], [Phase::Succeeded, Phase::Failed, Phase::Never]);
+    assert_eq!(
+        [phase("first"), phase("bad"), phase("late")],
+        [Phase::Succeeded, Phase::Failed, Phase::Never]
+    );
 }
 
 #[tokio::test]
@@ -130,6 +147,10 @@ async fn what_never_becomes_ready_fails_in_time() {
     let why = said(helm.upgrade(&ask).await);
     assert!(why.starts_with("Timeout: release web failed, and has been rolled back"), "{why}");
     let history = stage.history().await;
-    assert!(history[1].starts_with("2 failed: Upgrade \"web\" failed: ") && history[1].contains("Deployment default/d"), "{history:?}");
+    assert!(
+        history[1].starts_with("2 failed: Upgrade \"web\" failed: ")
+            && history[1].contains("Deployment default/d"),
+        "{history:?}"
+    );
     assert_eq!(history[2], "3 deployed: Rollback to 1");
 }

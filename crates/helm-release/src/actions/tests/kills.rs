@@ -31,7 +31,10 @@ async fn is(stage: &Stage, maps: &[&str]) {
     let history = stage.history().await;
     assert_sound(&history);
     assert!(history.last().unwrap().contains(&format!(" {}:", Status::Deployed)), "{history:?}");
-    assert_eq!((stage.maps().await, stage.leases().await), (maps.iter().map(ToString::to_string).collect(), 0));
+    assert_eq!(
+        (stage.maps().await, stage.leases().await),
+        (maps.iter().map(ToString::to_string).collect(), 0)
+    );
 }
 
 #[tokio::test]
@@ -50,7 +53,9 @@ async fn an_upgrade() {
         let helm = helm(stage, fault).await?;
         helm.upgrade(&wanted("bc")).await.map(|_| ())
     };
-    let points = every_kill_point(async || installed("ab").await, act, async |stage| is(stage, &["b", "c"]).await).await;
+    let points =
+        every_kill_point(async || installed("ab").await, act, async |stage| is(stage, &["b", "c"]).await)
+            .await;
     assert_eq!(points, 8);
 }
 

@@ -8,7 +8,9 @@ use kube::api::{ListParams, PostParams};
 use kube_apply::{Step, Tell};
 use testkit::Fault;
 
-use super::stage::{NAMESPACE, Stage, chart, install, letters, maps, rollback, said, test, uninstall, upgrade, values};
+use super::stage::{
+    NAMESPACE, Stage, chart, install, letters, maps, rollback, said, test, uninstall, upgrade, values,
+};
 use crate::render::ReadyChart;
 
 /// What is said of an installation that comes to nothing; nothing is written for it.
@@ -30,7 +32,10 @@ async fn bad_input_changes_nothing() {
     assert!(why.starts_with("Invalid: ") && why.contains("nil pointer evaluating interface {}.y"), "{why}");
     let schema = chart(&[("values.schema.json", "{\"properties\": {\"n\": {\"type\": \"integer\"}}}")]);
     let why = refused(&schema, "{\"n\": \"three\"}").await;
-    assert!(why.contains("values don't meet the specifications of the schema(s)") && !why.contains("three"), "{why}");
+    assert!(
+        why.contains("values don't meet the specifications of the schema(s)") && !why.contains("three"),
+        "{why}"
+    );
     let no_object = chart(&[("templates/a.yaml", "kind: ConfigMap\n")]);
     let why = refused(&no_object, "{}").await;
     assert_eq!(
@@ -39,7 +44,10 @@ async fn bad_input_changes_nothing() {
     );
     let no_kind = chart(&[("templates/a.yaml", "apiVersion: x.dev/v1\nkind: Thing\nmetadata: {name: a}\n")]);
     let why = refused(&no_kind, "{}").await;
-    assert!(why.contains("the cluster serves no kind `Thing` in `x.dev/v1`") && why.contains("a.yaml"), "{why}");
+    assert!(
+        why.contains("the cluster serves no kind `Thing` in `x.dev/v1`") && why.contains("a.yaml"),
+        "{why}"
+    );
 }
 
 #[tokio::test]
@@ -48,10 +56,15 @@ async fn names_and_revisions_that_are_not_there() {
     let helm = stage.helm().await;
     let mut ask = install(&maps(), &letters("a"));
     ask.name = "Web".into();
-    assert!(said(helm.install(&ask).await).starts_with("Invalid: release name check failed: release name \"Web\": "));
+    assert!(
+        said(helm.install(&ask).await)
+            .starts_with("Invalid: release name check failed: release name \"Web\": ")
+    );
     let mut ask = install(&maps(), &letters("a"));
     ask.labels = [("owner".to_owned(), "me".to_owned())].into();
-    assert!(said(helm.install(&ask).await).contains("user supplied labels contains system reserved label name"));
+    assert!(
+        said(helm.install(&ask).await).contains("user supplied labels contains system reserved label name")
+    );
     assert_eq!(
         said(helm.upgrade(&upgrade(&maps(), &letters("a"))).await),
         "NotFound: \"web\" has no deployed releases"
@@ -137,7 +150,8 @@ async fn secrets_are_not_said() {
     let stage = Stage::new().await;
     let helm = stage.helm().await;
     // The cluster repeats what it cannot read; and a chart may say anything.
-    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ .Values.p | quote }}}\n";
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ .Values.p | quote }}}\n";
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {{ .Values.p | quote }}\n";
     let chart = chart(&[("templates/s.yaml", secret), ("templates/z.yaml", map)]);
     let heard = Heard::default();
@@ -150,5 +164,11 @@ async fn secrets_are_not_said() {
         assert!(!text.contains("canary") && !text.is_empty(), "{text}");
     }
     let leases: Api<ConfigMap> = Api::namespaced(stage.admin(), NAMESPACE);
-    assert!(leases.list(&ListParams::default()).await.unwrap().items.iter().all(|map| map.metadata.name.as_deref() != Some("m")));
+    assert!(
+        leases.list(&ListParams::default()).await.unwrap().items.iter().all(|map| map
+            .metadata
+            .name
+            .as_deref()
+            != Some("m"))
+    );
 }

@@ -83,7 +83,8 @@ impl Stage {
     /// The ConfigMaps that charts made.
     pub async fn maps(&self) -> Vec<String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.admin(), NAMESPACE);
-        let maps = maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=Helm")).await.unwrap();
+        let maps =
+            maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=Helm")).await.unwrap();
         let mut names: Vec<String> = maps.items.into_iter().filter_map(|map| map.metadata.name).collect();
         names.sort();
         names
@@ -105,14 +106,21 @@ impl Stage {
     /// Deletes all records, as `helm uninstall` does in the end.
     pub async fn forget(&self) {
         let secrets: Api<Secret> = Api::namespaced(self.admin(), NAMESPACE);
-        secrets.delete_collection(&kube::api::DeleteParams::default(), &ListParams::default().labels("owner=helm")).await.unwrap();
+        secrets
+            .delete_collection(
+                &kube::api::DeleteParams::default(),
+                &ListParams::default().labels("owner=helm"),
+            )
+            .await
+            .unwrap();
     }
 }
 
 /// A chart of these files.
 pub fn chart(files: &[(&str, &str)]) -> Arc<ReadyChart> {
     let head = ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\nappVersion: \"7\"\n");
-    let file = |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
+    let file =
+        |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
     let files = [head].iter().chain(files).map(file).collect();
     Arc::new(ReadyChart::new(Loader::new(Profile::Helm4).files(files).unwrap()))
 }

@@ -110,7 +110,8 @@ async fn a_revision_that_helm_made_meanwhile_is_found() {
 #[tokio::test]
 async fn what_helm_uninstalls_meanwhile_leaves_nothing() {
     let stage = Stage::new().await;
-    let outcome = in_the_middle(&stage, install(&maps(), &letters("ab")), async || stage.forget().await).await;
+    let outcome =
+        in_the_middle(&stage, install(&maps(), &letters("ab")), async || stage.forget().await).await;
     assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");
     assert_eq!((stage.maps().await.len(), stage.history().await.len()), (0, 0));
 }
@@ -118,7 +119,9 @@ async fn what_helm_uninstalls_meanwhile_leaves_nothing() {
 #[tokio::test]
 async fn whoever_was_given_up_does_not_write() {
     let stage = Stage::new().await;
-    let meanwhile = async || stage.overwrite(1, |record| record.set_status(Status::Failed, "operation interrupted")).await;
+    let meanwhile = async || {
+        stage.overwrite(1, |record| record.set_status(Status::Failed, "operation interrupted")).await
+    };
     let outcome = in_the_middle(&stage, install(&maps(), &letters("ab")), meanwhile).await;
     assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");
     assert_eq!(stage.history().await, ["1 failed: operation interrupted"]);
