@@ -225,3 +225,7 @@ fn holding(live: &serde_json::Value) -> String {
         names => format!("it is being deleted, held by {}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+#[path = "wait_tests.rs"]
+mod tests;
