@@ -24,7 +24,7 @@ use crate::tell::{Outcome, Step, Tell};
 use crate::write::{self, Work};
 
 /// How long definitions may take to be established, where nobody says.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

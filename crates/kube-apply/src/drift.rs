@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use futures::{StreamExt, stream};
+use futures::FutureExt;
 use serde_json::{Map, Value};
 
-use crate::apply::{AT_ONCE, Applied, marked};
+use crate::apply::{Applied, marked};
 use crate::call::{self, Mode};
 use crate::diff::{Change, compare};
 use crate::error::{ApplyError, Failure};
@@ -69,8 +69,8 @@ pub async fn find(
     let watched: Vec<Object> = objects.iter().filter(|object| is_watched(object)).cloned().collect();
     let placed = marked(target.place(&watched).await?, Some(ownership));
     let mask = Mask::new(objects, sensitive);
-    let looks = placed.into_iter().map(|placed| look(target, placed, ignored, &mask));
-    let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+    let looks = placed.into_iter().map(|placed| look(target, placed, ignored, &mask).boxed());
+    let answers = call::all(looks.collect()).await;
     let (mut drifts, mut failures) = (Vec::new(), Vec::new());
     for answer in answers {
         match answer {
@@ -176,7 +176,7 @@ pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Resu
         }
         (drift, outcome)
     });
-    let answers: Vec<_> = stream::iter(writes).buffered(AT_ONCE).collect().await;
+    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
     let (mut applied, mut failures) = (Applied::default(), Vec::new());
     for (drift, outcome) in answers {
         match outcome {

@@ -130,8 +130,12 @@ impl Mask {
         for key in before.keys().chain(new) {
             let (old, new) = self.walk(before.get(key), after.get(key), place.below(key));
             let name = self.over(key);
-            old.into_iter().for_each(|value| insert(&mut masked.0, &name, value));
-            new.into_iter().for_each(|value| insert(&mut masked.1, &name, value));
+            if let Some(value) = old {
+                insert(&mut masked.0, &name, value);
+            }
+            if let Some(value) = new {
+                insert(&mut masked.1, &name, value);
+            }
         }
         (masked.0.into(), masked.1.into())
     }

@@ -97,11 +97,13 @@ pub fn objects(manifest: &str) -> Vec<Object> {
 }
 
 /// A map with these data.
+#[expect(clippy::needless_pass_by_value, reason = "tests write JSON where they need it")]
 pub fn map(name: &str, data: Value) -> Object {
     let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
     Object::from_value(value).unwrap()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests write JSON where they need it")]
 pub fn deployment(name: &str, replicas: i64, annotations: Value) -> Object {
     let value = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},

@@ -81,13 +81,11 @@ impl Watched {
             Ok(Event::InitApply(object) | Event::Apply(object)) => self.there(object).into_iter().collect(),
             Ok(Event::InitDone) => std::mem::take(&mut self.unlisted).into_iter().map(Seen::Gone).collect(),
             Ok(Event::Delete(object)) => self.place(&object).map(Seen::Gone).into_iter().collect(),
-            Err(error) => match refusal(&error) {
-                Some(why) => vec![Seen::Blind(self.names.values().copied().collect(), why)],
-                None => {
-                    tracing::debug!(kind = %self.kind.resource.kind, %error, "a watch broke off and is begun again");
-                    Vec::new()
-                }
-            },
+            Err(error) => {
+                tracing::debug!(kind = %self.kind.resource.kind, %error, "a watch broke off");
+                let blind = |why| Seen::Blind(self.names.values().copied().collect(), why);
+                refusal(&error).map(blind).into_iter().collect()
+            }
         }
     }
 
