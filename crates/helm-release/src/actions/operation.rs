@@ -126,7 +126,8 @@ impl<'o> Operation<'o> {
     pub async fn supersede(&self, history: &History, except: i64) -> Result<(), StorageError> {
         let deployed =
             |entry: &&storage::Entry| entry.head.status == Status::Deployed && entry.head.revision != except;
-        for entry in history.entries.iter().filter(deployed) {
+        // Gathered first: a filter in the loop would keep whoever waits for it to one thread.
+        for entry in history.entries.iter().filter(deployed).collect::<Vec<_>>() {
             let mut stored = self.storage.open(entry).await?;
             stored.record.info.status = Status::Superseded;
             match self.storage.update(&stored).await {

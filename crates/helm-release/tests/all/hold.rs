@@ -55,7 +55,7 @@ async fn who_comes_second_is_told_by_whom_it_is_held() {
     second.during("other", Duration::ZERO, || async {}).await.unwrap();
     // Who is patient has their turn.
     let third = tokio::spawn(async move {
-        let patience = Duration::from_secs(60);
+        let patience = Duration::from_mins(1);
         second.during("app", patience, || async { 3 }).await
     });
     end.send(()).unwrap();
