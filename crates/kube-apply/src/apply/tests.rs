@@ -1,3 +1,5 @@
+//! Writing, against the embedded cluster, in both ways.
+
 use serde_json::json;
 use testkit::{Fault, every_kill_point};
 
@@ -375,4 +377,22 @@ async fn killed_after_any_write_and_begun_again_it_comes_to_the_same_end() {
         );
         assert_eq!(points.await, 4, "{way:?}");
     }
+}
+
+/// Controllers work on several threads.
+#[test]
+fn all_of_it_may_go_from_thread_to_thread() {
+    fn goes<T: Send>(_: impl FnOnce(&'static Target) -> T) {}
+    let ignored: &crate::drift::Ignored<'static> = &|_| Vec::new();
+    goes(|target| async { apply(target, &[], &[], &Options::new(SERVER_SIDE), &Silent).await.is_ok() });
+    goes(|target| async { remove::remove(target, &[], &Removal::default(), &Silent).await.is_ok() });
+    goes(|target| async {
+        ready::wait(target, &[], Strategy::Watcher, Instant::now(), &Silent).await.is_ok()
+    });
+    goes(move |target| async move {
+        crate::drift::find(target, &[], &Ownership::new("a", "b"), ignored, &[]).await.is_ok()
+    });
+    goes(|target| async { crate::drift::correct(target, &[], &Silent).await.is_ok() });
+    goes(|target| async { crate::fit::quota(target, &[], &[], 0).await.is_ok() });
+    goes(|target| async { crate::fit::nodes(&target.client, target, &[], &[]).await.is_ok() });
 }

@@ -1,3 +1,5 @@
+//! Drift that somebody made, found and put right.
+
 use serde_json::json;
 
 use super::*;

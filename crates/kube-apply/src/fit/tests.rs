@@ -1,3 +1,5 @@
+//! Quotas and nodes that are too small, and those that are not.
+
 use kube_embedded::sim::Simulation;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! What is merged into what, by cases and by laws.
+
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! The whole table of readiness, as a picture.
+
 use std::fmt::Write;
 
 use serde_json::{Value, json};

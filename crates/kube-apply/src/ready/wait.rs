@@ -231,5 +231,4 @@ fn holding(live: &serde_json::Value) -> String {
 }
 
 #[cfg(test)]
-#[path = "wait_tests.rs"]
 mod tests;

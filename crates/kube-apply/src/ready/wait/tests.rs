@@ -1,3 +1,5 @@
+//! Waiting, against the embedded cluster and its simulated workloads.
+
 use serde_json::json;
 
 use super::*;
@@ -123,4 +125,25 @@ async fn removal_waits_until_everything_is_gone_and_says_what_holds_it() {
     let error = remove(&town.target, &[held], &how, &Silent).await.unwrap_err();
     assert_eq!(error.to_string(), "ConfigMap shop/held: it is being deleted, held by x.dev/hold");
     assert_eq!(error.kind(), domain::Kind::Timeout);
+}
+
+#[tokio::test]
+async fn objects_of_a_kind_that_goes_too_are_gone() {
+    let town = Town::still().await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gadgets.x.dev"},
+        "spec": {
+            "group": "x.dev", "scope": "Namespaced", "names": {"kind": "Gadget", "plural": "gadgets"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    let gadget = json!({"apiVersion": "x.dev/v1", "kind": "Gadget", "metadata": {"name": "g"}});
+    let wanted = [definition, gadget].map(|value| Object::from_value(value).unwrap());
+    put(&town, &wanted).await;
+    let how = Removal { wait_until: Some(within(60)), ..Removal::default() };
+    let removed = remove(&town.target, &wanted, &how, &Silent).await.unwrap();
+    assert_eq!(removed.removed.len(), 2);
 }
