@@ -48,7 +48,9 @@ fn pull(args: &PullArgs, name: &str) -> Result<String, String> {
     let profile = args.helm.profile;
     let pulled = args.remote.fetch(name.trim(), profile)?;
     if args.untar.0 {
-        untar(&args.destination.join(&args.untardir), &pulled, profile)?;
+        // Without the dot that stands for the folder itself, which cannot be made.
+        let folder: PathBuf = args.destination.join(&args.untardir).components().collect();
+        untar(&folder, &pulled, profile)?;
     } else {
         let file = args.destination.join(&pulled.file);
         write(&file, &pulled.fetched.bytes).map_err(|error| failed(&file, &error))?;
