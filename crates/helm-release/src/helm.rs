@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::clock::Clock;
+use futures::future::BoxFuture;
 use helm_template::profile::Profile;
 use kube::Client;
 use kube_apply::{Discovery, Target};
@@ -73,14 +74,36 @@ impl Helm {
         Cluster { client: self.objects.clone(), discovery: self.discovery.clone() }
     }
 
-    /// Does `work` while nobody else works on the release.
+    /// Does `work` while nobody else works on the release. It is boxed, because an act holds a lot at once.
     pub(crate) async fn held<T>(
         &self,
         namespace: &str,
         name: &str,
-        work: impl Future<Output = Result<T, Error>>,
+        work: BoxFuture<'_, Result<T, Error>>,
     ) -> Result<T, Error> {
         let hold = Hold::new(self.records.clone(), namespace, &self.holder);
         hold.during(name, self.patience, || work).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actions::{Install, Rollback, Run, Test, Uninstall, Upgrade};
+
+    /// Nothing is done here: that it compiles is the test.
+    #[expect(dead_code, reason = "for the compiler")]
+    fn every_act_can_be_done_on_any_thread(
+        helm: &Helm,
+        asks: (&Install<'_>, &Upgrade<'_>, &Rollback<'_>, &Uninstall<'_>, &Test<'_>, &Run<'_>),
+    ) {
+        fn is_send(_: impl Send) {}
+        let (install, upgrade, rollback, uninstall, test, run) = asks;
+        is_send(helm.install(install));
+        is_send(helm.upgrade(upgrade));
+        is_send(helm.rollback(rollback));
+        is_send(helm.uninstall(uninstall));
+        is_send(helm.test(test));
+        is_send(helm.recover("namespace", "name", run));
     }
 }

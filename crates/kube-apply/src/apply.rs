@@ -9,9 +9,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::FutureExt;
 use tokio::time::Instant;
 
+use crate::call;
 use crate::error::{ApplyError, Failure, Why};
 use crate::object::{Id, Object};
 use crate::order;
@@ -22,10 +23,8 @@ use crate::target::{Placed, Target, is_definition};
 use crate::tell::{Outcome, Step, Tell};
 use crate::write::{self, Work};
 
-/// So many calls are under way at the same time.
-pub(crate) const AT_ONCE: usize = 8;
 /// How long definitions may take to be established, where nobody says.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +140,7 @@ impl Looked {
     }
 }
 
-fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
+pub(crate) fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
     let Some(ownership) = ownership else { return placed };
     let mark = |placed: Placed| {
         let mut value = placed.object.value().clone();
@@ -185,8 +184,7 @@ async fn look_at_all(
             None => Ok(Work { placed, last, found }),
         }
     });
-    let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-    all_or_failures(answers)
+    all_or_failures(call::all(looks.map(FutureExt::boxed).collect()).await)
 }
 
 fn all_or_failures<T>(answers: Vec<Result<T, Failure>>) -> Result<Vec<T>, Vec<Failure>> {
@@ -219,7 +217,7 @@ async fn write_wave(
             }
         }
     });
-    let answers: Vec<_> = stream::iter(writes).buffered(AT_ONCE).collect().await;
+    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
     let mut failures = Vec::new();
     let mut definitions = Vec::new();
     for answer in answers {
@@ -263,3 +261,6 @@ async fn established(
         Err(error) => vec![Failure::of_cluster(first, first.id(), &error)],
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
 use kube::Client;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::params::ValidationDirective;
@@ -158,13 +160,13 @@ fn ask_for_validation(request: &mut http::Request<Vec<u8>>) {
 }
 
 /// A call that can be made again whatever became of it.
-async fn patiently<T>(call: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+async fn patiently<T, F: Future<Output = Result<T>>>(call: impl FnMut() -> F) -> Result<T> {
     repeat(|error| is_undone(error) || is_broken(error), call).await
 }
 
-async fn repeat<T>(
+async fn repeat<T, F: Future<Output = Result<T>>>(
     worth: impl Fn(&kube::Error) -> bool,
-    mut call: impl AsyncFnMut() -> Result<T>,
+    mut call: impl FnMut() -> F,
 ) -> Result<T> {
     for pause in PAUSES {
         match call().await {
@@ -197,4 +199,14 @@ fn asked_pause(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else { return None };
     let seconds = status.details.as_ref().map(|details| details.retry_after_seconds)?;
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)).min(LONGEST))
+}
+
+/// So many calls are under way at the same time.
+const AT_ONCE: usize = 8;
+
+/// Does all of these, several at the same time, and has their answers in their order.
+///
+/// Boxed, because the compiler does not see of a stream of borrowing futures that it may go from thread to thread.
+pub(crate) async fn all<T>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(calls).buffered(AT_ONCE).collect().await
 }

@@ -1,9 +1,8 @@
 //! What is there of what is wanted.
 
-use futures::{StreamExt, stream};
+use futures::FutureExt;
 use serde_json::Value;
 
-use crate::apply::AT_ONCE;
 use crate::call;
 use crate::error::Failure;
 use crate::object::{Id, Object};
@@ -26,9 +25,8 @@ pub async fn live(target: &Target, objects: &[Object]) -> Result<Vec<Live>, Fail
         let kind = target.discovery.in_any_version(object.api_version(), object.kind());
         placed.push((object, kind.map(|kind| target.put(object, kind))));
     }
-    let looks = placed.into_iter().map(|(object, placed)| look(target, object, placed));
-    let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-    answers.into_iter().collect()
+    let looks = placed.into_iter().map(|(object, placed)| look(target, object, placed).boxed());
+    call::all(looks.collect()).await.into_iter().collect()
 }
 
 async fn look(target: &Target, object: &Object, placed: Option<Placed>) -> Result<Live, Failure> {

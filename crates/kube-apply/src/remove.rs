@@ -1,11 +1,10 @@
 //! Taking objects off a cluster, in Helm's order, and only those that are ours.
 
-use futures::{StreamExt, stream};
+use futures::FutureExt;
 use kube::api::PropagationPolicy;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::apply::AT_ONCE;
 use crate::call;
 use crate::error::Failure;
 use crate::object::Object;
@@ -95,8 +94,8 @@ pub(crate) async fn take_away(
 ) -> Result<Removed, RemoveError> {
     let (mut removed, mut failures, mut going) = (Removed::default(), Vec::new(), Vec::new());
     for wave in order::uninstall(placed) {
-        let fates = wave.into_iter().map(|placed| take_one(target, placed, how, tell));
-        let fates: Vec<_> = stream::iter(fates).buffered(AT_ONCE).collect().await;
+        let fates = wave.into_iter().map(|placed| take_one(target, placed, how, tell).boxed());
+        let fates = call::all(fates.collect()).await;
         for fate in fates {
             match fate {
                 Ok(Fate::Removed(placed)) => going.push(placed),

@@ -5,7 +5,7 @@
 pub mod dependency;
 pub mod flags;
 pub mod lint;
-mod locate;
+pub(crate) mod locate;
 pub mod package;
 pub mod pull;
 pub mod refused;
@@ -15,7 +15,7 @@ pub mod repositories;
 mod save;
 pub mod search;
 pub mod show;
-mod table;
+pub(crate) mod table;
 pub mod template;
 pub mod values;
 

@@ -1,7 +1,7 @@
 //! Charts that are ready to be rendered: parsed once, and written for the record once, however many releases there are.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use helm_chart::Chart;
 use helm_engine::Prepared;
@@ -47,21 +47,27 @@ impl ReadyChart {
 pub struct Charts {
     most: usize,
     /// The last used at the end.
-    known: Mutex<VecDeque<(String, Arc<ReadyChart>)>>,
+    known: Mutex<VecDeque<Known>>,
+}
+
+struct Known {
+    digest: String,
+    size: usize,
+    chart: Arc<ReadyChart>,
 }
 
 impl Charts {
-    /// At most so many.
+    /// As many as have so many bytes of files together, but one at least.
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), known: Mutex::default() }
+        Self { most, known: Mutex::default() }
     }
 
     pub fn get(&self, digest: &str) -> Option<Arc<ReadyChart>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = known.iter().position(|(key, _)| key == digest)?;
-        let entry = known.remove(at)?;
-        let chart = entry.1.clone();
-        known.push_back(entry);
+        let mut known = self.known();
+        let at = known.iter().position(|known| known.digest == digest)?;
+        let found = known.remove(at)?;
+        let chart = found.chart.clone();
+        known.push_back(found);
         Some(chart)
     }
 
@@ -70,12 +76,23 @@ impl Charts {
         if let Some(chart) = self.get(digest) {
             return chart;
         }
+        let size = size(&chart);
         let chart = Arc::new(ReadyChart::new(chart));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.push_back((digest.to_owned(), chart.clone()));
-        while known.len() > self.most {
+        let mut known = self.known();
+        known.push_back(Known { digest: digest.to_owned(), size, chart: chart.clone() });
+        while known.len() > 1 && known.iter().map(|known| known.size).sum::<usize>() > self.most {
             known.pop_front();
         }
         chart
     }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of files.
+fn size(chart: &Chart) -> usize {
+    let own: usize = chart.raw.iter().map(|file| file.data.len()).sum();
+    own + chart.dependencies.iter().map(size).sum::<usize>()
 }

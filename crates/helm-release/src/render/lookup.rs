@@ -18,7 +18,7 @@ use super::Cluster;
 /// So often may one rendering ask.
 const MOST: usize = 1_000;
 /// So long may it wait in all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// So many objects may be in a list.
 const ITEMS: usize = 10_000;
 /// So many are asked for at a time.

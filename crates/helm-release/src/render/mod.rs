@@ -48,6 +48,7 @@ pub struct Cluster {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of Helm's command line")]
 pub struct What {
     pub name: String,
     pub namespace: String,

@@ -169,12 +169,17 @@ async fn the_runtime_goes_on_while_a_chart_is_rendered() {
 
 #[test]
 fn charts_that_were_last_used_are_kept() {
-    let charts = Charts::new(2);
     let one = || chart("plain", Profile::Helm4).chart().clone();
+    let size: usize = one().raw.iter().map(|file| file.data.len()).sum();
+    let charts = Charts::new(2 * size);
     let first = charts.keep("a", one());
     assert!(std::sync::Arc::ptr_eq(&first, &charts.keep("a", one())));
     charts.keep("b", one());
     assert!(charts.get("a").is_some());
     charts.keep("c", one());
     assert!(charts.get("a").is_some() && charts.get("b").is_none() && charts.get("c").is_some());
+    // One is kept, however large it is.
+    let charts = Charts::new(0);
+    charts.keep("a", one());
+    assert!(charts.get("a").is_some());
 }
