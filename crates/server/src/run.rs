@@ -15,6 +15,7 @@ use kube_embedded::http::accept::accept;
 use kube_types::SYSTEM_NAMESPACE;
 use rustls::pki_types::CertificateDer;
 use tenancy::Tenancy;
+use tenancy::administrator::Prepared;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -93,6 +94,9 @@ pub async fn run(
             let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
         }
     };
+    // Hashing takes tens of milliseconds: it begins now where it is sure to be needed.
+    let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
+    let prepared = is_first.then(Prepared::begin);
     let (clients, embedded) = match &config.kube {
         Kube::Embedded { listen, external_url, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
@@ -159,7 +163,7 @@ pub async fn run(
         endpoints.write(&config.data).map_err(RunError::Endpoints)?;
     }
     let serving = async {
-        let first = Box::pin(first_administrator(&tenancy, &say));
+        let first = Box::pin(first_administrator(&tenancy, prepared, &say));
         if alone {
             first.await?;
         } else {
@@ -200,9 +204,10 @@ pub async fn run(
 /// Makes the first administrator where there is none yet, and tells the password.
 async fn first_administrator(
     tenancy: &Tenancy,
+    prepared: Option<Prepared>,
     say: impl Fn(&Said) -> io::Result<()>,
 ) -> Result<(), RunError> {
-    let Some(first) = tenancy.first_administrator().await.map_err(RunError::Administrator)? else {
+    let Some(first) = tenancy.first_administrator(prepared).await.map_err(RunError::Administrator)? else {
         return Ok(());
     };
     say(&Said::AdministratorPassword(first.password.expose().to_owned())).map_err(RunError::Say)?;
