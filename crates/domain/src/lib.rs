@@ -2,7 +2,8 @@
 //!
 //! Modules in reading order: what things are called ([`ids`]), what may be written into a field ([`fields`]), who may
 //! do what ([`roles`], [`scopes`]), who asks ([`actor`]), how a failure is to be treated ([`failure`]), what time it is ([`clock`]),
-//! how much of something there is ([`quantity`]).
+//! how much of something there is ([`quantity`]) and how much of it objects take ([`resources`]), how something that runs is
+//! seen ([`status`]), and the life of a release ([`release`]).
 
 pub mod actor;
 pub mod clock;
@@ -10,8 +11,11 @@ pub mod failure;
 pub mod fields;
 pub mod ids;
 pub mod quantity;
+pub mod release;
+pub mod resources;
 pub mod roles;
 pub mod scopes;
+pub mod status;
 
 pub use actor::{Actor, Place, Refusal};
 pub use failure::Kind;

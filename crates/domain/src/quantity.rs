@@ -185,6 +185,12 @@ impl Quantity {
         self.with(self.nano.saturating_sub(other.nano), other)
     }
 
+    /// So many of it, in the same style.
+    #[must_use]
+    pub fn times(&self, count: u64) -> Self {
+        Self { nano: self.nano.saturating_mul(count.into()), format: self.format, text: None }
+    }
+
     fn with(&self, nano: i128, other: &Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nano, format, text: None }

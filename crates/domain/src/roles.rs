@@ -227,6 +227,8 @@ pub const KUBERNETES: &[KubernetesRow] = &[
     ("aido-", "coordination.k8s.io",       &["leases"],                                                         WRITE),
     ("aidov", "rbac.authorization.k8s.io", &["rolebindings", "roles"],                                          READ),
     ("aido-", "rbac.authorization.k8s.io", &["rolebindings", "roles"],                                          WRITE),
+    ("aidov", "longshore.dev",             &["helmreleases", "helmreleases/status"],                            READ),
+    ("aido-", "longshore.dev",             &["helmreleases"],                                                   WRITE),
     ("aidov", "metrics.k8s.io",            &["pods"],                                                           READ),
 ];
 

@@ -37,6 +37,13 @@ pub struct Hook {
     pub output_log_policies: Vec<Str>,
 }
 
+impl Event {
+    /// As the annotation and the record name it.
+    pub fn name(self) -> &'static str {
+        EVENTS.iter().find(|(_, event)| *event == self).expect("every event has a row").0
+    }
+}
+
 impl Hook {
     pub fn is_test(&self) -> bool {
         self.events.contains(&Event::Test)

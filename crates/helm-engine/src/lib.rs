@@ -31,7 +31,7 @@ mod trace;
 pub use capabilities::{Capabilities, KubeVersion};
 pub use hooks::{Event, Hook};
 pub use lint::{LintRequest, Linted};
-pub use manifests::Manifest;
+pub use manifests::{Manifest, Sorted, sort};
 pub use output::Shown;
 pub use prepared::Prepared;
 pub use release::{Crd, Engine, Failure, Release, Request, Stage};

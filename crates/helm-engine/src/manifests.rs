@@ -28,6 +28,7 @@ pub struct Sorted {
     pub warnings: Vec<String>,
 }
 
+/// Cuts files into documents and tells what they are.
 pub fn sort(files: &[Rendered], profile: Profile) -> Result<Sorted, String> {
     let mut files: Vec<_> = files.iter().filter(|file| !is_partial(&file.name)).collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));

@@ -130,6 +130,7 @@ mod tests {
             head: helm_template::yaml::Head::default(),
         };
         Release {
+            chart: helm_chart::Chart::default(),
             manifests: vec![
                 manifest("c/templates/a.yaml", "a: 1"),
                 manifest("c/charts/s/templates/a.yaml", "b: 2\n\n"),

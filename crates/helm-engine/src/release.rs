@@ -62,6 +62,8 @@ impl<'r> Request<'r> {
 
 #[derive(Debug)]
 pub struct Release {
+    /// The chart as it was rendered: dependencies that are not wanted are gone, values that they export are in.
+    pub chart: Chart,
     pub manifests: Vec<Manifest>,
     pub hooks: Vec<Hook>,
     pub notes: String,
@@ -169,7 +171,7 @@ impl Engine {
         let mut crds = Vec::new();
         collect_crds(&chart, &chart.metadata.name, &mut crds);
         let (manifests, hooks) = (sorted.manifests, sorted.hooks);
-        Ok(Release { manifests, hooks, notes, crds, warnings: Vec::new() })
+        Ok(Release { chart, manifests, hooks, notes, crds, warnings: Vec::new() })
     }
 
     fn templates(

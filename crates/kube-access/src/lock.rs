@@ -20,8 +20,11 @@ use uuid::Uuid;
 
 use crate::judge::{self, RENEW, RETRY, STEP_DOWN, Step};
 
+mod errand;
 #[cfg(test)]
 mod tests;
+
+pub use errand::Missed;
 
 /// The Lease could not be renewed in time, or somebody else has it.
 #[derive(Debug, thiserror::Error)]
@@ -96,8 +99,8 @@ impl Lock {
     ///
     /// Whoever drops this future keeps the Lease until it runs out.
     pub async fn hold<W: Future>(&mut self, work: impl FnOnce() -> W) -> Result<W::Output, Lost> {
-        let term = self.acquire().await;
-        let done = self.keep(term, work()).await?;
+        let mut term = self.acquire().await;
+        let done = self.keep(&mut term, work()).await?;
         self.release().await;
         Ok(done)
     }
@@ -155,7 +158,7 @@ impl Lock {
     }
 
     /// Goes on with `work` for as long as the Lease can be renewed.
-    async fn keep<T>(&self, mut term: Term, work: impl Future<Output = T>) -> Result<T, Lost> {
+    async fn keep<T>(&self, term: &mut Term, work: impl Future<Output = T>) -> Result<T, Lost> {
         let mut work = pin!(work);
         let lost = || Lost { lease: self.name.clone() };
         loop {
@@ -163,7 +166,7 @@ impl Lock {
             tokio::select! {
                 biased;
                 () = until(term.begun + STEP_DOWN) => return Err(lost()),
-                renewed = self.renewal(&term) => term = renewed.ok_or_else(lost)?,
+                renewed = self.renewal(term) => *term = renewed.ok_or_else(lost)?,
                 done = &mut work => return Ok(done),
             }
         }

@@ -4,10 +4,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 use crate::marks::CRD_REVISION;
-use crate::{User, Workspace};
+use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace};
 
 /// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
-pub const REVISION: u32 = 1;
+pub const REVISION: u32 = 2;
 
 /// A definition, and how it is to be installed.
 pub struct Definition {
@@ -25,7 +25,14 @@ pub fn all() -> Vec<Definition> {
             .insert(CRD_REVISION.to_owned(), REVISION.to_string());
         Definition { crd, foreign }
     };
-    vec![of(User::crd(), true), of(Workspace::crd(), false)]
+    vec![
+        of(User::crd(), true),
+        of(Workspace::crd(), false),
+        of(HelmRepo::crd(), false),
+        of(HelmPackage::crd(), false),
+        of(HelmRequest::crd(), false),
+        of(HelmRelease::crd(), false),
+    ]
 }
 
 #[cfg(test)]

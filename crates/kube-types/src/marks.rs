@@ -12,6 +12,14 @@ pub const LOGIN: &str = "longshore.dev/login";
 pub const PROVISIONED: &str = "longshore.dev/provisioned";
 /// OpenYurt's label of whatever belongs to a tenant: on the personal namespace, on nodes and pools.
 pub const TENANT: &str = "openyurt/tenant";
+/// Label of a piece of a package's bytes: the name of the package.
+pub const PACKAGE: &str = "longshore.dev/package";
+/// Label of the Secrets with a request's values, one for each version: the name of the request.
+pub const REQUEST: &str = "longshore.dev/request";
+/// Label of whatever needs a chart: the name of the package.
+pub const CHART_PACKAGE: &str = "longshore.dev/chart-package";
+/// Label of Helm's records that we made: the beginning of the hash of what they were made of.
+pub const SPEC_HASH: &str = "longshore.dev/spec-hash";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -32,6 +40,8 @@ pub const USER_UID: &str = "longshore.dev/user-uid";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 
+pub const RELEASE_FINALIZER: &str = "longshore.dev/uninstall";
+pub const REQUEST_FINALIZER: &str = "longshore.dev/member";
 pub const WORKSPACE_FINALIZER: &str = "longshore.dev/workspace";
 /// OpenYurt's own.
 pub const USER_FINALIZER: &str = "v1alpha1.user.finalizer";
@@ -42,3 +52,5 @@ pub const CREDENTIALS_TYPE: &str = "longshore.dev/credentials";
 pub const TOKEN_TYPE: &str = "longshore.dev/token";
 /// Type of the Secret with the keys that sign sessions.
 pub const SESSION_KEYS_TYPE: &str = "longshore.dev/session-keys";
+/// Type of the Secret with what lets one into a repository of charts. Only such a Secret is ever sent there.
+pub const REPO_CREDENTIALS_TYPE: &str = "longshore.dev/repo-credentials";

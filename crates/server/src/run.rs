@@ -1,5 +1,6 @@
 //! The whole life of the process: start, say that it is ready, serve, drain, stop.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,11 +9,14 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use api::{Api, Metrics, Readiness};
+use chart_store::Charts;
 use domain::clock::{Clock, SystemClock};
 use events::audit::StandardError;
-use kube_access::{Lock, Lost};
+use kube_access::{Clients, Lock, Lost};
 use kube_embedded::http::accept::accept;
 use kube_types::SYSTEM_NAMESPACE;
+use outbound::{Dialer, Policy};
+use releases::Releases;
 use rustls::pki_types::CertificateDer;
 use tenancy::Tenancy;
 use tenancy::administrator::Prepared;
@@ -24,6 +28,7 @@ use crate::config::{Accounts, Config, Kube};
 use crate::endpoints::Endpoints;
 use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
+use crate::people::Directory;
 use crate::tls;
 
 /// The Lease of whoever looks for the first administrator.
@@ -40,6 +45,8 @@ pub enum RunError {
     Ground(#[from] GroundError),
     #[error(transparent)]
     Tenancy(#[from] tenancy::StartError),
+    #[error(transparent)]
+    Releases(#[from] releases::StartError),
     #[error("cannot look for the first administrator")]
     Turn(#[from] Lost),
     #[error("cannot make the first administrator")]
@@ -121,6 +128,7 @@ pub async fn run(
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tenancy = Tenancy::start(clients.clone(), settings(&config, kube.as_deref()), clock.clone()).await?;
+    let releases = start_releases(&config, &clients, &tenancy, &clock, &address.to_string()).await?;
 
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
@@ -131,7 +139,7 @@ pub async fn run(
     });
     // Not a task of its own: it is what this one does while others answer.
     let leading = async {
-        let work = || Box::pin(tenancy.lead());
+        let work = || Box::pin(lead(&tenancy, &releases));
         if alone {
             leadership.alone(work(), stopped()).await;
         } else {
@@ -199,6 +207,29 @@ pub async fn run(
         tracing::warn!("stopped with requests still open");
     }
     served
+}
+
+/// Begins to watch requests and releases. `holder` is what others are told who find this server at work on a release.
+async fn start_releases(
+    config: &Config,
+    clients: &Clients,
+    tenancy: &Tenancy,
+    clock: &Arc<dyn Clock>,
+    holder: &str,
+) -> Result<Releases, releases::StartError> {
+    let policy = Policy::allowing(config.outbound_allow.iter().copied());
+    let outgoing = outbound::Client::new(Dialer::new(policy));
+    let charts = Charts::new(clients.own(), outgoing, clock.clone());
+    let people = Arc::new(Directory(tenancy.clone()));
+    Releases::start(clients.clone(), charts, people, clock.clone(), holder).await
+}
+
+/// What only one server of a cluster does.
+async fn lead(tenancy: &Tenancy, releases: &Releases) -> Infallible {
+    tokio::select! {
+        never = tenancy.lead() => never,
+        never = releases.lead() => never,
+    }
 }
 
 /// Makes the first administrator where there is none yet, and tells the password.

@@ -5,13 +5,13 @@
 pub mod dependency;
 pub mod flags;
 pub mod lint;
-mod locate;
+pub(crate) mod locate;
 pub mod package;
 pub mod refused;
 pub mod repo;
 mod save;
 pub mod show;
-mod table;
+pub(crate) mod table;
 pub mod template;
 pub mod values;
 

@@ -144,7 +144,8 @@ fn name_and_chart(args: &TemplateArgs, host: &Host) -> Result<(String, String), 
     }
 }
 
-fn from_template(text: &str, host: &Host, profile: Profile) -> Result<String, String> {
+/// A name that a template makes.
+pub(crate) fn from_template(text: &str, host: &Host, profile: Profile) -> Result<String, String> {
     const NAME: &str = "name-template";
     let functions = functions::table(profile);
     let parsed = parse(NAME, text, &functions).map_err(|why| why.to_string())?;

@@ -20,7 +20,7 @@ pub fn enable(
     if needs.is_empty() {
         return Ok(());
     }
-    let children = wanted(graph, chart, &needs);
+    let children = wanted(graph, chart, &needs)?;
     graph.set_children(chart, children);
     graph.check_size()?;
     for need in &needs {
@@ -51,7 +51,7 @@ pub fn enable(
 }
 
 /// The subcharts that nobody names, then those that `Chart.yaml` names, as copies under the names it gives them.
-fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Vec<ChartId> {
+fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Result<Vec<ChartId>, PrepareError> {
     let there = graph.charts[chart].children.clone();
     let is_for = |graph: &Graph, child: ChartId, need: NeedId| {
         let dependency = &graph.needs[need].dependency;
@@ -64,7 +64,7 @@ fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Vec<ChartId> {
         let found = there.iter().copied().find(|child| is_for(graph, *child, *need));
         let alias = graph.needs[*need].dependency.alias.clone();
         if let Some(found) = found {
-            let copy = graph.copy(found);
+            let copy = graph.copy(found)?;
             if !alias.is_empty() {
                 let meta = graph.charts[copy].meta;
                 graph.metas[meta].name = alias.clone();
@@ -75,7 +75,7 @@ fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Vec<ChartId> {
             graph.needs[*need].dependency.name = alias;
         }
     }
-    wanted
+    Ok(wanted)
 }
 
 /// A dependency of which some tags are false and none is true is off.

@@ -6,7 +6,7 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::{MAX_CHARTS, MAX_DEPTH, PrepareError};
+use super::{MAX_CHARTS, MAX_DEPTH, MAX_NAMED, PrepareError};
 use crate::chart::Chart;
 use crate::metadata::Dependency;
 use crate::values::Tree;
@@ -112,7 +112,10 @@ impl Graph {
     }
 
     /// A copy of a chart as deep as Helm makes it for a dependency.
-    pub fn copy(&mut self, chart: ChartId) -> ChartId {
+    pub fn copy(&mut self, chart: ChartId) -> Result<ChartId, PrepareError> {
+        if self.needs.len() > MAX_NAMED {
+            return Err(PrepareError::TooManyNamed { chart: self.name(ROOT).clone() });
+        }
         let mut node = self.charts[chart].clone();
         let mut meta = self.metas[node.meta].clone();
         if self.profile == Profile::Helm4 {
@@ -129,7 +132,7 @@ impl Graph {
             let children = children.into_iter().map(|child| self.push(self.charts[child].clone())).collect();
             self.set_children(copy, children);
         }
-        copy
+        Ok(copy)
     }
 
     fn push(&mut self, node: Node) -> ChartId {

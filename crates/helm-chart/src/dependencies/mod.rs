@@ -25,6 +25,9 @@ pub const MAX_DEPTH: usize = 64;
 /// How many charts there can be in all, each counted under every name that it is given.
 pub const MAX_CHARTS: usize = 10_000;
 
+/// How many dependencies they can name in all, counted in the same way.
+pub const MAX_NAMED: usize = 100_000;
+
 /// Why dependencies cannot be prepared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
@@ -34,6 +37,8 @@ pub enum PrepareError {
     TooDeep { chart: Str },
     #[error("chart {chart}: its dependencies come to more than {MAX_CHARTS} charts")]
     TooMany { chart: Str },
+    #[error("chart {chart}: its charts name more than {MAX_NAMED} dependencies")]
+    TooManyNamed { chart: Str },
     #[error(
         "chart {chart}: an import-values entry of dependency {dependency} needs texts as child and parent"
     )]

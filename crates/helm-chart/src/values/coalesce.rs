@@ -4,7 +4,7 @@
 //! by key, everything else is replaced. A null deletes what it stands over; how long it lives itself is where Helm 3
 //! and Helm 4 differ.
 
-use helm_template::data::Members;
+use helm_template::data::{Data, Members};
 use helm_template::go::{print, printf, quote};
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
@@ -87,6 +87,17 @@ pub(crate) fn merge_tables(onto: &Map, from: &Map, profile: Profile, warnings: &
 /// The same, where nulls delete.
 pub(crate) fn coalesce_tables(onto: &Map, from: &Map, profile: Profile, warnings: &mut Vec<Warning>) {
     Merging { profile, keep_nulls: false, warnings }.tables(onto, from, None, false);
+}
+
+/// The values of `onto` over those of `from`, where a null deletes.
+pub fn over(onto: &Members, from: &Members, profile: Profile) -> Result<Members, Str> {
+    let merged = to_map(onto);
+    coalesce_tables(&merged, &to_map(from), profile, &mut Vec::new());
+    match Data::try_from(&Value::from(merged))? {
+        Data::Map(members) => Ok(members),
+        // A map without entries may be nil.
+        _ => Ok(Members::new()),
+    }
 }
 
 struct Merging<'w> {

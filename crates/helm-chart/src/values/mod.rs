@@ -18,7 +18,7 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
-pub use coalesce::{Tree, TypeMismatch, coalesce};
+pub use coalesce::{Tree, TypeMismatch, coalesce, over};
 pub(crate) use coalesce::{coalesce_over, coalesce_tables, deep_copy_map, merge, merge_tables, to_map};
 pub use explain::{Explained, Layer, Origin, explain};
 pub use layers::{Source, layers, overlay, user_values};

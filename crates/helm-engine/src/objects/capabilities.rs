@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use helm_template::profile::Profile;
-use helm_template::value::{Field, Json, List, ListMethod, Method, NamedList, Object, Type, Value};
+use helm_template::value::{Field, Json, List, ListMethod, Method, NamedList, Object, Type, Value, light};
 
 use super::record::Record;
 use crate::capabilities::{Capabilities, KubeVersion};
@@ -31,6 +31,7 @@ fn always(name: &'static str, value: Value) -> Field {
 const COPY: Method = Method {
     params: &[],
     variadic: false,
+    weight: light,
     run: |object, _| {
         let Some(record) = object.as_any().downcast_ref::<Record>() else { return Ok(Value::Nil) };
         let fields = record.fields.iter().map(|field| always(field.name, field.value.clone())).collect();
@@ -63,7 +64,7 @@ fn version_method(name: &str) -> Option<Method> {
         "GitVersion" => |object: &dyn Object, _: &[Value]| Ok(object.field("Version").unwrap_or_default()),
         _ => return None,
     };
-    Some(Method { params: &[], variadic: false, run })
+    Some(Method { params: &[], variadic: false, weight: light, run })
 }
 
 /// What the Helm that is followed says of its own build.

@@ -10,7 +10,7 @@ use helm_chart::File;
 use helm_template::data::{Data, Members};
 use helm_template::go::{base64, print_bytes};
 use helm_template::profile::Profile;
-use helm_template::value::{Kind, List, Method, Object, Str, Type, Value};
+use helm_template::value::{Kind, List, Method, Object, Str, Type, Value, light};
 use helm_template::yaml;
 
 use crate::glob::Glob;
@@ -29,6 +29,7 @@ struct Entry {
     data: Bytes,
     text: OnceCell<Value>,
     bytes: OnceCell<Value>,
+    lines: OnceCell<Value>,
 }
 
 impl Entry {
@@ -38,6 +39,15 @@ impl Entry {
 
     fn bytes(&self) -> Value {
         self.bytes.get_or_init(|| Value::Bytes(self.data.as_ref().into())).clone()
+    }
+
+    fn lines(&self) -> Value {
+        let split = || {
+            let text = self.data.strip_suffix(b"\n").unwrap_or(&self.data);
+            let lines = text.split(|byte| *byte == b'\n');
+            List::strings(lines.map(|line| String::from_utf8_lossy(line).into_owned())).into()
+        };
+        self.lines.get_or_init(split).clone()
     }
 
     fn base(&self) -> Str {
@@ -52,8 +62,8 @@ impl Files {
             .iter()
             .rev()
             .map(|File { name, data }| {
-                let (text, bytes) = (OnceCell::new(), OnceCell::new());
-                Rc::new(Entry { name: name.clone(), data: data.clone(), text, bytes })
+                let (text, bytes, lines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+                Rc::new(Entry { name: name.clone(), data: data.clone(), text, bytes, lines })
             })
             .collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -83,21 +93,14 @@ impl Files {
     }
 
     fn lines(&self, name: &str) -> Result<Value, Str> {
-        let lines = match (self.get(name), self.profile) {
-            (None, _) => Vec::new(),
-            (Some(entry), Profile::Helm4) if entry.data.is_empty() => Vec::new(),
+        match (self.get(name), self.profile) {
             // Helm 3 looks for the last byte without asking whether there is one.
             (Some(entry), Profile::Helm3) if entry.data.is_empty() => {
-                return Err("runtime error: index out of range [-1]".into());
+                Err("runtime error: index out of range [-1]".into())
             }
-            (Some(entry), _) => {
-                let text = entry.data.strip_suffix(b"\n").unwrap_or(&entry.data);
-                text.split(|byte| *byte == b'\n')
-                    .map(|line| String::from_utf8_lossy(line).into_owned())
-                    .collect()
-            }
-        };
-        Ok(List::strings(lines).into())
+            (Some(entry), _) if !entry.data.is_empty() => Ok(entry.lines()),
+            _ => Ok(List::strings::<Str>([]).into()),
+        }
     }
 }
 
@@ -129,9 +132,10 @@ impl Object for Files {
     }
 
     fn method(&self, name: &str) -> Option<Method> {
-        METHODS.iter().find(|(known, ..)| *known == name).map(|(_, params, run)| Method {
+        METHODS.iter().find(|(known, ..)| *known == name).map(|(_, params, weight, run)| Method {
             params,
             variadic: false,
+            weight: *weight,
             run: *run,
         })
     }
@@ -172,23 +176,36 @@ fn printed(files: &[Rc<Entry>]) -> String {
     out
 }
 
+type Weight = fn(&dyn Object, &[Value]) -> usize;
 type Run = fn(&dyn Object, &[Value]) -> Result<Value, Str>;
 
 #[rustfmt::skip]
-const METHODS: &[(&str, &[Type], Run)] = &[
-    ("Get",       &[Type::String], |files, args| {
+const METHODS: &[(&str, &[Type], Weight, Run)] = &[
+    ("Get",       &[Type::String], light,    |files, args| {
         Ok(of(files)?.get(&name(args)).map_or_else(|| "".into(), Entry::text))
     }),
-    ("GetBytes",  &[Type::String], |files, args| {
+    ("GetBytes",  &[Type::String], light,    |files, args| {
         Ok(of(files)?.get(&name(args)).map_or_else(|| Value::Bytes([].into()), Entry::bytes))
     }),
-    ("Glob",      &[Type::String], |files, args| Ok(Value::Object(Rc::new(of(files)?.glob(&name(args)))))),
-    ("Lines",     &[Type::String], |files, args| of(files)?.lines(&name(args))),
-    ("AsConfig",  &[],             |files, _| {
+    ("Glob",      &[Type::String], of_names, |files, args| Ok(Value::Object(Rc::new(of(files)?.glob(&name(args)))))),
+    ("Lines",     &[Type::String], light,    |files, args| of(files)?.lines(&name(args))),
+    ("AsConfig",  &[],             of_all,   |files, _| {
         Ok(of(files)?.as_yaml(|entry| Data::string(String::from_utf8_lossy(&entry.data))))
     }),
-    ("AsSecrets", &[],             |files, _| Ok(of(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
+    ("AsSecrets", &[],             of_all,   |files, _| Ok(of(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
 ];
+
+/// What it takes to hold a pattern against every name, letter by letter.
+fn of_names(object: &dyn Object, args: &[Value]) -> usize {
+    const PER_LETTER: usize = 64;
+    let Ok(files) = of(object) else { return 0 };
+    let letters: usize = files.entries.iter().map(|entry| entry.name.len()).sum();
+    letters.saturating_mul(PER_LETTER.max(4 * name(args).len()))
+}
+
+fn of_all(object: &dyn Object, _: &[Value]) -> usize {
+    object.extent()
+}
 
 fn of(object: &dyn Object) -> Result<&Files, Str> {
     object.as_any().downcast_ref().ok_or_else(|| "internal error: no files".into())

@@ -14,3 +14,4 @@ mod hostile;
 mod ours;
 mod parity;
 mod real;
+mod shares;

@@ -7,14 +7,20 @@ use helm_chart::set::Kind;
 use helm_chart::values::{Source, user_values};
 use helm_engine::{Capabilities, Engine, KubeVersion, Prepared, Request, Shown, Stage};
 use helm_host::Host;
+use helm_template::exec::Limits;
 use helm_template::profile::Profile;
 
 use crate::real::Printed;
 
 /// What the command line prints, in this folder.
 pub fn template(folder: &Path, arguments: &[String], profile: Profile) -> Printed {
+    template_within(folder, arguments, profile, Limits::default())
+}
+
+/// The same for a chart that may not take more than this.
+pub fn template_within(folder: &Path, arguments: &[String], profile: Profile, limits: Limits) -> Printed {
     let mut stderr = String::new();
-    match run(folder, arguments, profile, &mut stderr) {
+    match run(folder, arguments, profile, limits, &mut stderr) {
         Ok(stdout) => Printed { stdout, stderr },
         Err(why) => Printed { stdout: Vec::new(), stderr: format!("{stderr}Error: {why}\n") },
     }
@@ -24,6 +30,7 @@ fn run(
     folder: &Path,
     arguments: &[String],
     profile: Profile,
+    limits: Limits,
     stderr: &mut String,
 ) -> Result<Vec<u8>, String> {
     let mut names = Vec::new();
@@ -65,7 +72,7 @@ fn run(
         return Err(format!("{kind} charts are not installable"));
     }
     dependencies::check(&loaded.chart, profile).map_err(|why| why.to_string())?;
-    let request = Request { check_schema, ..Request::new(name, &values, &capabilities) };
+    let request = Request { check_schema, limits, ..Request::new(name, &values, &capabilities) };
     let host = Host::new();
     let rendered = Engine::new(profile).render(&Prepared::new(loaded.chart), &request, host.outside());
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);

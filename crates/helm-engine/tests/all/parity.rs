@@ -23,26 +23,30 @@ fn charts_come_out_as_helm_4_prints_them() {
 }
 
 /// A row of the corpus' index.
-struct Chart {
-    id: String,
+pub struct Chart {
+    pub id: String,
     values: Option<String>,
+}
+
+impl Chart {
+    /// What `template` is given for it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["x".to_owned(), format!("{}.tgz", self.id)];
+        if let Some(values) = &self.values {
+            arguments.extend(["-f".to_owned(), values.clone()]);
+        }
+        arguments
+    }
 }
 
 fn check(profile: Profile, golden: &str, mask: &str) {
     let Some(corpus) = corpus() else { return };
     let folder = corpus.join("charts/dev");
     let charts = index(&folder);
-    let next = AtomicUsize::new(0);
     let different = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(chart) = charts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Some(how) = difference(&folder, chart, profile, golden, mask) {
-                        different.lock().unwrap().push(format!("{}: {how}", chart.id));
-                    }
-                }
-            });
+    for_each(&charts, |chart| {
+        if let Some(how) = difference(&folder, chart, profile, golden, mask) {
+            different.lock().unwrap().push(format!("{}: {how}", chart.id));
         }
     });
     let different = different.into_inner().unwrap();
@@ -50,7 +54,21 @@ fn check(profile: Profile, golden: &str, mask: &str) {
     assert!(!charts.is_empty() && different.is_empty(), "{}", different.join("\n"));
 }
 
-fn index(folder: &Path) -> Vec<Chart> {
+/// By as many threads as there are processors.
+pub fn for_each(charts: &[Chart], look: impl Fn(&Chart) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(chart) = charts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    look(chart);
+                }
+            });
+        }
+    });
+}
+
+pub fn index(folder: &Path) -> Vec<Chart> {
     let text = std::fs::read_to_string(folder.join("INDEX.tsv")).expect("the corpus has an index");
     let mut rows = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     let head = rows.next().expect("the index has a head");
@@ -73,11 +91,7 @@ fn difference(folder: &Path, chart: &Chart, profile: Profile, golden: &str, mask
         .map(|text| text.split_whitespace().map(|number| number.parse().expect("a line number")).collect())
         .unwrap_or_default();
 
-    let mut arguments = vec!["x".to_owned(), format!("{}.tgz", chart.id)];
-    if let Some(values) = &chart.values {
-        arguments.extend(["-f".to_owned(), values.clone()]);
-    }
-    let ours = ours::template(folder, &arguments, profile);
+    let ours = ours::template(folder, &chart.arguments(), profile);
     if ours.stdout.is_empty() && !wanted.is_empty() {
         return Some(ours.stderr);
     }

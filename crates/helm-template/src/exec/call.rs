@@ -5,25 +5,34 @@ use std::borrow::Cow;
 use super::walk::{Frame, Slot, Spot};
 use super::{ENDLESS, Error, Function, Machine, Run};
 use crate::parse::{Expr, ExprKind};
-use crate::value::{Str, Type, Value};
+use crate::value::{MAX_PRINTED, Str, Type, Value};
 
-/// What is looked at in the time of a step.
-const BYTES_PER_STEP: u64 = 64;
+/// What methods look at in the time of a step.
+const BYTES_PER_STEP: u64 = 16;
+
+/// The steps that printing an element of a list or an entry of a map takes, as short as it may be.
+const STEPS_TO_PRINT: u64 = 10;
 
 impl Machine<'_> {
     /// Counts what a call takes by the look of its arguments: to go over long ones takes time, and what prints all of
     /// a value needs room for its text.
     fn weigh(&mut self, function: &Function, values: &[Value]) -> Result<(), Str> {
         let width = values.iter().fold(0_usize, |width, value| width.saturating_add(value.width()));
-        self.charge(function.steps + width as u64 / BYTES_PER_STEP)?;
+        self.charge(function.steps + width as u64 / function.bytes_per_step)?;
         if !function.goes_through {
             return Ok(());
         }
-        let extent = values.iter().fold(0_usize, |extent, value| extent.saturating_add(value.extent()));
+        let (extent, looked) = Value::extent_of_all(values);
+        self.charge(looked.saturating_sub(values.len() as u64) * STEPS_TO_PRINT)?;
         if extent == usize::MAX {
             return Err(ENDLESS.into());
         }
-        self.room_for(extent)
+        self.room_for(extent)?;
+        // What is refused here would be written as a mark of that, which nobody might read.
+        if extent > MAX_PRINTED && values.iter().any(Value::is_endless) {
+            return Err(ENDLESS.into());
+        }
+        Ok(())
     }
 }
 
@@ -74,12 +83,14 @@ impl<'t> Frame<'_, '_, 't> {
         expr: &'t Expr,
         arguments: &'t [Expr],
         last: Option<Value>,
+        weight: impl FnOnce(&[Value]) -> usize,
         run: impl FnOnce(&[Value]) -> Result<Value, Str>,
     ) -> Result<Slot, Error> {
         self.step()?;
         self.count(name, params, variadic, arguments.len(), last.is_some())?;
         let values = self.arguments(dot, params, variadic, arguments, last)?;
-        let done = run(&values);
+        let weighed = self.machine.charge(weight(&values) as u64 / BYTES_PER_STEP);
+        let done = weighed.and_then(|()| run(&values));
         let counted = done.and_then(|value| self.machine.wrote(value.made()).map(|()| value));
         counted.map(Slot::from).map_err(|why| {
             self.spot = Spot::Expr(expr);

@@ -130,8 +130,8 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Map(map) => {
                 if let Some((params, run)) = method(map, name) {
                     let signature = (params, false);
-                    return self
-                        .call_method(dot, name, signature, expr, arguments, last, |values| run(map, values));
+                    let run = |values: &[Value]| run(map, values);
+                    return self.call_method(dot, name, signature, expr, arguments, last, |_| 0, run);
                 }
                 if has_arguments {
                     return Err(self.error(format!("{name} is not a method but has arguments")));
@@ -147,9 +147,9 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Object(object) => {
                 if let Some(method) = object.method(name) {
                     let signature = (method.params, method.variadic);
-                    return self.call_method(dot, name, signature, expr, arguments, last, |values| {
-                        (method.run)(object.as_ref(), values)
-                    });
+                    let weight = |values: &[Value]| (method.weight)(object.as_ref(), values);
+                    let run = |values: &[Value]| (method.run)(object.as_ref(), values);
+                    return self.call_method(dot, name, signature, expr, arguments, last, weight, run);
                 }
                 match object.field(name) {
                     Some(_) if has_arguments => {
@@ -162,9 +162,9 @@ impl<'t> Frame<'_, '_, 't> {
             Value::List(items) => match items.method(name) {
                 Some(method) => {
                     let signature = (method.params, false);
-                    self.call_method(dot, name, signature, expr, arguments, last, |values| {
-                        (method.run)(items, values)
-                    })
+                    let weight = |_: &[Value]| items.len() * size_of::<Value>();
+                    let run = |values: &[Value]| (method.run)(items, values);
+                    self.call_method(dot, name, signature, expr, arguments, last, weight, run)
                 }
                 None => Err(self.no_field(receiver, name)),
             },

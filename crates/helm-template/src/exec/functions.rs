@@ -18,12 +18,14 @@ pub struct Function {
     pub(super) goes_through: bool,
     /// As how many steps a call counts.
     pub(super) steps: u64,
+    /// How much of its arguments it looks at in the time of a step.
+    pub(super) bytes_per_step: u64,
 }
 
 /// Functions that take long by design: a thousandth to a second each. A chart needs some, and no more than some.
 const SLOW: &[(&str, u64)] = &[
     ("bcrypt", PASSWORD),
-    ("derivePassword", PASSWORD),
+    ("derivePassword", DERIVED),
     ("genCA", CERTIFICATE),
     ("genCAWithKey", CERTIFICATE),
     ("genPrivateKey", KEY),
@@ -33,9 +35,30 @@ const SLOW: &[(&str, u64)] = &[
     ("genSignedCertWithKey", CERTIFICATE),
     ("htpasswd", PASSWORD),
 ];
-const PASSWORD: u64 = 1_000_000;
+const PASSWORD: u64 = 2_500_000;
+const DERIVED: u64 = 6_000_000;
 const CERTIFICATE: u64 = 400_000;
 const KEY: u64 = 1_000_000;
+
+/// What other functions than [`THOROUGH`] look at in the time of a step.
+const BYTES_PER_STEP: u64 = 16;
+
+/// Functions that take several nanoseconds for each byte that they are given.
+const THOROUGH: &[&str] = &[
+    "b32dec",
+    "camelcase",
+    "date",
+    "durationRound",
+    "kebabcase",
+    "sha512sum",
+    "shuffle",
+    "snakecase",
+    "toDate",
+    "mustToDate",
+    "trimAll",
+    "trimall",
+    "urlParse",
+];
 
 /// Functions that print values of any type, with all that is in them.
 const PRINTING: &[&str] = &[
@@ -93,7 +116,8 @@ impl Functions {
         for &(name, params, variadic, run) in rows {
             let goes_through = PRINTING.contains(&name);
             let steps = SLOW.iter().find(|(slow, _)| *slow == name).map_or(0, |(_, steps)| *steps);
-            let function = Function { name, params, variadic, run, goes_through, steps };
+            let bytes_per_step = if THOROUGH.contains(&name) { 1 } else { BYTES_PER_STEP };
+            let function = Function { name, params, variadic, run, goes_through, steps, bytes_per_step };
             if let Some(at) = self.index.get(function.name) {
                 self.table[*at as usize] = function;
             } else {

@@ -171,7 +171,10 @@ impl<'t> Frame<'_, '_, 't> {
             Value::Nil | Value::Null => self.write(NO_VALUE),
             Value::String(text) => self.write(text.as_bytes()),
             Value::Raw(bytes) => self.write(bytes),
-            Value::Object(object) => self.write(object.show().as_bytes()),
+            Value::Object(object) => {
+                self.machine.room_for(object.extent()).map_err(|why| self.error(why))?;
+                self.write(object.show().as_bytes())
+            }
             value if value.is_endless() => Err(self.error(ENDLESS)),
             value => {
                 let mut shown = Vec::new();
@@ -212,7 +215,8 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Map(map) => {
                 let boxed = map.is_any();
-                self.machine.charge(map.len() as u64 / 16).map_err(|why| self.error(why))?;
+                // They are copied first.
+                self.machine.charge(map.len() as u64).map_err(|why| self.error(why))?;
                 let entries = map.snapshot().into_iter();
                 self.rounds(branch, entries.map(|(key, value)| (Value::String(key), Slot { value, boxed })))?
             }
@@ -242,6 +246,7 @@ impl<'t> Frame<'_, '_, 't> {
                     let shown = shown.strip_prefix('&').unwrap_or(&shown);
                     return Err(self.error(format!("range can't iterate over {shown}")).into());
                 };
+                self.machine.charge(entries.len() as u64).map_err(|why| self.error(why))?;
                 self.rounds(branch, entries.into_iter().map(|(key, value)| (key, value.into())))?
             }
             other => return Err(self.error(format!("range can't iterate over {}", print(other))).into()),

@@ -19,13 +19,13 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("dict",     ANY,  true,  Run::Machine(dict)),
     ("get",      KEY,  false, Run::Plain(|args| Ok(map(&args[0]).get(&text(&args[1])).unwrap_or_else(|| "".into())))),
     ("set",      &[Type::Map, Type::String, Type::Any], false, Run::Machine(set)),
-    ("unset",    KEY,  false, Run::Plain(unset)),
+    ("unset",    KEY,  false, Run::Machine(unset)),
     ("hasKey",   KEY,  false, Run::Plain(|args| Ok(map(&args[0]).contains(&text(&args[1])).into()))),
     ("pluck",    &[Type::String, Type::Map], true, Run::Plain(pluck)),
     ("keys",     MAP,  true,  Run::Plain(keys)),
     ("values",   MAP,  false, Run::Plain(values)),
     ("pick",     KEY,  true,  Run::Plain(pick)),
-    ("omit",     KEY,  true,  Run::Plain(omit)),
+    ("omit",     KEY,  true,  Run::Machine(omit)),
     ("dig",      ANY,  true,  Run::Plain(dig)),
     ("deepCopy", ANY,  false, Run::Machine(|machine, args| deep_copy(machine, &args[0]))),
     ("mustDeepCopy",       ANY,  false, Run::Machine(|machine, args| deep_copy(machine, &args[0]))),
@@ -50,7 +50,8 @@ fn key_of(value: &Value) -> Str {
 }
 
 fn dict(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    for key in args.iter().step_by(2).filter(|key| matches!(key, Value::List(_) | Value::Map(_))) {
+    let has_parts = |key: &&Value| matches!(key, Value::List(_) | Value::Map(_) | Value::Object(_));
+    for key in args.iter().step_by(2).filter(has_parts) {
         machine.wrote(key.extent())?;
     }
     let entry = |pair: &[Value]| {
@@ -64,16 +65,21 @@ fn set(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let Some(map) = args[0].as_map().filter(|map| !map.is_nil()) else {
         return Err("assignment to entry in nil map".into());
     };
-    // A new entry moves those behind it.
-    machine.charge(map.len() as u64 / 16)?;
+    machine.charge(steps_to_move(map))?;
     machine.wrote(size_of::<(Str, Value)>())?;
     machine.put_into(map, &args[2]);
     map.insert(key_of(&args[1]), args[2].clone());
     Ok(map.plain().into())
 }
 
-fn unset(args: &[Value]) -> Done {
+/// An entry that comes or goes moves those behind it.
+pub(super) fn steps_to_move(map: &Map) -> u64 {
+    map.len() as u64 / 16
+}
+
+fn unset(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let map = map(&args[0]);
+    machine.charge(steps_to_move(&map))?;
     map.remove(&text(&args[1]));
     Ok(map.plain().into())
 }
@@ -98,9 +104,11 @@ fn pick(args: &[Value]) -> Done {
     Ok(Map::from_entries(args[1..].iter().filter_map(entry)).into())
 }
 
-fn omit(args: &[Value]) -> Done {
+fn omit(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let omitted: Vec<_> = args[1..].iter().map(text).collect();
-    let mut entries = map(&args[0]).snapshot();
+    let map = map(&args[0]);
+    machine.charge((map.len() as u64).saturating_mul(args.len() as u64) / 4)?;
+    let mut entries = map.snapshot();
     entries.retain(|(key, _)| !omitted.iter().any(|omit| omit.as_ref() == key.as_ref()));
     Ok(Map::sorted(entries).into())
 }
@@ -172,6 +180,7 @@ fn copy(machine: &mut Machine<'_>, value: &Value, depth: usize) -> Done {
         }
         Value::Map(map) => {
             let mut entries = map.snapshot();
+            machine.wrote(entries.len().saturating_mul(size_of::<Str>()))?;
             for (_, value) in &mut entries {
                 *value = copy(machine, value, depth + 1)?;
             }

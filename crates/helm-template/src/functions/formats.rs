@@ -22,9 +22,9 @@ const LIST: &str = "[]interface {}";
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
-    ("toYaml",           ANY,    false, Run::Plain(|args| leniently(to_yaml(args)))),
-    ("mustToYaml",       ANY,    false, Run::Plain(|args| strictly(to_yaml(args)))),
-    ("toYamlPretty",     ANY,    false, Run::Plain(|args| strictly(yaml::write_pretty(&args[0]).map(without_newline)))),
+    ("toYaml",           ANY,    false, Run::Machine(|machine, args| counted(machine, leniently(to_yaml(args))))),
+    ("mustToYaml",       ANY,    false, Run::Machine(|machine, args| counted(machine, strictly(to_yaml(args))))),
+    ("toYamlPretty",     ANY,    false, Run::Machine(|machine, args| counted(machine, strictly(yaml::write_pretty(&args[0]).map(without_newline))))),
     ("fromYaml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(map_of(yaml::parse_map(text, MAP)))))),
     ("fromYamlArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(list_of(yaml::parse_list(text, LIST)))))),
     ("toJson",           ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Plain)))),
@@ -36,15 +36,15 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("fromJson",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(json_map(text))))),
     ("mustFromJson",     STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(Value::from(&json::parse(text)?).unboxed())))),
     ("fromJsonArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(json_list(text))))),
-    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm4))),
-    ("mustToToml",       ANY,    false, Run::Plain(|args| strictly(toml::write(toml_document(args)?, Profile::Helm4)))),
+    ("toToml",           ANY,    false, Run::Machine(|machine, args| counted(machine, to_toml(args, Profile::Helm4)))),
+    ("mustToToml",       ANY,    false, Run::Machine(|machine, args| counted(machine, strictly(toml::write(toml_document(args)?, Profile::Helm4))))),
     ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm4))),
 ];
 
 /// What Helm 3 does in its own way.
 #[rustfmt::skip]
 pub(super) const HELM3: &[Row] = &[
-    ("toToml",           ANY,    false, Run::Plain(|args| to_toml(args, Profile::Helm3))),
+    ("toToml",           ANY,    false, Run::Machine(|machine, args| counted(machine, to_toml(args, Profile::Helm3)))),
     ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm3))),
 ];
 
@@ -57,6 +57,17 @@ fn without_newline(mut text: String) -> String {
         text.pop();
     }
     text
+}
+
+/// The steps that a line of YAML or TOML takes to write: it is an entry, or an element of a list.
+const STEPS_PER_LINE: u64 = 10;
+
+/// Counts the work of writing, once it is known.
+fn counted(machine: &mut Machine<'_>, written: Done) -> Done {
+    let written = written?;
+    let lines = memchr::memchr_iter(b'\n', written.string_bytes().unwrap_or_default()).count();
+    machine.charge(lines as u64 * STEPS_PER_LINE)?;
+    Ok(written)
 }
 
 /// Nothing for what Helm would not have written either.

@@ -4,7 +4,7 @@
 //! the same map in both afterwards.
 
 use super::defaults::is_empty;
-use super::dicts::{MAX_DEPTH, too_deep};
+use super::dicts::{MAX_DEPTH, steps_to_move, too_deep};
 use crate::exec::Machine;
 use crate::value::{Map, Str, Value};
 
@@ -16,6 +16,9 @@ pub(super) enum Win {
     /// Theirs, be it empty or nil.
     Last,
 }
+
+/// Looking for a key, and putting it into its place.
+const STEPS_FOR_ENTRY: u64 = 8;
 
 pub(super) fn merge(
     machine: &mut Machine<'_>,
@@ -33,6 +36,7 @@ pub(super) fn merge(
     // What is merged may be part of what it is merged into, and change meanwhile.
     for (key, theirs) in from.snapshot() {
         machine.wrote(size_of::<Value>())?;
+        machine.charge(STEPS_FOR_ENTRY)?;
         let ours = into.get(&key).unwrap_or_default();
         let take = match (&ours, &theirs) {
             (_, Value::Nil | Value::Null) => win == Win::Last,
@@ -46,6 +50,7 @@ pub(super) fn merge(
             return Err(UNFIT.into());
         }
         if take {
+            machine.charge(steps_to_move(into))?;
             machine.put_into(into, &theirs);
             into.insert(key, theirs);
         }

@@ -51,6 +51,7 @@ fn is_abs(args: &[Value]) -> Done {
 }
 
 fn url_parse(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+    machine.wrote(bytes(args).len())?;
     let url = Url::parse(bytes(args), machine.functions.profile)
         .map_err(|why| format!("unable to parse url: {why}"))?;
     let hostname = url.hostname().to_vec();

@@ -60,8 +60,14 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
         if let Some(expression) = kept.get(pattern) {
             return Ok::<_, Str>(expression.clone());
         }
-        machine.charge(COMPILING + pattern.len() as u64)?;
-        let expression = Rc::new(Expression::compile_for(alphabet, pattern, profile)?);
+        let expression = match Expression::compile_for(alphabet, pattern, profile) {
+            Ok(expression) => Rc::new(expression),
+            Err(why) => {
+                machine.charge(Expression::steps_to_refuse(&why, pattern))?;
+                return Err(why.into());
+            }
+        };
+        machine.charge(expression.steps_to_compile())?;
         // What is larger than usual, as long patterns come to, is not kept.
         if expression.is_small() {
             if kept.len() >= KEPT {
@@ -75,9 +81,6 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
     machine.charge(expression.steps(args.get(1).map_or(0, Value::width)))?;
     Ok(expression)
 }
-
-/// The steps that compiling an expression counts as.
-const COMPILING: u64 = 1_000;
 
 fn toll(machine: &mut Machine<'_>) -> impl FnMut(u64, usize) -> Result<(), Str> {
     |steps, bytes| {

@@ -4,6 +4,7 @@
 //! itself comes back and is not copied.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use memchr::memmem;
@@ -89,7 +90,9 @@ fn trim(args: &[Value]) -> Done {
 
 fn trim_all(args: &[Value]) -> Done {
     let (of, whole) = (text(&args[0]), text(&args[1]));
-    let among = |c: char| of.contains(c);
+    // Either text can be long.
+    let many: HashSet<char> = if of.len() > 16 { of.chars().collect() } else { HashSet::new() };
+    let among = |c: char| if many.is_empty() { of.contains(c) } else { many.contains(&c) };
     let start = whole.len() - whole.trim_start_matches(among).len();
     let trimmed = whole.trim_matches(among);
     match &whole {

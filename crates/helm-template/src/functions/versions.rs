@@ -9,7 +9,7 @@ use crate::data::Data;
 use crate::exec::{Row, Run};
 use crate::profile::Profile;
 use crate::semver::{Constraints, Version};
-use crate::value::{Field, Json, Kind, Method, Object, Str, Type, Value};
+use crate::value::{Field, Json, Kind, Method, Object, Str, Type, Value, light};
 
 type Done = Result<Value, Str>;
 
@@ -60,7 +60,7 @@ impl Object for SemVer {
     fn method(&self, name: &str) -> Option<Method> {
         let rows = if self.pointer { [METHODS, POINTER_METHODS].as_slice() } else { &[METHODS] };
         let row = rows.iter().copied().flatten().find(|row| row.0 == name)?;
-        Some(Method { params: row.1, variadic: false, run: row.2 })
+        Some(Method { params: row.1, variadic: false, weight: light, run: row.2 })
     }
 
     fn fields(&self) -> Vec<Field> {

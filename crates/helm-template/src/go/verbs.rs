@@ -24,7 +24,7 @@ pub(super) struct Spec {
 impl Spec {
     /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
     pub fn length(self, value: &Value) -> usize {
-        let extent = value.whole_extent();
+        let extent = value.extent();
         let leaves = if matches!(value.kind(), Kind::Slice | Kind::Map | Kind::Struct | Kind::Ptr) {
             extent
         } else {

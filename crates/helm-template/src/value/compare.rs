@@ -19,6 +19,9 @@ pub(crate) fn deep_equal_counted(a: &Value, b: &Value) -> (bool, u64) {
 /// Deeper than this values are looked at with care: they may contain themselves, or one map in many places.
 const SHALLOW: usize = 8;
 
+/// What is compared of an object in the time of a look.
+const BYTES_PER_LOOK: u64 = 64;
+
 /// Deeper than this no values are the same.
 const MAX_DEPTH: usize = 1_000;
 
@@ -45,7 +48,10 @@ impl Comparison {
             (Value::Bytes(a), Value::Bytes(b)) | (Value::Raw(a), Value::Raw(b)) => a == b,
             (Value::List(a), Value::List(b)) => self.same_lists(a, b, depth),
             (Value::Map(a), Value::Map(b)) => self.same_maps(a, b, depth),
-            (Value::Object(a), Value::Object(b)) => a.equals(b.as_ref()),
+            (Value::Object(a), Value::Object(b)) => {
+                self.looked += a.extent() as u64 / BYTES_PER_LOOK;
+                a.equals(b.as_ref())
+            }
             _ => false,
         }
     }

@@ -12,13 +12,13 @@ const LEAF: usize = 1;
 const MAX_DEPTH: usize = 1_000;
 
 /// Bytes in all, as [`Value::extent`] counts them.
-const MAX_SIZE: usize = 64 << 20;
+pub(crate) const MAX_PRINTED: usize = 64 << 20;
 
 impl Value {
     /// Going through all of it would never end, or as good as never. Only lists and maps are looked at, and each once.
     pub fn is_endless(&self) -> bool {
         match self {
-            Self::List(_) | Self::Map(_) => self.extent() > MAX_SIZE,
+            Self::List(_) | Self::Map(_) => self.extent() > MAX_PRINTED,
             _ => false,
         }
     }
@@ -29,9 +29,13 @@ impl Value {
         Extent::default().size(self, 0).unwrap_or(usize::MAX)
     }
 
-    /// The same with what objects hold, for a writer that may make every part of them longer.
-    pub(crate) fn whole_extent(&self) -> usize {
-        Extent { whole: true, ..Extent::default() }.size(self, 0).unwrap_or(usize::MAX)
+    /// The extent of several values together, and at how many it had to look.
+    pub(crate) fn extent_of_all(values: &[Self]) -> (usize, u64) {
+        values.iter().fold((0, 0), |(extent, looked), value| {
+            let mut further = Extent::default();
+            let size = further.size(value, 0).unwrap_or(usize::MAX);
+            (extent.saturating_add(size), looked + further.looked)
+        })
     }
 
     /// The bytes that were needed to make it, if it is new: nobody else holds it. Of what a list or a map holds, only
@@ -61,19 +65,20 @@ impl Value {
 struct Extent {
     /// The sizes of lists and maps that were met, by place; `None` of those that are being looked at.
     known: HashMap<usize, Option<usize>>,
-    /// Objects are more than one value.
-    whole: bool,
+    /// How many values were met.
+    looked: u64,
 }
 
 impl Extent {
     /// `None` if it contains itself or goes too deep.
     fn size(&mut self, value: &Value, depth: usize) -> Option<usize> {
+        self.looked += 1;
         let place = match value {
             Value::List(list) if !list.is_empty() => list.address(),
             Value::Map(map) if !map.is_empty() => map.address(),
             Value::String(text) => return Some(text.len().saturating_add(LEAF)),
             Value::Raw(bytes) | Value::Bytes(bytes) => return Some(bytes.len().saturating_mul(4)),
-            Value::Object(object) if self.whole => return Some(object.extent()),
+            Value::Object(object) => return Some(object.extent()),
             _ => return Some(LEAF),
         };
         if depth > MAX_DEPTH {

@@ -20,11 +20,12 @@ use std::sync::Arc;
 
 pub use compare::deep_equal;
 pub(crate) use compare::deep_equal_counted;
+pub(crate) use extent::MAX_PRINTED;
 pub use field::{Field, Json};
 pub use list::{List, ListMethod, NamedList};
 pub use map::Map;
 pub(crate) use map::Trace;
-pub use object::{Method, Object};
+pub use object::{Method, Object, light};
 pub use types::{Kind, Type};
 
 /// Text. Counted across threads, because parsed templates are shared between them.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::{Kind, Method, Object, Str, Type, Value};
+use super::{Kind, Method, Object, Str, Type, Value, light};
 use crate::data::{Data, Members};
 use crate::go::time::{Duration, MONTHS, RFC3339, Time, WEEKDAYS, Zone};
 use crate::go::{print, quote};
@@ -305,7 +305,7 @@ const STRING_METHOD: &[MethodRow] = &[("String", &[], |it, _| Ok(it.print().as_r
 
 fn find(rows: &[MethodRow], name: &str) -> Option<Method> {
     let row = rows.iter().find(|row| row.0 == name)?;
-    Some(Method { params: row.1, variadic: false, run: row.2 })
+    Some(Method { params: row.1, variadic: false, weight: light, run: row.2 })
 }
 
 /// No method is called on a type that is not its own.

@@ -35,7 +35,7 @@ pub trait Object: Any {
 
     /// Roughly how many bytes it takes to write all of it down.
     fn extent(&self) -> usize {
-        self.fields().iter().map(|field| field.value.whole_extent()).fold(1, usize::saturating_add)
+        self.fields().iter().map(|field| field.value.extent()).fold(1, usize::saturating_add)
     }
 
     /// As an action prints it, where that differs: a pointer shows what it points to.
@@ -109,5 +109,12 @@ pub trait Object: Any {
 pub struct Method {
     pub params: &'static [Type],
     pub variadic: bool,
+    /// Roughly how many bytes it goes over: they are counted as work.
+    pub weight: fn(&dyn Object, &[Value]) -> usize,
     pub run: fn(&dyn Object, &[Value]) -> Result<Value, Str>,
+}
+
+/// The weight of a method that does little, whatever it is given.
+pub fn light(_: &dyn Object, _: &[Value]) -> usize {
+    0
 }

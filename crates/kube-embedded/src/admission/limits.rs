@@ -3,9 +3,9 @@
 //! Asked for pods when they are created or resized, and for claims when they are written. Defaults come
 //! first ([`mutate`]), bounds are checked on the result ([`validate`]).
 
+use domain::resources::amounts::{self, Amounts, Side};
 use serde_json::{Map, Value};
 
-use super::amounts::{self, Amounts, Side};
 use super::refusal::{refused, together};
 use super::{Operation, Request};
 use crate::access::{items, text};

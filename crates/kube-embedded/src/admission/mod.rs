@@ -4,7 +4,6 @@
 //! then, after the kind's own validation, everything that can only refuse ([`validate`]). What must be counted
 //! exactly (quota) joins the write's transaction.
 
-pub(crate) mod amounts;
 pub mod defaults;
 pub mod limits;
 pub mod namespace;

@@ -10,15 +10,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::resources::amounts::{self, Amounts, Side, count};
+use domain::resources::{computing, of_claim, of_service};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::amounts::{self, Amounts, Side};
 use super::refusal::refused;
 use super::{Operation, Request};
 use crate::access::{items, text, texts};
 use crate::error::Result;
-use crate::quantity::{Format, Quantity};
+use crate::quantity::Quantity;
 use crate::store::{Change, Expect, Key, Object, Op, Store};
 
 const STORAGE: &str = "resourcequotas";
@@ -188,7 +189,6 @@ fn excess(hard: &Amounts, used: &Amounts, before: &Amounts, after: &Amounts) -> 
 
 /// What one object takes.
 fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
-    let count = |n: usize| Quantity::from_units(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi);
     let mut usage = Amounts::from([(format!("count/{storage}"), count(1))]);
     match storage {
         "pods" if pod_counts(object, now) => {
@@ -196,61 +196,12 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
             usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
             usage.insert("pods".to_owned(), count(1));
         }
-        "services" => {
-            let spec = &object["spec"];
-            let ports = items(spec, "ports");
-            let balanced = spec["type"] == "LoadBalancer";
-            let node_ports = match text(spec, "type") {
-                "LoadBalancer" if spec["allocateLoadBalancerNodePorts"] == false => {
-                    ports.iter().filter(|port| port["nodePort"].as_i64().unwrap_or_default() != 0).count()
-                }
-                "NodePort" | "LoadBalancer" => ports.len(),
-                _ => 0,
-            };
-            usage.insert("services".to_owned(), count(1));
-            usage.insert("services.nodeports".to_owned(), count(node_ports));
-            usage.insert("services.loadbalancers".to_owned(), count(usize::from(balanced)));
-        }
-        "persistentvolumeclaims" => {
-            usage.insert(storage.to_owned(), count(1));
-            let class = storage_class(object);
-            let requested = storage_of_claim(object);
-            if !class.is_empty() {
-                usage.insert(format!("{class}{STORAGE_CLASS}{storage}"), count(1));
-            }
-            if let Some(requested) = requested {
-                if !class.is_empty() {
-                    usage.insert(format!("{class}{STORAGE_CLASS}requests.storage"), requested.clone());
-                }
-                usage.insert("requests.storage".to_owned(), requested);
-            }
-        }
+        "services" => usage.extend(of_service(object)),
+        "persistentvolumeclaims" => usage.extend(of_claim(object)),
         "configmaps" | "secrets" | "replicationcontrollers" | STORAGE => {
             usage.insert(storage.to_owned(), count(1));
         }
         _ => {}
-    }
-    usage
-}
-
-/// Requests and limits under the names that quotas have for them.
-fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
-    let mut usage = Amounts::new();
-    for (name, amount) in requests {
-        let native =
-            matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-        let extended = name.contains('/') && !name.contains("kubernetes.io/");
-        if native {
-            usage.insert(name.clone(), amount.clone());
-        }
-        if native || extended {
-            usage.insert(format!("requests.{name}"), amount.clone());
-        }
-    }
-    for name in ["cpu", "memory", "ephemeral-storage"] {
-        if let Some(amount) = limits.get(name) {
-            usage.insert(format!("limits.{name}"), amount.clone());
-        }
     }
     usage
 }
@@ -269,21 +220,6 @@ fn pod_counts(pod: &Value, now: Timestamp) -> bool {
         }
         _ => true,
     }
-}
-
-fn storage_class(claim: &Value) -> &str {
-    let beta = text(&claim["metadata"]["annotations"], "volume.beta.kubernetes.io/storage-class");
-    if beta.is_empty() { text(&claim["spec"], "storageClassName") } else { beta }
-}
-
-/// The larger of what a claim asks for and what it was promised, in whole bytes.
-fn storage_of_claim(claim: &Value) -> Option<Quantity> {
-    let whole = |amount: Quantity| {
-        if amount.is_whole() { amount } else { Quantity::from_units(amount.value(), amount.format()) }
-    };
-    let requested = whole(amounts::parse(&claim["spec"]["resources"]["requests"]["storage"])?);
-    let allocated = amounts::parse(&claim["status"]["allocatedResources"]["storage"]).map(whole);
-    Some(allocated.filter(|allocated| *allocated > requested).unwrap_or(requested))
 }
 
 /// Whether an object lies in all scopes of a quota. Only pods and claims have scopes.

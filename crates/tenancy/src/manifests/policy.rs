@@ -6,6 +6,9 @@
 //! is one of the rules, so that nobody keeps access who is no longer a member. An administrator of the platform is a
 //! person too: what they changed by hand the platform would put back.
 //!
+//! `longshore-requested`: a release that belongs to a request acts as the person who asked. Whoever could change it would act as
+//! that person, so no tenant can, nor make one.
+//!
 //! `longshore-nodes`: a tenant's pods run on nodes that nobody has for themselves, and on the tenant's own. Whoever makes the
 //! pod (mostly a controller, for a tenant), it is the namespace that counts.
 
@@ -35,9 +38,24 @@ pub(super) fn objects() -> Vec<Value> {
             "scope": "Namespaced",
         }],
     });
-    let by_a_tenant = json!([{ "name": "by-a-tenant", "expression": by_a_tenant() }]);
-    let of_provisioned = policy("longshore-provisioned", provisioned, Some(by_a_tenant), &guarding());
-    of_provisioned.into_iter().chain(policy("longshore-nodes", pods, None, &placing())).collect()
+    let releases = json!({
+        "resourceRules": [{
+            "apiGroups": ["longshore.dev"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["helmreleases", "helmreleases/status"],
+            "scope": "Namespaced",
+        }],
+    });
+    let by_a_tenant = || Some(json!([{ "name": "by-a-tenant", "expression": by_a_tenant() }]));
+    [
+        policy("longshore-provisioned", provisioned, by_a_tenant(), &guarding()),
+        policy("longshore-requested", releases, by_a_tenant(), &requested()),
+        policy("longshore-nodes", pods, None, &placing()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A policy for what is written in the namespaces of workspaces, and its binding.
@@ -105,6 +123,15 @@ fn guarding() -> Value {
             "reason": "Forbidden",
         },
     ])
+}
+
+fn requested() -> Value {
+    let has = |object: &str| format!("({object} == null || !has({object}.spec.requestRef))");
+    json!([{
+        "expression": format!("{} && {}", has("object"), has("oldObject")),
+        "message": "this release belongs to a request: it is changed and deleted through Longshore",
+        "reason": "Forbidden",
+    }])
 }
 
 fn placing() -> Value {

@@ -15,6 +15,7 @@ use crate::roles::owned;
 /// API group, resources, verbs.
 type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
 
+const LOOK: &[&str] = &["get", "list", "watch"];
 const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const KEEP_ALL: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 
@@ -26,6 +27,17 @@ const EVERYWHERE: &[Row] = &[
     ("user.openyurt.io",          &["users/status"],                                               &["get", "update", "patch"]),
     ("longshore.dev",             &["workspaces"],                                                 KEEP_ALL),
     ("longshore.dev",             &["workspaces/status"],                                          &["get", "update", "patch"]),
+    // Requests, releases and charts. Tenants write releases too; the rest is all its own.
+    ("longshore.dev",             &["helmpackages", "helmreleases", "helmrepos", "helmrequests"],  KEEP_ALL),
+    ("longshore.dev",             &["helmpackages/status", "helmreleases/status", "helmrepos/status", "helmrequests/status"], &["get", "update", "patch"]),
+    // Helm's records are Secrets beside the release, and only one at a time works on it. Whoever may bind the roles below
+    // could have had the Secrets of a workspace anyway.
+    ("",                          &["secrets"],                                                    KEEP_ALL),
+    ("coordination.k8s.io",       &["leases"],                                                     KEEP_ALL),
+    // How the objects of a release stand.
+    ("",                          &["persistentvolumeclaims", "pods"],                             LOOK),
+    ("apps",                      &["daemonsets", "deployments", "statefulsets"],                  LOOK),
+    ("batch",                     &["jobs"],                                                       LOOK),
     // What a workspace consists of.
     ("",                          &["limitranges", "namespaces", "resourcequotas", "serviceaccounts"], KEEP),
     ("networking.k8s.io",         &["networkpolicies"],                                            KEEP),

@@ -20,6 +20,8 @@ pub const FAILED: [&str; 2] = ["CRASHED", "DID NOT END"];
 
 pub struct Cost {
     pub millis: u128,
+    /// Of which the processor was at work.
+    pub busy: u64,
     /// Bytes beyond what the process had before.
     pub memory: usize,
     pub answer: String,
@@ -40,19 +42,21 @@ pub fn run(case: &Case) -> Cost {
     let Ok(child) = waiting.recv_timeout(PATIENCE) else {
         let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
         let answer = format!("DID NOT END within {} s", PATIENCE.as_secs());
-        return Cost { millis: PATIENCE.as_millis(), memory: 0, answer };
+        return Cost { millis: PATIENCE.as_millis(), busy: 0, memory: 0, answer };
     };
     let child = child.unwrap();
     let printed = String::from_utf8_lossy(&child.stdout);
     let Some((_, line)) = printed.split_once(MARK) else {
         let said = String::from_utf8_lossy(&child.stderr);
-        return Cost { millis: 0, memory: 0, answer: format!("CRASHED with {}: {said}", child.status) };
+        let answer = format!("CRASHED with {}: {said}", child.status);
+        return Cost { millis: 0, busy: 0, memory: 0, answer };
     };
-    let mut parts = line.trim_end().splitn(4, '\t').skip(1);
+    let mut parts = line.trim_end().splitn(5, '\t').skip(1);
     let mut next = || parts.next().unwrap_or_default();
-    let (millis, memory) = (next().parse().unwrap_or_default(), next().parse().unwrap_or_default());
+    let (millis, busy) = (next().parse().unwrap_or_default(), next().parse().unwrap_or_default());
+    let memory = next().parse().unwrap_or_default();
     let answer = next().rsplit_once("\t@@").map_or("", |(answer, _)| answer).to_owned();
-    Cost { millis, memory, answer }
+    Cost { millis, busy, memory, answer }
 }
 
 #[test]
@@ -64,14 +68,14 @@ fn one_case() {
     // From here on the peak is counted anew.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = kilobytes("VmRSS:");
-    let start = Instant::now();
+    let (start, worked) = (Instant::now(), nanoseconds());
     let answer = match render(attack) {
         Ok(text) => format!("ok, {} bytes", text.len()),
         Err(why) => why,
     };
-    let millis = start.elapsed().as_millis();
+    let (millis, busy) = (start.elapsed().as_millis(), (nanoseconds() - worked) / 1_000_000);
     let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
-    println!("{MARK}\t{millis}\t{memory}\t{answer}\t@@");
+    println!("{MARK}\t{millis}\t{busy}\t{memory}\t{answer}\t@@");
 }
 
 /// What Linux says of this process; nothing elsewhere.
@@ -79,4 +83,10 @@ fn kilobytes(of: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
+}
+
+/// What Linux says this thread has had of a processor; nothing elsewhere.
+fn nanoseconds() -> u64 {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    schedule.split(' ').next().unwrap_or_default().parse().unwrap_or_default()
 }

@@ -11,6 +11,8 @@
 mod archives;
 mod charts;
 mod child;
+mod files;
+mod functions;
 mod laws;
 mod templates;
 mod values;
@@ -58,6 +60,8 @@ fn cases() -> Vec<Case> {
     cases.extend(charts::cases());
     cases.extend(values::cases());
     cases.extend(templates::cases());
+    cases.extend(functions::cases());
+    cases.extend(files::cases());
     cases
 }
 
@@ -155,12 +159,23 @@ fn templates_that_mean_harm() {
 }
 
 #[test]
+fn functions_on_something_large() {
+    check(&functions::cases());
+}
+
+#[test]
+fn files_that_mean_harm() {
+    check(&files::cases());
+}
+
+#[test]
 #[ignore = "prints a table for people; asked for by name"]
 fn costs() {
-    println!("| case | ms | MiB | answer |\n|---|---|---|---|");
+    println!("| case | ms | of the processor | MiB | answer |\n|---|---|---|---|---|");
     for case in cases() {
         let cost = child::run(&case);
         let answer = shortened(cost.answer.lines().last().unwrap_or_default()).replace('|', "\\|");
-        println!("| {} | {} | {} | {answer} |", case.name, cost.millis, cost.memory >> 20);
+        let (millis, busy, memory) = (cost.millis, cost.busy, cost.memory >> 20);
+        println!("| {} | {millis} | {busy} | {memory} | {answer} |", case.name);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Case, files};
 
 /// A template of which this is said, after the name of its file.
-fn case(name: &str, said: &str, text: &str) -> Case {
+pub(super) fn case(name: &str, said: &str, text: &str) -> Case {
     let text = text.to_owned();
     let said: &[&str] = if said.is_empty() { &[] } else { &["evil/templates/a.yaml", said] };
     Case::new(&format!("template: {name}"), said, move || files(&[("templates/a.yaml", &text)]))
@@ -19,7 +19,7 @@ fn sixty(first: &str, piece: &str, then: &str) -> String {
 }
 
 /// Runs a piece as often as a list of lists of lists goes.
-fn for_ever(first: &str, piece: &str) -> String {
+pub(super) fn for_ever(first: &str, piece: &str) -> String {
     let range = "{{ range until 1000 }}";
     format!("{{{{ $x := {first} }}}}{}{{{{ {piece} }}}}{}", range.repeat(4), "{{ end }}".repeat(4))
 }
@@ -174,12 +174,21 @@ fn slow() -> Vec<Case> {
         case("an expression too deep", "expression", r#"{{ mustRegexMatch (print (repeat 100000 "(") "a" (repeat 100000 ")*")) "a" }}"#),
         case("every letter looks to the end", WORK, r#"{{ $s := repeat 50000 "a" }}{{ regexFindAll ".*[^a]|a" $s -1 | len }}"#),
         case("a new expression each time", "too much", r#"{{ range $i := until 100000 }}{{ $_ := regexMatch (print "(a{1000}){1}b" $i) "aaaa" }}{{ end }}"#),
+        case("a new expression of all letters each time", "too much", r#"{{ range $i := until 100000 }}{{ $_ := regexMatch (print "\\pL{900}b" $i) "äöü" }}{{ end }}"#),
+        case("an expression that is too large, each time", "too much", r#"{{ range $i := until 100000 }}{{ $_ := regexMatch (print "(" (repeat 1000 "[^x]") "){1000}" $i) "a" }}{{ end }}"#),
+        case("an expression that is never sure", "too much", r#"{{ $s := "" }}{{ range until 500 }}{{ $s = print $s (sha256sum $s) }}{{ end }}{{ range until 100000 }}{{ $_ := regexMatch "[0-7][0-9a-f]{300}x" $s }}{{ end }}"#),
+        case("a small expression that is never sure", "too much", r#"{{ $s := "" }}{{ range until 500 }}{{ $s = print $s (sha256sum $s) }}{{ end }}{{ range until 100000 }}{{ $_ := regexMatch "[0-7][0-9a-f]{30}x" $s }}{{ end }}"#),
+        case("groups in a long text", "too much", &format!(r#"{big}{{{{ range until 100000 }}}}{{{{ $_ := regexReplaceAll "((a)(a))*b?$" $s "$2" }}}}{{{{ end }}}}"#)),
+        case("an empty expression everywhere", "too much", &format!(r#"{big}{{{{ regexReplaceAll "b*" $s "$0" }}}}"#)),
         case("a long list without repetitions", WORK, "{{ uniq (until 100000) | len }}"),
         case("a long list without some", WORK, "{{ $x := until 100000 }}{{ range until 1000 }}{{ $_ := without $x 1 2 3 }}{{ end }}"),
         case("a long list in which nothing is", WORK, "{{ $x := until 100000 }}{{ range until 10000 }}{{ $_ := has -1 $x }}{{ end }}"),
         case("a long list, compacted", "too much", "{{ $x := until 100000 }}{{ range until 100000 }}{{ $_ := compact $x }}{{ end }}"),
         case("a long list, sorted", "too much", "{{ $x := until 50000 }}{{ range until 100000 }}{{ $_ := sortAlpha $x }}{{ end }}"),
         case("a long map, gone into", "too much", "{{ $x := dict }}{{ range $i, $_ := until 3000 }}{{ $_ := set $x (toString $i) 1 }}{{ end }}{{ range until 1000000 }}{{ range $x }}{{ break }}{{ end }}{{ end }}"),
+        case("a long map, changed at its beginning", "too much", r#"{{ $x := fromYaml (print (join ": 1\n" (until 100000)) ": 1") }}{{ range until 1000000 }}{{ $_ := unset $x "" }}{{ $_ := set $x "" 1 }}{{ end }}"#),
+        case("a long map, merged before another", "too much", r#"{{ $x := fromYaml (print "b" (join ": 1\nb" (until 100000)) ": 1") }}{{ $y := fromYaml (print "a" (join ": 1\na" (until 100000)) ": 1") }}{{ $_ := merge $x $y }}"#),
+        case("a long map without many", "too much", &format!(r#"{{{{ $x := fromYaml (print (join ": 1\n" (until 10000)) ": 1") }}}}{{{{ range until 1000000 }}}}{{{{ $_ := omit $x {} }}}}{{{{ end }}}}"#, r#""a" "#.repeat(900))),
         case("a long text, searched", WORK, &(big.to_owned() + &for_ever("1", r#"$_ := contains "b" $s"#))),
         case("a long text, hashed", WORK, &(big.to_owned() + &for_ever("1", "$_ := sha256sum $s"))),
         case("passwords", WORK, &for_ever("1", r#"$x = bcrypt "x""#)),

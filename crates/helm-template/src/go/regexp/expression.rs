@@ -7,16 +7,28 @@ use regex_automata::{Input, Match};
 use super::alphabet::Alphabet;
 use super::subject::Subject;
 use super::translate::{Flaw, translate};
+use super::weight::places_for_each;
 use crate::go::letters::{is_digit, is_letter};
 use crate::profile::Profile;
 use crate::value::{Str, Value};
 
-/// What a compiled expression may take up, and how much slower than the smallest one of that size may be: for each
-/// character it may have to go through all of its states. Go refuses the largest, if it counts in other units.
-const SIZES: [(usize, u64); 3] = [(64 << 10, 1), (1 << 20, 32), (16 << 20, 512)];
+/// What a compiled expression may take up. Go refuses the largest, if it counts in other units.
+const LARGEST: usize = 16 << 20;
 
-/// Bytes that the smallest expressions look at in the time of a step.
-const BYTES_PER_STEP: u64 = 32;
+/// What most expressions take up, with room to spare.
+const SMALL: usize = 64 << 10;
+
+/// Bytes that an expression is compiled to in the time of a step.
+const COMPILED_PER_STEP: u64 = 2;
+
+/// The steps that any expression takes to compile.
+const COMPILING: u64 = 1_000;
+
+/// Bytes that are looked at in the time of a step, where the expression is simple.
+const BYTES_PER_STEP: u64 = 12;
+
+/// The steps for each byte of a match whose groups are asked for: what they have is not in the table.
+const STEPS_FOR_GROUPS: u64 = 4;
 
 /// Who pays for the work. It is told before each search how many steps that may take, and how many bytes the result
 /// has so far; where it refuses, that is the end.
@@ -28,7 +40,8 @@ pub struct Expression {
     names: Vec<Box<str>>,
     /// It is the empty expression.
     blank: bool,
-    slowness: u64,
+    /// What each character takes at the worst, beyond a look into a table.
+    places: u64,
 }
 
 impl Expression {
@@ -42,19 +55,29 @@ impl Expression {
         let translated = translate(pattern, profile)?;
         let too_large = || Flaw::TooLarge.words(pattern);
         let syntax = alphabet.narrow(regex_syntax::parse(&translated.pattern).map_err(|_| too_large())?);
-        let built = SIZES.iter().find_map(|(size, slowness)| {
-            // Most expressions see a few short texts: automata that take long to make do not pay.
-            let config = Config::new().nfa_size_limit(Some(*size)).dfa(false).onepass(false);
-            let regex = Regex::builder().configure(config).build_from_hir(&syntax).ok()?;
-            Some((regex, *slowness))
-        });
-        let (regex, slowness) = built.ok_or_else(too_large)?;
-        Ok(Self { regex, names: translated.names, blank: pattern.is_empty(), slowness })
+        // Most expressions see a few short texts: automata that take long to make do not pay.
+        let config = Config::new().nfa_size_limit(Some(LARGEST)).dfa(false).onepass(false);
+        let built = Regex::builder().configure(config).build_from_hir(&syntax);
+        let (regex, places) = (built.map_err(|_| too_large())?, places_for_each(&syntax));
+        Ok(Self { regex, names: translated.names, blank: pattern.is_empty(), places })
     }
 
     /// It is as small as most are.
     pub fn is_small(&self) -> bool {
-        self.slowness == SIZES[0].1
+        self.regex.memory_usage() <= SMALL
+    }
+
+    /// How many steps it took to compile it.
+    pub fn steps_to_compile(&self) -> u64 {
+        COMPILING + self.regex.memory_usage() as u64 / COMPILED_PER_STEP
+    }
+
+    /// How many steps it took at the most to find that there is no such expression: that it is wrong is seen by reading
+    /// it, that it is too large only once it has been compiled that far.
+    pub fn steps_to_refuse(why: &str, pattern: &str) -> u64 {
+        let read = COMPILING + pattern.len() as u64;
+        let too_large = why == Flaw::TooLarge.words(pattern);
+        if too_large { read + LARGEST as u64 / COMPILED_PER_STEP } else { read }
     }
 
     /// The first match that does not begin before a place.
@@ -64,7 +87,8 @@ impl Expression {
 
     /// How many steps it may take to go once through so many bytes.
     pub fn steps(&self, bytes: usize) -> u64 {
-        (bytes as u64).saturating_mul(self.slowness) / BYTES_PER_STEP
+        let bytes = bytes as u64;
+        bytes.saturating_mul(self.places).saturating_add(bytes / BYTES_PER_STEP)
     }
 
     /// The same for one of several searches.
@@ -185,11 +209,13 @@ impl Expression {
         let text = subject.text();
         let mut out = Vec::with_capacity(text.len());
         let mut groups = self.regex.create_captures();
+        let steps_for_groups = if self.names.len() > 1 { STEPS_FOR_GROUPS } else { 0 };
         let (mut at, mut end_of_last) = (0, 0);
         while at <= text.len() {
             toll(self.steps_from(text, at), out.len())?;
             self.regex.search_captures(&Input::new(text).range(at..), &mut groups);
             let Some(found) = groups.get_match() else { break };
+            toll(found.len() as u64 * steps_for_groups, out.len())?;
             out.extend_from_slice(subject.bytes(end_of_last, found.start()));
             // An empty match directly behind another one is not replaced.
             if found.end() > end_of_last || found.start() == 0 {

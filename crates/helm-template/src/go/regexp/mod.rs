@@ -11,6 +11,7 @@ mod names;
 mod subject;
 mod tokens;
 mod translate;
+mod weight;
 
 pub use alphabet::Alphabet;
 pub use expression::{Expression, Toll, quote_meta};

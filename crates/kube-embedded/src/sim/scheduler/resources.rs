@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use domain::resources::amounts::{self, Side};
 use serde_json::Value;
 
-use crate::admission::amounts::{self, Side};
 use crate::control::view::PodSpec;
 
 /// What a container that asks for nothing is taken to use when nodes are compared: thousandths of a CPU, and bytes.

@@ -1,0 +1,128 @@
+//! Who is let into a repository, and how.
+//!
+//! What is secret is in a Secret of the platform's own namespace. A repository names it, and whoever writes a repository chooses
+//! where it is sent: so only a Secret that was made for this is sent at all, and only for repositories of its own workspace.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube_types::HelmRepo;
+use kube_types::marks::{REPO_CREDENTIALS_TYPE, WORKSPACE};
+use outbound::access::Identity;
+use outbound::{Access, Login, Trust};
+
+/// Keys of the Secret.
+pub mod keys {
+    pub const USERNAME: &str = "username";
+    pub const PASSWORD: &str = "password";
+    pub const TOKEN: &str = "token";
+    pub const CA: &str = "ca.crt";
+    pub const CERTIFICATE: &str = "tls.crt";
+    pub const KEY: &str = "tls.key";
+}
+
+/// Why a Secret is not sent to a repository. Nothing of what is in it is told, nor whether there is another of that name.
+const UNFIT: &str =
+    "the Secret that credentialRef names is not there, or is not for repositories of this workspace";
+
+/// What lets one into a repository. `secret` is what `credentialRef` names, if it names one and there is one.
+pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String> {
+    let spec = &repo.spec;
+    let secret = match (&spec.credential_ref, secret) {
+        (None, _) => None,
+        (Some(_), Some(secret)) if is_for(secret, &spec.workspace) => Some(secret),
+        (Some(_), _) => return Err(UNFIT.to_owned()),
+    };
+    let said = |key: &str, inline: &str| -> Result<Option<String>, String> {
+        let data = secret.and_then(|secret| secret.data.as_ref()?.get(key));
+        let text =
+            data.map(|data| String::from_utf8(data.0.clone()).map_err(|_| format!("`{key}` is no text")));
+        Ok(text.transpose()?.or_else(|| Some(inline.to_owned())).filter(|text| !text.is_empty()))
+    };
+    let username = said(keys::USERNAME, &spec.credential.username)?;
+    // A line break at the end is no part of it.
+    let trimmed = |text: String| outbound::Secret::new(text.trim_end_matches(['\r', '\n']));
+    let login = match (said(keys::TOKEN, "")?, username, said(keys::PASSWORD, "")?) {
+        (Some(token), _, _) => Some(Login::Bearer(trimmed(token))),
+        (None, None, None) => None,
+        (None, username, password) => Some(Login::Basic {
+            username: username.unwrap_or_default().trim_end().to_owned(),
+            password: trimmed(password.unwrap_or_default()),
+        }),
+    };
+    let certificate = said(keys::CERTIFICATE, &spec.credential.cert_file)?;
+    let identity = match (certificate, said(keys::KEY, "")?) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key: outbound::Secret::new(key) }),
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(format!("there is a certificate, and no `{}` in the Secret", keys::KEY));
+        }
+        (None, Some(_)) => return Err("there is a key, and no certificate".to_owned()),
+    };
+    let authorities = said(keys::CA, &spec.credential.ca_file)?;
+    let blindly = spec.credential.insecure_skip_tls_verify;
+    Ok(Access { login, trust: Trust { authorities, also_system: false, identity, blindly } })
+}
+
+fn is_for(secret: &Secret, workspace: &str) -> bool {
+    secret.type_.as_deref() == Some(REPO_CREDENTIALS_TYPE)
+        && secret.labels().get(WORKSPACE).map_or("", String::as_str) == workspace
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn repo(spec: Value) -> HelmRepo {
+        let mut whole = json!({"url": "https://charts.example"});
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        HelmRepo::new("r", serde_json::from_value(whole).unwrap())
+    }
+
+    fn secret(kind: &str, workspace: &str, data: Value) -> Secret {
+        let labels = if workspace.is_empty() { json!({}) } else { json!({WORKSPACE: workspace}) };
+        let metadata = json!({"name": "s", "labels": labels});
+        let mut secret: Secret = serde_json::from_value(json!({"metadata": metadata, "type": kind})).unwrap();
+        let bytes = |value: &Value| k8s_openapi::ByteString(value.as_str().unwrap().as_bytes().to_vec());
+        let data = data.as_object().unwrap().iter().map(|(key, value)| (key.clone(), bytes(value)));
+        secret.data = Some(data.collect());
+        secret
+    }
+
+    #[test]
+    fn a_secret_that_is_not_for_it_is_not_sent() {
+        let ours = json!({"workspace": "acme", "credentialRef": {"name": "s"}});
+        let data = json!({"username": "me", "password": "canary"});
+        for (kind, workspace, fits) in [
+            (REPO_CREDENTIALS_TYPE, "acme", true),
+            (REPO_CREDENTIALS_TYPE, "other", false),
+            (REPO_CREDENTIALS_TYPE, "", false),
+            ("Opaque", "acme", false),
+            (kube_types::marks::CREDENTIALS_TYPE, "acme", false),
+        ] {
+            let found = access(&repo(ours.clone()), Some(&secret(kind, workspace, data.clone())));
+            assert_eq!(found.is_ok(), fits, "{kind} {workspace}");
+            assert!(!format!("{found:?}").contains("canary"));
+        }
+        assert!(access(&repo(ours), None).is_err(), "nobody goes on without what was meant to be sent");
+        let stray = secret(REPO_CREDENTIALS_TYPE, "", data);
+        assert_eq!(access(&repo(json!({})), Some(&stray)), Ok(Access::none()), "it was not named");
+    }
+
+    #[test]
+    fn what_lets_one_in_comes_from_both() {
+        let public = json!({"credential": {"username": "me", "caFile": "-----BEGIN CERTIFICATE-----"}, "credentialRef": {"name": "s"}});
+        let found =
+            access(&repo(public), Some(&secret(REPO_CREDENTIALS_TYPE, "", json!({"password": "p\n"}))))
+                .unwrap();
+        let password = outbound::Secret::new("p");
+        assert_eq!(found.login, Some(Login::Basic { username: "me".to_owned(), password }));
+        assert_eq!(found.trust.authorities.as_deref(), Some("-----BEGIN CERTIFICATE-----"));
+        let half = json!({"credential": {"certFile": "-----BEGIN CERTIFICATE-----"}});
+        assert_eq!(
+            access(&repo(half), None),
+            Err("there is a certificate, and no `tls.key` in the Secret".to_owned())
+        );
+    }
+}

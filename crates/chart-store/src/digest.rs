@@ -1,0 +1,101 @@
+//! What bytes are called: their SHA-256.
+
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use kube_types::package::PREFIX;
+
+/// How a digest begins where it says of which kind it is.
+const KIND: &str = "sha256:";
+/// How many characters of a digest are in the name of a package.
+const NAMED: usize = 20;
+/// Of RFC 4648, in small letters: what Kubernetes lets a name consist of.
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// The SHA-256 of some bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no digest: those are `sha256:` and 64 digits of 0-9 and a-f")]
+pub struct BadDigest(String);
+
+impl Digest {
+    pub fn of(bytes: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+
+    /// In hexadecimal digits, as an index has it.
+    pub fn hex(&self) -> String {
+        let mut digits = String::with_capacity(64);
+        for byte in self.0 {
+            write!(digits, "{byte:02x}").expect("writing to a text does not fail");
+        }
+        digits
+    }
+
+    /// The name of the package with these bytes.
+    pub fn package(&self) -> String {
+        let bit = |at: usize| usize::from(self.0[at / 8] >> (7 - at % 8) & 1);
+        let letter = |place: usize| (0..5).fold(0, |letter, at| letter << 1 | bit(place * 5 + at));
+        PREFIX.chars().chain((0..NAMED).map(|place| char::from(BASE32[letter(place)]))).collect()
+    }
+}
+
+impl FromStr for Digest {
+    type Err = BadDigest;
+
+    /// With or without its kind.
+    fn from_str(text: &str) -> Result<Self, BadDigest> {
+        let bad = || BadDigest(domain::ids::shortened(text));
+        let digits = text.strip_prefix(KIND).unwrap_or(text).as_bytes();
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; 32];
+        if digits.len() != 64 {
+            return Err(bad());
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            *byte = digit(pair[0]).zip(digit(pair[1])).map(|(high, low)| high << 4 | low).ok_or_else(bad)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{KIND}{}", self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_read_as_it_is_written() {
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digest::of(b"").to_string(), empty);
+        assert_eq!(empty.parse(), Ok(Digest::of(b"")));
+        assert_eq!(empty.trim_start_matches(KIND).parse(), Ok(Digest::of(b"")));
+        for wrong in ["", "sha256:", "sha512:00", &empty[..70], &empty.to_uppercase()] {
+            assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_package_is_named_after_the_first_hundred_bits() {
+        // `e3b0c44298fc1c149afbf4c899` in base32.
+        assert_eq!(Digest::of(b"").package(), "pkg-4oymiquy7qobjgx36tej");
+    }
+}

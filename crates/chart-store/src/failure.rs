@@ -1,0 +1,113 @@
+//! Why a chart could not be had.
+
+use std::sync::Arc;
+
+use domain::Kind;
+use helm_chart::LoadError;
+use helm_chart::index::IndexError;
+
+use crate::digest::Digest;
+use crate::oci::{BadReference, RegistryError};
+use crate::repository::IndexFailure;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChartError {
+    #[error(transparent)]
+    Fetch(#[from] outbound::Failure),
+    #[error("the index of the repository `{repo}` cannot be used: {source}")]
+    Index { repo: String, source: IndexFailure },
+    #[error("the repository `{repo}` has no chart `{chart}`")]
+    NoChart { repo: String, chart: String },
+    #[error("the repository `{repo}` has no version of `{chart}` that `{version}` allows")]
+    NoVersion { repo: String, chart: String, version: String },
+    #[error("`{version}` is neither a version nor a range of versions: {why}")]
+    Range { version: String, why: String },
+    #[error("the repository `{repo}` does not say where `{chart}` {version} is")]
+    NoAddress { repo: String, chart: String, version: String },
+    #[error("{what} has the digest {found}, and not {expected}")]
+    Digest { what: String, expected: Digest, found: Digest },
+    #[error("{what} is said to have the digest `{said}`, which is none")]
+    BadDigest { what: String, said: String },
+    #[error("{what} has the chart `{found}` in it, and not `{expected}`")]
+    OtherChart { what: String, expected: String, found: String },
+    #[error("the archive is no chart: {0}")]
+    Load(LoadError),
+    #[error("the work was interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    Reference(#[from] BadReference),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("there is no repository `{0}`")]
+    NoRepo(String),
+    #[error("the repository `{0}` is suspended")]
+    Suspended(String),
+    #[error("the repository `{repo}` cannot be used: {why}")]
+    BadRepo { repo: String, why: String },
+    #[error("there is no package `{0}`")]
+    NoPackage(String),
+    #[error("some bytes of the package `{0}` are missing")]
+    Incomplete(String),
+    #[error("the bytes of the package `{0}` are not those that it was made of")]
+    Corrupt(String),
+    #[error("the package `{0}` has other bytes")]
+    Taken(String),
+    #[error("the archive has {size} bytes, and {limit} are the most")]
+    TooLarge { size: usize, limit: usize },
+    #[error("packages would have {wanted} bytes together, and {limit} are the most: remove what nobody uses")]
+    Full { wanted: usize, limit: usize },
+    #[error("cannot look for the repository `{repo}`: {source}")]
+    Lookup { repo: String, source: Arc<kube::Error> },
+    #[error("the cluster refused: {0}")]
+    Cluster(#[source] Box<kube::Error>),
+}
+
+impl From<kube::Error> for ChartError {
+    fn from(error: kube::Error) -> Self {
+        Self::Cluster(Box::new(error))
+    }
+}
+
+impl ChartError {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Fetch(failure) => failure.kind(),
+            Self::Index { source, .. } => source.kind(),
+            Self::NoChart { .. } | Self::NoVersion { .. } | Self::NoRepo(_) | Self::NoPackage(_) => {
+                Kind::NotFound
+            }
+            Self::Range { .. } | Self::Load(_) | Self::Reference(_) | Self::BadRepo { .. } => Kind::Invalid,
+            Self::NoAddress { .. } | Self::BadDigest { .. } | Self::OtherChart { .. } => Kind::Invalid,
+            // What was promised did not come: it may come another time.
+            Self::Digest { .. } => Kind::Unavailable,
+            Self::Registry(error) => error.kind(),
+            Self::Suspended(_) => Kind::Precondition,
+            Self::Incomplete(_) | Self::Corrupt(_) => Kind::Unavailable,
+            Self::Taken(_) => Kind::Conflict,
+            Self::TooLarge { .. } => Kind::TooLarge,
+            Self::Full { .. } => Kind::Exhausted,
+            Self::Interrupted => Kind::Internal,
+            Self::Cluster(error) => of_cluster(error),
+            Self::Lookup { source, .. } => of_cluster(source),
+        }
+    }
+
+    /// What an index says of something that it has not.
+    pub(crate) fn of_index(error: IndexError, repo: &str, chart: &str, version: &str) -> Self {
+        let (repo, chart, version) = (repo.to_owned(), chart.to_owned(), version.to_owned());
+        match error {
+            IndexError::NoChart => Self::NoChart { repo, chart },
+            IndexError::NoVersions | IndexError::NoVersion { .. } => Self::NoVersion { repo, chart, version },
+            IndexError::Constraint(why) => Self::Range { version, why: why.to_string() },
+            other => Self::Index { repo, source: IndexFailure::Text(other) },
+        }
+    }
+}
+
+fn of_cluster(error: &kube::Error) -> Kind {
+    match error {
+        kube::Error::Api(status) => Kind::of_http_status(status.code),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => Kind::Unavailable,
+        _ => Kind::Internal,
+    }
+}

@@ -1,0 +1,28 @@
+//! Charts by digest, from archives, repositories and registries.
+//!
+//! Modules in reading order: what bytes are called ([`digest`]), where a chart is and what comes of it ([`source`]), why it
+//! could not be had ([`failure`]); what is remembered, and for how long (`memory`); repositories and their indexes
+//! ([`repository`]), registries ([`oci`]), and what fetches from both ([`fetcher`]); packages in the cluster ([`packages`]); who
+//! is let into a repository ([`credentials`]); and all of it together for the server ([`charts`]).
+//!
+//! Always true: what is returned has the digest that is said, and was loaded as a chart under limits; where somebody else said a
+//! digest before, it is that one. The command line uses what needs no cluster.
+
+pub mod charts;
+pub mod credentials;
+pub mod digest;
+pub mod failure;
+pub mod fetcher;
+mod memory;
+pub mod oci;
+pub mod packages;
+pub mod repository;
+pub mod source;
+
+pub use charts::{Charts, Reader};
+pub use digest::Digest;
+pub use failure::ChartError;
+pub use fetcher::Fetcher;
+pub use packages::{Collected, Packages};
+pub use repository::Repository;
+pub use source::{Fetched, Source};

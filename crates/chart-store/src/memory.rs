@@ -1,0 +1,177 @@
+//! What is remembered: so much and no more, and for so long.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Things by name, up to a weight together. What was not asked for the longest goes first.
+pub struct Bounded<K, V> {
+    limit: usize,
+    weight: usize,
+    /// Grows with each look.
+    turn: u64,
+    held: HashMap<K, Held<V>>,
+}
+
+struct Held<V> {
+    value: V,
+    weight: usize,
+    turn: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, weight: 0, turn: 0, held: HashMap::new() }
+    }
+
+    pub fn get(&mut self, key: &K) -> Option<V> {
+        self.turn += 1;
+        let held = self.held.get_mut(key)?;
+        held.turn = self.turn;
+        Some(held.value.clone())
+    }
+
+    /// Holds it, unless it is too heavy by itself.
+    pub fn put(&mut self, key: K, value: V, weight: usize) {
+        self.remove(&key);
+        if weight > self.limit {
+            return;
+        }
+        self.turn += 1;
+        self.weight += weight;
+        self.held.insert(key, Held { value, weight, turn: self.turn });
+        while self.weight > self.limit {
+            let oldest = self.held.iter().min_by_key(|(_, held)| held.turn).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { break };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &K) {
+        if let Some(held) = self.held.remove(key) {
+            self.weight -= held.weight;
+        }
+    }
+}
+
+/// What others say, which is believed for a while. Of many who ask at once one goes and asks; all hear what it heard, also that it
+/// heard nothing.
+pub struct Hearsay<K, V, E> {
+    /// How long an answer, and how long a failure is believed.
+    fresh: Duration,
+    sulk: Duration,
+    slots: Mutex<Bounded<K, Arc<Slot<V, E>>>>,
+}
+
+struct Slot<V, E>(tokio::sync::Mutex<Option<Heard<V, E>>>);
+
+struct Heard<V, E> {
+    at: Instant,
+    /// What was last answered, even if nothing was heard since.
+    value: Option<V>,
+    failure: Option<E>,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
+    pub fn new(limit: usize, fresh: Duration, sulk: Duration) -> Self {
+        Self { fresh, sulk, slots: Mutex::new(Bounded::new(limit)) }
+    }
+
+    /// The answer from before, if it is fresh, or else what `ask` hears. It is given the last answer that there was.
+    pub async fn get(
+        &self,
+        key: &K,
+        weigh: impl Fn(&V) -> usize,
+        ask: impl AsyncFnOnce(Option<V>) -> Result<V, E>,
+    ) -> Result<V, E> {
+        let slot = self.slot(key);
+        let mut heard = slot.0.lock().await;
+        if let Some(heard) = &*heard {
+            match (&heard.failure, &heard.value) {
+                (Some(failure), _) if heard.at.elapsed() < self.sulk => return Err(failure.clone()),
+                (None, Some(value)) if heard.at.elapsed() < self.fresh => return Ok(value.clone()),
+                _ => {}
+            }
+        }
+        let before = heard.as_ref().and_then(|heard| heard.value.clone());
+        let answer = ask(before.clone()).await;
+        let (value, failure) = match &answer {
+            Ok(value) => (Some(value.clone()), None),
+            Err(failure) => (before, Some(failure.clone())),
+        };
+        let weight = value.as_ref().map_or(0, weigh) + LEAST;
+        *heard = Some(Heard { at: Instant::now(), value, failure });
+        self.slots.lock().put(key.clone(), slot.clone(), weight);
+        answer
+    }
+
+    fn slot(&self, key: &K) -> Arc<Slot<V, E>> {
+        let mut slots = self.slots.lock();
+        slots.get(key).unwrap_or_else(|| {
+            let slot = Arc::new(Slot(tokio::sync::Mutex::new(None)));
+            slots.put(key.clone(), slot.clone(), LEAST);
+            slot
+        })
+    }
+}
+
+/// What remembering anything takes.
+const LEAST: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_the_longest_goes_first() {
+        let mut memory = Bounded::new(10);
+        for name in ["a", "b", "c"] {
+            memory.put(name, name, 3);
+        }
+        assert_eq!(memory.get(&"a"), Some("a"));
+        memory.put("d", "d", 3);
+        assert_eq!(memory.get(&"b"), None);
+        assert_eq!([memory.get(&"a"), memory.get(&"c"), memory.get(&"d")], [Some("a"), Some("c"), Some("d")]);
+        memory.put("e", "too heavy", 11);
+        assert_eq!((memory.get(&"e"), memory.weight), (None, 9));
+        memory.put("a", "heavier", 10);
+        assert_eq!((memory.get(&"a"), memory.get(&"c"), memory.weight), (Some("heavier"), None, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_asks_for_all_and_failures_are_believed_for_a_while() {
+        let seconds = Duration::from_secs;
+        let hearsay: Hearsay<&str, usize, &str> = Hearsay::new(1 << 20, seconds(60), seconds(5));
+        let asked = AtomicUsize::new(0);
+        let ask = async |answer: Result<usize, &'static str>| {
+            hearsay
+                .get(
+                    &"x",
+                    |_| 1,
+                    async |_| {
+                        tokio::time::sleep(seconds(1)).await;
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        answer
+                    },
+                )
+                .await
+        };
+        let many = futures::future::join_all((0..100).map(|_| ask(Err("no")))).await;
+        assert!(many.iter().all(|one| *one == Err("no")));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        tokio::time::advance(seconds(5)).await;
+        assert_eq!(ask(Ok(7)).await, Ok(7));
+        assert_eq!((ask(Ok(8)).await, asked.load(Ordering::Relaxed)), (Ok(7), 2));
+        tokio::time::advance(seconds(60)).await;
+        assert_eq!((ask(Err("gone")).await, asked.load(Ordering::Relaxed)), (Err("gone"), 3));
+        tokio::time::advance(seconds(5)).await;
+        let before = hearsay.get(&"x", |_| 1, async |before| before.ok_or("forgotten")).await;
+        assert_eq!(before, Ok(7));
+    }
+}

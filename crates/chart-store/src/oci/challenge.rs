@@ -1,0 +1,113 @@
+//! What a registry wants before it lets one in, and who may be told one's password.
+
+use outbound::Address;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    Basic,
+    /// A token, to be had elsewhere.
+    Bearer {
+        realm: String,
+        service: Option<String>,
+        scope: Option<String>,
+    },
+}
+
+/// Reads `WWW-Authenticate`. What is neither is passed over.
+pub fn read(header: &str) -> Option<Challenge> {
+    let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
+    if scheme.eq_ignore_ascii_case("basic") {
+        return Some(Challenge::Basic);
+    }
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    let parameters = parameters(rest);
+    let find = |name: &str| {
+        parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+    };
+    Some(Challenge::Bearer { realm: find("realm")?, service: find("service"), scope: find("scope") })
+}
+
+/// `a="b,c", d=e`
+fn parameters(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start_matches([' ', ',']);
+    while let Some((name, after)) = rest.split_once('=') {
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        found.push((name.trim().to_owned(), value.trim().to_owned()));
+        rest = after.trim_start_matches([' ', ',']);
+    }
+    found
+}
+
+/// Whether the giver of tokens belongs to the registry, so that it may be told one's password: the same host, or one of the
+/// same domain (`auth.docker.io` of `registry-1.docker.io`, `gitlab.com` of `registry.gitlab.com`), and no less secure.
+pub fn is_its_own(registry: &Address, realm: &Address) -> bool {
+    if registry.origin() == realm.origin() {
+        return true;
+    }
+    let (ours, theirs) = (registry.host(), realm.host());
+    let is_name = |host: &str| host.contains('.') && host.ends_with(|last: char| last.is_ascii_alphabetic());
+    let parent = |host: &str| host.split_once('.').map(|(_, parent)| parent.to_owned());
+    let domain = parent(ours).filter(|domain| domain.contains('.'));
+    let related = domain.is_some_and(|domain| theirs == domain || parent(theirs) == Some(domain));
+    realm.is_secure() && is_name(ours) && is_name(theirs) && (ours == theirs || related)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_are_read() {
+        let bearer = |realm: &str, service: Option<&str>, scope: Option<&str>| {
+            let (service, scope) = (service.map(str::to_owned), scope.map(str::to_owned));
+            Some(Challenge::Bearer { realm: realm.to_owned(), service, scope })
+        };
+        let rows = [
+            ("Basic realm=\"x\"", Some(Challenge::Basic)),
+            ("basic", Some(Challenge::Basic)),
+            (
+                "Bearer realm=\"https://a/token\",service=\"r\",scope=\"repository:a/b:pull,push\"",
+                bearer("https://a/token", Some("r"), Some("repository:a/b:pull,push")),
+            ),
+            ("bearer  Realm=https://a/t , service=s", bearer("https://a/t", Some("s"), None)),
+            ("Bearer service=\"r\"", None),
+            ("Digest realm=\"x\"", None),
+            ("", None),
+            ("Bearer realm=\"unclosed", bearer("unclosed", None, None)),
+        ];
+        for (header, expected) in rows {
+            assert_eq!(read(header), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_password_goes_to_the_registrys_own_only() {
+        let rows = [
+            ("https://ghcr.io", "https://ghcr.io/token", true),
+            ("https://registry-1.docker.io", "https://auth.docker.io/token", true),
+            ("https://registry.gitlab.com", "https://gitlab.com/jwt/auth", true),
+            ("http://127.0.0.1:5000", "http://127.0.0.1:5000/token", true),
+            ("https://ghcr.io", "https://evil.io/token", false),
+            ("https://ghcr.io", "http://ghcr.io/token", false),
+            ("https://registry.a.example", "https://auth.b.example/token", false),
+            ("https://10.0.0.1", "https://10.1.0.1/token", false),
+            ("https://10.0.0.1", "https://0.0.1.evil.io/token", false),
+            ("http://127.0.0.1:5000", "http://127.0.0.1:5001/token", false),
+            ("https://a.example", "https://b.example/token", false),
+        ];
+        for (registry, realm, own) in rows {
+            assert_eq!(
+                is_its_own(&registry.parse().unwrap(), &realm.parse().unwrap()),
+                own,
+                "{registry} {realm}"
+            );
+        }
+    }
+}

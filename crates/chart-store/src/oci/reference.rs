@@ -1,0 +1,153 @@
+//! What a chart in a registry is called: `oci://HOST[:PORT]/PATH[:TAG][@DIGEST]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::digest::Digest;
+
+/// How a reference begins.
+pub const SCHEME: &str = "oci://";
+/// Docker's own registry is reached under another name than it is called by.
+const DOCKER: (&str, &str) = ("docker.io", "registry-1.docker.io");
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// With its port.
+    pub host: String,
+    /// The repository in the registry.
+    pub path: String,
+    pub tag: Option<String>,
+    pub digest: Option<Digest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no chart in a registry: {why}")]
+pub struct BadReference {
+    text: String,
+    why: &'static str,
+}
+
+impl FromStr for Reference {
+    type Err = BadReference;
+
+    fn from_str(text: &str) -> Result<Self, BadReference> {
+        // What stands before an `@` in front of the path may be a password.
+        let rest = text.strip_prefix(SCHEME);
+        let authority = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let shown = if authority.contains('@') { SCHEME.to_owned() } else { domain::ids::shortened(text) };
+        let bad = |why| BadReference { text: shown.clone(), why };
+        let rest = rest.ok_or_else(|| bad("it does not begin with oci://"))?;
+        if authority.contains('@') {
+            return Err(bad("it has a user name or a password in it"));
+        }
+        let (host, rest) = rest.split_once('/').ok_or_else(|| bad("it names no chart"))?;
+        let (rest, digest) = match rest.split_once('@') {
+            Some((rest, digest)) => (rest, Some(digest.parse().map_err(|_| bad("its digest is none"))?)),
+            None => (rest, None),
+        };
+        let (path, tag) = match rest.split_once(':') {
+            Some((path, tag)) => (path, Some(tag.to_owned())),
+            None => (rest, None),
+        };
+        let path = path.trim_end_matches('/');
+        if host.is_empty()
+            || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
+        {
+            return Err(bad("its host is none"));
+        }
+        if path.len() > 255 || path.split('/').any(|part| !is_part(part)) {
+            return Err(bad("its path has other than small letters, digits and single separators in it"));
+        }
+        if tag.as_deref().is_some_and(|tag| !is_tag(tag)) {
+            return Err(bad("its tag has other than letters, digits, `.`, `_`, `-` and `+` in it"));
+        }
+        Ok(Self { host: host.to_owned(), path: path.to_owned(), tag, digest })
+    }
+}
+
+/// A part of a path: what leads up or elsewhere is none.
+fn is_part(part: &str) -> bool {
+    let end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    end(part.bytes().next())
+        && end(part.bytes().last())
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte))
+        && !part.contains("..")
+}
+
+fn is_tag(tag: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+    (1..=128).contains(&tag.len()) && tag.bytes().all(inner) && !tag.starts_with(['.', '-', '+'])
+}
+
+impl Reference {
+    /// A chart below this one, as a repository of charts has many.
+    pub fn child(&self, chart: &str) -> Result<Self, BadReference> {
+        format!("{SCHEME}{}/{}/{chart}", self.host, self.path).parse()
+    }
+
+    /// Where the registry is.
+    pub(super) fn authority(&self) -> &str {
+        if self.host == DOCKER.0 { DOCKER.1 } else { &self.host }
+    }
+
+    /// The last part of the path, which charts are named after.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.host, self.path)?;
+        self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"))?;
+        self.digest.iter().try_for_each(|digest| write!(f, "@{digest}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_read_as_they_are_written() {
+        let digest = Digest::of(b"").to_string();
+        let rows = [
+            ("oci://a.example/charts/web".to_owned(), "a.example", "charts/web", None, false),
+            ("oci://127.0.0.1:5000/web:1.2.3".to_owned(), "127.0.0.1:5000", "web", Some("1.2.3"), false),
+            (format!("oci://[::1]:5000/web:1.2.3@{digest}"), "[::1]:5000", "web", Some("1.2.3"), true),
+            (format!("oci://a.example/a-b/c.d/e_f@{digest}"), "a.example", "a-b/c.d/e_f", None, true),
+        ];
+        for (text, host, path, tag, pinned) in rows {
+            let read: Reference = text.parse().unwrap();
+            assert_eq!((&*read.host, &*read.path, read.tag.as_deref()), (host, path, tag));
+            assert_eq!((read.digest.is_some(), read.to_string()), (pinned, text));
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_named_without_its_password() {
+        for wrong in [
+            "a.example/web",
+            "oci://a.example",
+            "oci://a.example/",
+            "oci:///web",
+            "oci://a.example/../web",
+            "oci://a.example/x/..",
+            "oci://a.example/A",
+            "oci://a.example/web:",
+            "oci://a.example/web:a/b",
+            "oci://a.example/web?x",
+            "oci://a.example/web@sha256:00",
+            "oci://a.example/a//b",
+            "oci://me:canary@a.example/web",
+        ] {
+            let said = wrong.parse::<Reference>().unwrap_err().to_string();
+            assert!(
+                said.contains("is no chart in a registry") && !said.contains("canary"),
+                "{wrong}: {said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The bytes of a package, in pieces that a ConfigMap can hold.
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::core::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use kube_types::FIELD_MANAGER;
+use kube_types::marks::{MANAGED_BY, PACKAGE};
+use kube_types::package::HelmPackage;
+
+use crate::failure::ChartError;
+
+/// The bytes of one piece. As base64 they stay below what a ConfigMap may have.
+pub const SIZE: usize = 768 << 10;
+/// How many pieces are under way at once.
+const AT_ONCE: usize = 4;
+/// The key of the bytes.
+const KEY: &str = "chunk";
+/// How often a piece is replaced that somebody else keeps changing.
+const TRIES: usize = 3;
+
+/// Writes what is missing of a package's bytes.
+pub async fn write(maps: &Api<ConfigMap>, package: &HelmPackage, bytes: &Bytes) -> Result<(), ChartError> {
+    let pieces = (0..bytes.len().div_ceil(SIZE)).map(|number| {
+        let piece = bytes.slice(number * SIZE..bytes.len().min((number + 1) * SIZE));
+        let map = map(package, number, &piece);
+        async move { one(maps, map).await }
+    });
+    futures::stream::iter(pieces).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Reads a package's bytes; nothing if some are missing.
+pub async fn read(maps: &Api<ConfigMap>, package: &HelmPackage) -> Result<Option<Bytes>, ChartError> {
+    let pieces = (0..package.spec.chunks)
+        .map(|number| async move { maps.get_opt(&name(package, number)).await.map_err(ChartError::from) });
+    let mut pieces = futures::stream::iter(pieces).buffered(AT_ONCE);
+    let mut bytes = Vec::with_capacity(usize::try_from(package.spec.size).unwrap_or_default());
+    while let Some(piece) = pieces.try_next().await? {
+        let Some(mut data) = piece.and_then(|map| map.binary_data) else { return Ok(None) };
+        let Some(ByteString(data)) = data.remove(KEY) else { return Ok(None) };
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Some(bytes.into()))
+}
+
+fn name(package: &HelmPackage, number: impl std::fmt::Display) -> String {
+    format!("{}.{number}", package.name_any())
+}
+
+fn map(package: &HelmPackage, number: usize, piece: &[u8]) -> ConfigMap {
+    let owner = OwnerReference {
+        api_version: HelmPackage::api_version(&()).into_owned(),
+        kind: HelmPackage::kind(&()).into_owned(),
+        name: package.name_any(),
+        uid: package.uid().unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    let labels = [(MANAGED_BY, FIELD_MANAGER.to_owned()), (PACKAGE, package.name_any())];
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name(package, number)),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value)).into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        immutable: Some(true),
+        binary_data: Some([(KEY.to_owned(), ByteString(piece.to_vec()))].into()),
+        data: None,
+    }
+}
+
+/// Makes one piece. One that is there already is as it should be, or of a package that was removed and goes with it: that one
+/// makes room.
+async fn one(maps: &Api<ConfigMap>, map: ConfigMap) -> Result<(), ChartError> {
+    let name = map.name_any();
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let mut refused = None;
+    for _ in 0..TRIES {
+        match maps.create(&params, &map).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => refused = Some(status),
+            Err(error) => return Err(error.into()),
+        }
+        let Some(found) = maps.get_opt(&name).await? else { continue };
+        let going = found.metadata.deletion_timestamp.is_some();
+        if found.binary_data == map.binary_data
+            && found.owner_references() == map.owner_references()
+            && !going
+        {
+            return Ok(());
+        }
+        let preconditions = Preconditions { uid: found.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match maps.delete(&name, &params).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            done => drop(done?),
+        }
+    }
+    Err(kube::Error::Api(refused.expect("every try was refused")).into())
+}

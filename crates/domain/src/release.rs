@@ -1,0 +1,227 @@
+//! The life of a release: its states, what each means, and where it leads.
+//!
+//! Whoever shows or changes a release asks [`TABLE`]: the controllers, the doors, the console. A request has the same states as
+//! its release and, before there is one, `pending` and `dispatching`; `unknown` when its cluster does not answer.
+//!
+//! Elsewhere: what is to be done in which situation ([`operation`]), when what failed is tried again ([`retry`]).
+
+pub mod operation;
+pub mod retry;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::{Expect, Realtime, View};
+use Old::*;
+use State::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Pending,
+    Dispatching,
+    Creating,
+    Created,
+    Upgrading,
+    Rollbacking,
+    Upgraded,
+    Active,
+    Degraded,
+    Failed,
+    Suspended,
+    Paused,
+    Deleting,
+    Unknown,
+}
+
+/// Which of the eight states of KubeSphere 3 those hear who know no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Old {
+    Is(State),
+    /// The one in which the last operation ended: `created` or `upgraded`.
+    AsDeployed,
+    /// The one before.
+    LastKnown,
+}
+
+/// A row: the state, what it means, where it leads, what those hear who know only the eight old ones, and what is seen
+/// of the application.
+pub type Row = (State, &'static str, &'static [State], Old, Realtime);
+
+#[rustfmt::skip]
+pub const TABLE: &[Row] = &[
+    (Pending,     "accepted, not yet handed to its cluster",                      &[Dispatching, Failed, Deleting],                                   Is(Creating),    Realtime::NotInstalled),
+    (Dispatching, "being handed to its cluster",                                  &[Creating, Upgrading, Failed, Deleting, Unknown],                 Is(Creating),    Realtime::Installing),
+    (Creating,    "the first installation runs",                                  &[Created, Active, Paused, Failed, Deleting, Suspended, Unknown],  Is(Creating),    Realtime::Installing),
+    (Created,     "installed, not everything is ready yet",                       &[Active, Degraded, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], Is(Created), Realtime::Starting),
+    (Upgrading,   "a change runs",                                                &[Upgraded, Active, Paused, Failed, Deleting, Suspended, Unknown], Is(Upgrading),   Realtime::Restarting),
+    (Rollbacking, "the way back to an earlier version runs",                      &[Upgraded, Active, Paused, Failed, Deleting, Suspended, Unknown], Is(Rollbacking), Realtime::Restarting),
+    (Upgraded,    "changed, not everything is ready yet",                         &[Active, Degraded, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], Is(Upgraded), Realtime::Starting),
+    (Active,      "deployed and ready",                                           &[Degraded, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], Is(Active), Realtime::Running),
+    (Degraded,    "deployed, not ready in time or no longer ready",               &[Active, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], AsDeployed, Realtime::Failed),
+    (Failed,      "the last operation failed; Stalled says whether it is tried again", &[Creating, Upgrading, Rollbacking, Created, Upgraded, Active, Degraded, Paused, Suspended, Deleting, Unknown], Is(Failed), Realtime::Failed),
+    (Suspended,   "nobody looks after it, by request",                            &[Creating, Upgrading, Rollbacking, Created, Upgraded, Active, Degraded, Failed, Paused, Deleting, Unknown], LastKnown, Realtime::Unknown),
+    (Paused,      "deployed, its workloads at zero by request",                   &[Upgrading, Rollbacking, Failed, Suspended, Deleting, Unknown],   Is(Active),      Realtime::Stopped),
+    (Deleting,    "being uninstalled; a condition says what is in the way",       &[],                                                               Is(Deleting),    Realtime::Stopping),
+    (Unknown,     "its cluster does not answer",                                  &[Dispatching, Creating, Created, Upgrading, Rollbacking, Upgraded, Active, Degraded, Failed, Suspended, Paused, Deleting], LastKnown, Realtime::Unknown),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a release has no state `{}`", crate::ids::shortened(.0))]
+pub struct NoState(pub String);
+
+impl State {
+    fn row(self) -> &'static Row {
+        TABLE.iter().find(|row| row.0 == self).expect("every state has a row")
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Pending => "pending",
+            Dispatching => "dispatching",
+            Creating => "creating",
+            Created => "created",
+            Upgrading => "upgrading",
+            Rollbacking => "rollbacking",
+            Upgraded => "upgraded",
+            Active => "active",
+            Degraded => "degraded",
+            Failed => "failed",
+            Suspended => "suspended",
+            Paused => "paused",
+            Deleting => "deleting",
+            Unknown => "unknown",
+        }
+    }
+
+    pub fn means(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Whether the next state can be `next`. Staying is always possible.
+    pub fn leads_to(self, next: Self) -> bool {
+        self == next || self.row().2.contains(&next)
+    }
+
+    /// Whether an operation runs.
+    pub fn is_under_way(self) -> bool {
+        matches!(self, Dispatching | Creating | Upgrading | Rollbacking | Deleting)
+    }
+
+    /// The name for those who know the eight states of KubeSphere 3. `last` is the state before; `first` says that nothing but
+    /// the first installation was ever done.
+    pub fn old(self, last: Option<Self>, first: bool) -> &'static str {
+        match self.row().3 {
+            Is(state) => state.as_str(),
+            AsDeployed if first => Created.as_str(),
+            AsDeployed => Upgraded.as_str(),
+            LastKnown => {
+                last.filter(|last| *last != self).map_or(Creating.as_str(), |last| last.old(None, first))
+            }
+        }
+    }
+
+    /// What was asked for and what is seen, as of everything that runs.
+    pub fn view(self, paused: bool) -> View {
+        let expect = match self {
+            Deleting => Expect::NotInstalled,
+            _ if paused => Expect::Stopped,
+            _ => Expect::Running,
+        };
+        View { expect, realtime: self.row().4 }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for State {
+    type Err = NoState;
+
+    fn from_str(text: &str) -> Result<Self, NoState> {
+        let row = TABLE.iter().find(|row| row.0.as_str() == text);
+        row.map(|row| row.0).ok_or_else(|| NoState(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_states() {
+        let mut picture = String::new();
+        for (state, means, next, _, _) in TABLE {
+            let next: Vec<&str> = next.iter().map(|state| state.as_str()).collect();
+            let View { expect, realtime } = state.view(*state == Paused);
+            let word = |word: &dyn erased::Word| word.text();
+            let (first, later) = (state.old(Some(Active), true), state.old(Some(Active), false));
+            let old = if first == later { first.to_owned() } else { format!("{first} or {later}") };
+            writeln!(picture, "{state}: {means}").unwrap();
+            writeln!(
+                picture,
+                "  next   {}",
+                if next.is_empty() { "gone".to_owned() } else { next.join(", ") }
+            )
+            .unwrap();
+            writeln!(picture, "  view   expect {}, realtime {}", word(&expect), word(&realtime)).unwrap();
+            writeln!(picture, "  old    {old}").unwrap();
+        }
+        insta::assert_snapshot!(picture);
+    }
+
+    /// How a word is written on the wire.
+    mod erased {
+        pub trait Word {
+            fn text(&self) -> String;
+        }
+
+        impl<T: serde::Serialize> Word for T {
+            fn text(&self) -> String {
+                serde_json::to_value(self).unwrap().as_str().unwrap().to_owned()
+            }
+        }
+    }
+
+    #[test]
+    fn every_state_has_one_row_and_comes_back_from_its_word() {
+        for (place, row) in TABLE.iter().enumerate() {
+            assert_eq!(TABLE.iter().position(|other| other.0 == row.0), Some(place));
+            assert_eq!(row.0.as_str().parse(), Ok(row.0));
+            assert_eq!(erased::Word::text(&row.0), row.0.as_str());
+        }
+        assert_eq!(TABLE.len(), Unknown as usize + 1);
+        assert!("Active".parse::<State>().is_err());
+    }
+
+    #[test]
+    fn those_who_know_eight_states_hear_no_other() {
+        let eight =
+            ["active", "created", "creating", "deleting", "failed", "rollbacking", "upgraded", "upgrading"];
+        for (state, ..) in TABLE {
+            for (last, ..) in TABLE {
+                for first in [true, false] {
+                    assert!(eight.contains(&state.old(Some(*last), first)), "{state} after {last}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_state_can_end_and_none_is_a_dead_end() {
+        for (state, _, next, ..) in TABLE {
+            assert!(*state == Deleting || next.contains(&Deleting), "{state} cannot be deleted");
+            assert!(
+                *state == Pending || TABLE.iter().any(|row| row.2.contains(state)),
+                "nothing leads to {state}"
+            );
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How many pods an object brings, and what of: replicas, runs of a job, a pod on each node; and how many more for a
+//! while when it is updated.
+
+use serde_json::Value;
+
+use Kind::*;
+
+/// An object that makes pods, or is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload<'a> {
+    kind: Kind,
+    object: &'a Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Deployment,
+    StatefulSet,
+    DaemonSet,
+    ReplicaSet,
+    Job,
+    CronJob,
+    Pod,
+}
+
+/// Which objects make pods: group, kind, what they are. Versions do not matter: the shapes have not changed.
+#[rustfmt::skip]
+const KINDS: &[(&str, &str, Kind)] = &[
+    ("apps",       "Deployment",            Deployment),
+    ("extensions", "Deployment",            Deployment),
+    ("apps",       "StatefulSet",           StatefulSet),
+    ("apps",       "DaemonSet",             DaemonSet),
+    ("extensions", "DaemonSet",             DaemonSet),
+    ("apps",       "ReplicaSet",            ReplicaSet),
+    ("extensions", "ReplicaSet",            ReplicaSet),
+    ("",           "ReplicationController", ReplicaSet),
+    ("batch",      "Job",                   Job),
+    ("batch",      "CronJob",               CronJob),
+    ("",           "Pod",                   Pod),
+];
+
+impl<'a> Workload<'a> {
+    /// The workload that an object is, if it is one.
+    pub fn of(object: &'a Value) -> Option<Self> {
+        let (group, kind) = (group(object), text(object, "kind"));
+        let row = KINDS.iter().find(|row| (row.0, row.1) == (group, kind))?;
+        Some(Self { kind: row.2, object })
+    }
+
+    /// `Deployment/web`
+    pub fn title(&self) -> String {
+        format!("{}/{}", text(self.object, "kind"), self.name())
+    }
+
+    pub fn name(&self) -> &'a str {
+        text(&self.object["metadata"], "name")
+    }
+
+    pub fn object(&self) -> &'a Value {
+        self.object
+    }
+
+    /// What its pods are made from; a pod is its own.
+    pub fn template(&self) -> &'a Value {
+        match self.kind {
+            Pod => self.object,
+            CronJob => &self.object["spec"]["jobTemplate"]["spec"]["template"],
+            _ => &self.object["spec"]["template"],
+        }
+    }
+
+    /// One pod on each node that may take it.
+    pub fn is_per_node(&self) -> bool {
+        self.kind == DaemonSet
+    }
+
+    /// How many pods stand at a time when it is all up, where a daemon finds so many `nodes`. One run of a `CronJob` is
+    /// counted: a second at a time is somebody's mistake rather than a need.
+    pub fn pods(&self, nodes: u64) -> u64 {
+        let spec = &self.object["spec"];
+        match self.kind {
+            Pod => 1,
+            DaemonSet => nodes,
+            Job => runs(spec),
+            CronJob if spec["suspend"] == true => 0,
+            CronJob => runs(&spec["jobTemplate"]["spec"]),
+            Deployment | StatefulSet | ReplicaSet => number(spec, "replicas"),
+        }
+    }
+
+    /// How many more stand for a while when its template changes.
+    pub fn surge(&self, nodes: u64) -> u64 {
+        let spec = &self.object["spec"];
+        match self.kind {
+            Deployment if spec["strategy"]["type"] == "Recreate" => 0,
+            Deployment => share(&spec["strategy"]["rollingUpdate"]["maxSurge"], "25%", self.pods(nodes)),
+            DaemonSet if spec["updateStrategy"]["type"] == "OnDelete" => 0,
+            DaemonSet => share(&spec["updateStrategy"]["rollingUpdate"]["maxSurge"], "0", nodes),
+            _ => 0,
+        }
+    }
+
+    /// The claims that each of its pods brings: a `StatefulSet`'s templates, and volumes that live as long as the pod.
+    pub fn claims_per_pod(&self) -> impl Iterator<Item = &'a Value> {
+        let templates: &[Value] = match self.kind {
+            StatefulSet => items(&self.object["spec"], "volumeClaimTemplates"),
+            _ => &[],
+        };
+        let volumes = items(&self.template()["spec"], "volumes").iter();
+        let ephemeral = volumes.map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
+        templates.iter().chain(ephemeral.filter(|template| template.is_object()))
+    }
+
+    /// What it makes beside pods: the resource's name in a quota.
+    pub(super) fn makes(&self) -> Option<&'static str> {
+        match self.kind {
+            Deployment => Some("replicasets.apps"),
+            CronJob if self.object["spec"]["suspend"] != true => Some("jobs.batch"),
+            _ => None,
+        }
+    }
+}
+
+/// Pods of a job at a time. Without `completions` it is a queue with as many workers as `parallelism` says.
+fn runs(job: &Value) -> u64 {
+    if job["suspend"] == true {
+        return 0;
+    }
+    let parallel = number(job, "parallelism");
+    if job["completions"].is_null() { parallel } else { parallel.min(number(job, "completions")) }
+}
+
+/// A count that is one where nothing is said.
+pub(super) fn number(spec: &Value, key: &str) -> u64 {
+    let value = &spec[key];
+    if value.is_null() { 1 } else { value.as_u64().unwrap_or_default() }
+}
+
+/// `25%` of a whole, rounded up, or a number of things.
+fn share(value: &Value, default: &str, whole: u64) -> u64 {
+    if let Some(number) = value.as_u64() {
+        return number;
+    }
+    let text = value.as_str().unwrap_or(default);
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            percent.parse::<u64>().map_or(0, |percent| whole.saturating_mul(percent).div_ceil(100))
+        }
+        None => text.parse().unwrap_or_default(),
+    }
+}
+
+pub(super) fn group(object: &Value) -> &str {
+    text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group)
+}
+
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+pub(super) fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_and_surge_of_each_kind() {
+        #[rustfmt::skip]
+        let table = [
+            ("apps/v1", "Deployment", json!({}), 1, 1),
+            ("apps/v1", "Deployment", json!({"replicas": 0}), 0, 0),
+            ("apps/v1", "Deployment", json!({"replicas": 5}), 5, 2),
+            ("apps/v1", "Deployment", json!({"replicas": 5, "strategy": {"type": "Recreate"}}), 5, 0),
+            ("apps/v1", "Deployment", json!({"replicas": 5, "strategy": {"rollingUpdate": {"maxSurge": 3}}}), 5, 3),
+            ("apps/v1", "Deployment", json!({"replicas": 5, "strategy": {"rollingUpdate": {"maxSurge": "50%"}}}), 5, 3),
+            ("apps/v1", "StatefulSet", json!({"replicas": 3}), 3, 0),
+            ("apps/v1", "DaemonSet", json!({}), 4, 0),
+            ("apps/v1", "DaemonSet", json!({"updateStrategy": {"rollingUpdate": {"maxSurge": "30%"}}}), 4, 2),
+            ("apps/v1", "DaemonSet", json!({"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}}}), 4, 0),
+            ("apps/v1", "ReplicaSet", json!({"replicas": 2}), 2, 0),
+            ("v1", "ReplicationController", json!({"replicas": 2}), 2, 0),
+            ("batch/v1", "Job", json!({}), 1, 0),
+            ("batch/v1", "Job", json!({"parallelism": 4}), 4, 0),
+            ("batch/v1", "Job", json!({"parallelism": 4, "completions": 2}), 2, 0),
+            ("batch/v1", "Job", json!({"completions": 9}), 1, 0),
+            ("batch/v1", "Job", json!({"parallelism": 4, "suspend": true}), 0, 0),
+            ("batch/v1", "CronJob", json!({"jobTemplate": {"spec": {"parallelism": 2}}}), 2, 0),
+            ("batch/v1", "CronJob", json!({"suspend": true}), 0, 0),
+            ("v1", "Pod", json!({}), 1, 0),
+        ];
+        for (api_version, kind, spec, pods, surge) in table {
+            let object =
+                json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec});
+            let workload = Workload::of(&object).unwrap();
+            assert_eq!((workload.pods(4), workload.surge(4)), (pods, surge), "{object}");
+        }
+    }
+
+    #[test]
+    fn what_only_shares_a_name_is_no_workload() {
+        for (api_version, kind) in [("v1", "Service"), ("example.com/v1", "Deployment"), ("v1", "Job")] {
+            assert!(Workload::of(&json!({"apiVersion": api_version, "kind": kind})).is_none());
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The definitions in a chart's `crds/`: made before anything else, established, and never touched again.
+
+use domain::Kind;
+use helm_chart::{Chart, dependencies};
+use helm_template::data::Members;
+use helm_template::profile::Profile;
+use kube_apply::{Discovery, Object, Options, Way, apply, live};
+use serde_json::Value;
+
+use super::operation::Operation;
+use crate::error::Error;
+
+/// The definitions of a chart and of the subcharts that are wanted, as far as the cluster does not serve them. Mostly there
+/// are none, and then nothing is asked.
+pub async fn missing(
+    operation: &Operation<'_>,
+    chart: &Chart,
+    values: &Members,
+    profile: Profile,
+) -> Result<Vec<Object>, Error> {
+    if !any(chart) {
+        return Ok(Vec::new());
+    }
+    let settled = dependencies::prepare(chart.clone(), values, profile, &mut Vec::new());
+    // What is wrong with the dependencies is for the rendering to tell, in Helm's words.
+    let Ok(settled) = settled else { return Ok(Vec::new()) };
+    let mut objects = Vec::new();
+    collect(&settled, &mut objects)?;
+    objects.retain(|object| !is_served(object, &operation.target.discovery));
+    if objects.is_empty() {
+        return Ok(objects);
+    }
+    let found = live(&operation.target, &objects).await.map_err(|failure| Error::Crd {
+        file: failure.source.clone().unwrap_or_default(),
+        kind: failure.kind(),
+        why: failure.to_string(),
+    })?;
+    Ok(found.into_iter().filter(|live| live.value.is_none()).map(|live| live.object).collect())
+}
+
+/// Makes definitions, and waits until the cluster serves what they define.
+pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(), Error> {
+    let options = Options::new(Way::ServerSide { force_conflicts: false });
+    let made = apply(&operation.target, &[], definitions, &options, operation.run.tell).await;
+    made.map(|_| ()).map_err(|error| {
+        let source = error.failures.first().and_then(|failure| failure.source.clone());
+        Error::Crd { file: source.unwrap_or_default(), kind: error.kind(), why: error.to_string() }
+    })
+}
+
+fn any(chart: &Chart) -> bool {
+    chart.crds().next().is_some() || chart.dependencies.iter().any(any)
+}
+
+fn collect(chart: &Chart, objects: &mut Vec<Object>) -> Result<(), Error> {
+    for file in chart.crds() {
+        let wrong =
+            |why: &str| Error::Crd { file: file.name.to_string(), why: why.to_owned(), kind: Kind::Invalid };
+        let parsed = Object::parse_all(&String::from_utf8_lossy(&file.data));
+        let parsed = parsed.map_err(|error| wrong(&error.to_string()))?;
+        if parsed.is_empty() {
+            return Err(wrong("resources are empty"));
+        }
+        objects.extend(parsed.into_iter().map(|object| object.with_source(Some(file.name.to_string()))));
+    }
+    chart.dependencies.iter().try_for_each(|child| collect(child, objects))
+}
+
+/// Whether the cluster serves every kind that a definition makes.
+fn is_served(definition: &Object, discovery: &Discovery) -> bool {
+    let spec = &definition.value()["spec"];
+    let (Some(group), Some(kind)) = (spec["group"].as_str(), spec["names"]["kind"].as_str()) else {
+        return false;
+    };
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut served = versions.iter().filter(|version| version["served"] != Value::Bool(false)).peekable();
+    served.peek().is_some()
+        && served.all(|version| {
+            let name = version["name"].as_str().unwrap_or_default();
+            discovery.known(&format!("{group}/{name}"), kind).is_some()
+        })
+}

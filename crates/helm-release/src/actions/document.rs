@@ -1,0 +1,64 @@
+//! The manifest of a record as a text of documents, each with the file that it came from.
+
+use std::fmt::Write as _;
+
+use helm_template::value::Str;
+use helm_template::{json, yaml};
+use kube_apply::Object;
+
+/// One document as Helm writes it into a record.
+pub fn write(text: &mut String, source: &str, content: &str) {
+    // A String takes whatever is written to it.
+    let _ = write!(text, "---\n# Source: {source}\n{content}\n");
+}
+
+/// Cuts a text where its documents begin. What comes out, put together, is the text again.
+pub fn cut(text: &str) -> Vec<&str> {
+    let mut documents = Vec::new();
+    let (mut begin, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if line.starts_with("---") && at > begin {
+            documents.push(&text[begin..at]);
+            begin = at;
+        }
+        at += line.len();
+    }
+    if at > begin {
+        documents.push(&text[begin..at]);
+    }
+    documents
+}
+
+/// An object as `toYaml` would write it, without the line break at its end.
+pub fn yaml(object: &Object) -> Result<String, Str> {
+    let data = json::parse(object.value().to_string())?;
+    let text = yaml::write(&data).map_err(|error| Str::from(error.to_string()))?;
+    Ok(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_its_documents_and_nothing_is_lost() {
+        for (text, documents) in [
+            ("", 0),
+            ("a: 1\n", 1),
+            ("---\na: 1\n---\nb: |\n  ---\n  x\n", 2),
+            ("a: 1\n--- # two\nb: 2", 2),
+            ("---\n---\na: 1\n", 2),
+        ] {
+            let cut = cut(text);
+            assert_eq!((cut.len(), cut.concat().as_str()), (documents, text));
+        }
+    }
+
+    #[test]
+    fn an_object_is_written_as_helm_writes_it() {
+        let text =
+            "apiVersion: v1\ndata:\n  m: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\nspec:\n  replicas: 3";
+        let object = &Object::parse_all(text).unwrap()[0];
+        assert_eq!(yaml(object).unwrap(), text);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a release may have in the cluster, by the records of it; and which records can be forgotten. Pure.
+
+use std::collections::BTreeSet;
+
+use kube_apply::{Id, Object, ParseError};
+
+use super::plan::{self, Entry};
+use crate::record::Record;
+
+/// The objects of all these records, each once and as the first of them has it.
+pub fn objects<'r>(
+    records: impl IntoIterator<Item = &'r Record>,
+    namespace: &str,
+) -> Result<Vec<Object>, ParseError> {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::new();
+    for record in records {
+        let objects = Object::parse_all(&record.manifest)?;
+        all.extend(objects.into_iter().filter(|object| seen.insert(id(object, namespace))));
+    }
+    Ok(all)
+}
+
+/// Which object it is if it is written into that namespace.
+pub fn id(object: &Object, namespace: &str) -> Id {
+    let id = object.id();
+    Id { namespace: Some(id.namespace.unwrap_or_else(|| namespace.to_owned())), ..id }
+}
+
+/// What of a history is given up to make room, so that with one more there are at most `max`. 0 is no limit.
+///
+/// The newest deployed one stays, as in Helm. So does one that failed and whose objects nobody else remembers: whoever is
+/// to take them away must find them.
+pub fn outdated(history: &[Entry], max: usize, ids: impl Fn(i64) -> BTreeSet<Id>) -> Vec<i64> {
+    let Some(room) = max.checked_sub(1) else { return Vec::new() };
+    let deployed = plan::deployed(history);
+    let mut standing: Vec<i64> = plan::footprint(history).iter().map(|(revision, _)| *revision).collect();
+    let mut gone = Vec::new();
+    for &(revision, _) in history {
+        if history.len() - gone.len() <= room {
+            break;
+        }
+        if Some(revision) == deployed {
+            continue;
+        }
+        if let Some(at) = standing.iter().position(|&standing| standing == revision) {
+            let others = standing.iter().filter(|&&other| other != revision);
+            let remembered: BTreeSet<Id> = others.flat_map(|&other| ids(other)).collect();
+            if !ids(revision).is_subset(&remembered) {
+                continue;
+            }
+            standing.remove(at);
+        }
+        gone.push(revision);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Status::{self, *};
+
+    fn record(names: &[&str]) -> Record {
+        let manifest = names.iter().map(|name| {
+            format!(
+                "---\n# Source: c/{name}.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
+            )
+        });
+        Record { manifest: manifest.collect(), ..Record::default() }
+    }
+
+    #[test]
+    fn an_object_is_taken_once_from_the_first_that_has_it() {
+        let mut second = record(&["b", "c"]);
+        second
+            .manifest
+            .push_str("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: here}\n");
+        let all = objects([&record(&["a", "b"]), &second], "here").unwrap();
+        let names: Vec<_> = all.iter().map(|object| object.id().to_string()).collect();
+        assert_eq!(names, ["ConfigMap a", "ConfigMap b", "ConfigMap c"]);
+    }
+
+    /// What goes of a history in which each revision has the objects of the letters.
+    fn gone(history: &[(Status, &str)], max: usize) -> Vec<i64> {
+        let entries: Vec<Entry> = (1..).zip(history.iter().map(|(status, _)| *status)).collect();
+        let ids = |revision: i64| {
+            let (_, letters) = history[usize::try_from(revision).unwrap() - 1];
+            let names: Vec<String> = letters.chars().map(String::from).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            objects([&record(&names)], "here").unwrap().iter().map(|object| id(object, "here")).collect()
+        };
+        outdated(&entries, max, ids)
+    }
+
+    #[test]
+    fn the_oldest_go_but_not_what_is_still_needed() {
+        let long = [(Superseded, "a"), (Superseded, "a"), (Deployed, "a")];
+        assert_eq!(gone(&long, 0), [0; 0]);
+        assert_eq!(gone(&long, 3), [1]);
+        assert_eq!(gone(&long, 2), [1, 2]);
+        assert_eq!(gone(&long, 1), [1, 2], "the deployed one stays");
+        let failing = [(Deployed, "ab"), (Failed, "ab"), (Failed, "abc"), (Failed, "abc"), (Failed, "d")];
+        assert_eq!(gone(&failing, 3), [2, 3], "one of those with c stays, and the one with d");
+        assert_eq!(gone(&[(Failed, "a"), (Failed, "b")], 1), [0; 0]);
+    }
+}

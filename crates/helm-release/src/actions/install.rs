@@ -1,0 +1,273 @@
+//! Installing a release.
+
+use std::collections::BTreeMap;
+
+use helm_engine::{Event, names};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::PostParams;
+use kube_apply::{Applied, Object};
+
+use super::ask::{DryRun, Install, Propagation, Run, Uninstall};
+use super::crds;
+use super::operation::{Course, History, Operation};
+use super::plan::{Step, plan};
+use super::post_render::post_render;
+use crate::error::{Cause, Error};
+use crate::helm::Helm;
+use crate::mask::Mask;
+use crate::record::{Info, Record, Status};
+use crate::render::{RenderError, Rendering, What};
+use crate::storage::{StorageError, labels};
+
+/// A record to be, and the objects that it tells of.
+pub(super) struct Draft {
+    pub record: Record,
+    pub objects: Vec<Object>,
+    pub mask: Mask,
+}
+
+impl Helm {
+    /// Makes a release. Its record; of a dry run the one that would be.
+    pub async fn install(&self, ask: &Install<'_>) -> Result<Record, Error> {
+        names::check(&ask.name).map_err(|why| Error::Name(format!("release name check failed: {why}")))?;
+        check_labels(&ask.labels)?;
+        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
+        if ask.run.dry_run != DryRun::No {
+            return operation.rehearse(ask).await;
+        }
+        operation.make_namespace(ask).await?;
+        self.held(&ask.namespace, &ask.name, Box::pin(operation.install_new(ask))).await
+    }
+}
+
+/// Helm's own labels are nobody else's.
+pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
+    match labels::are_free(labels) {
+        true => Ok(()),
+        false => Err(StorageError::SystemLabel { system: labels::SYSTEM }.into()),
+    }
+}
+
+impl Operation<'_> {
+    async fn install_new(&self, ask: &Install<'_>) -> Result<Record, Error> {
+        let history = self.history().await?;
+        let revision = self.free_revision(&history, ask.replace).await?;
+        // Somebody's death may have been found out meanwhile.
+        let history = self.history_since(history).await?;
+        self.install(ask, &history, revision).await
+    }
+
+    /// The revision that a new release gets, if its name is free.
+    async fn free_revision(&self, history: &History, replace: bool) -> Result<i64, Error> {
+        let view = history.view();
+        let Some(&(last, mut status)) = view.last() else { return Ok(1) };
+        if let Step::Interrupted { revision } = plan(&view) {
+            let pending = history.open(self, revision).await?;
+            status = match self.interrupt(pending).await {
+                Ok(failed) => failed.info.status,
+                Err(Error::Pending) => return Err(Error::NameInUse),
+                Err(error) => return Err(error),
+            };
+        }
+        match status {
+            Status::Uninstalled | Status::Failed if replace => Ok(last + 1),
+            _ => Err(Error::NameInUse),
+        }
+    }
+
+    /// The history as it is, if it was changed.
+    async fn history_since(&self, history: History) -> Result<History, Error> {
+        let pending = history.view().last().is_some_and(|(_, status)| status.is_pending());
+        if pending { self.history().await } else { Ok(history) }
+    }
+
+    /// What would be installed.
+    async fn rehearse(&self, ask: &Install<'_>) -> Result<Record, Error> {
+        let mut draft = self.draft_install(ask, 1).await?;
+        if ask.run.dry_run == DryRun::Server {
+            let (way, _) = self.way(None);
+            self.look("install", &[], &draft.objects, way, &draft.mask).await?;
+        }
+        draft.record.info.description = "Dry run complete".to_owned();
+        Ok(draft.record)
+    }
+
+    /// Makes the namespace if it is wanted and not there; not before it is known that the chart can be installed.
+    pub async fn make_namespace(&self, ask: &Install<'_>) -> Result<(), Error> {
+        if !ask.create_namespace {
+            return Ok(());
+        }
+        let failed = |error: kube::Error| Error::Namespace {
+            namespace: self.namespace.to_owned(),
+            kind: kube_apply::error::kind_of(&error),
+            why: error.to_string(),
+        };
+        let namespaces: Api<Namespace> = Api::all(self.helm.objects.clone());
+        if namespaces.get_opt(self.namespace).await.map_err(failed)?.is_some() {
+            return Ok(());
+        }
+        let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
+        if ask.skip_crds || missing.is_empty() {
+            let draft = self.draft_install(ask, 1).await?;
+            self.look("install", &[], &draft.objects, self.way(None).0, &draft.mask).await?;
+        }
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(self.namespace.to_owned());
+        let labels = namespace.metadata.labels.get_or_insert_default();
+        labels.insert("name".to_owned(), self.namespace.to_owned());
+        match namespaces
+            .create(&PostParams { field_manager: Some("helm".to_owned()), dry_run: false }, &namespace)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Installs a release that is held.
+    pub async fn install(
+        &self,
+        ask: &Install<'_>,
+        history: &History,
+        revision: i64,
+    ) -> Result<Record, Error> {
+        if !ask.skip_crds {
+            self.make_crds(ask).await?;
+        }
+        let Draft { mut record, objects, mask } = self.draft_install(ask, revision).await?;
+        let (way, method) = self.way(None);
+        record.apply_method = method;
+        let before = self.standing(history, revision).await?;
+        let looked = self.look("install", &before, &objects, way, &mask).await?;
+
+        let stored = self.begin(history, &record).await?;
+        let mut course = Course { operation: self, stored, way, mask };
+        let mut applied = Applied::default();
+        let events = [Event::PreInstall, Event::PostInstall];
+        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
+            Ok(()) => course.deployed(history, "Install complete").await.map_err(Cause::Storage),
+            Err(cause) => Err(cause),
+        };
+        match outcome {
+            Ok(()) => Ok(course.stored.record),
+            Err(cause) => Err(Box::pin(self.install_failed(course, cause, &applied, ask)).await),
+        }
+    }
+
+    async fn install_failed(
+        &self,
+        mut course: Course<'_>,
+        cause: Cause,
+        applied: &Applied,
+        ask: &Install<'_>,
+    ) -> Error {
+        if cause.is_overtaken() {
+            return course.overtaken(&applied.created).await;
+        }
+        let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
+        if let Err(error) = course.failed(&format!("Release {:?} failed: {why}", self.name)).await {
+            return if error.is_overtaken() {
+                course.overtaken(&applied.created).await
+            } else {
+                error.into()
+            };
+        }
+        let record = Box::new(course.stored.record);
+        if !ask.atomic {
+            return Error::Failed { said: why, kind, record };
+        }
+        let run = Run { description: None, ..ask.run.clone() };
+        let uninstall = Uninstall {
+            name: ask.name.clone(),
+            namespace: ask.namespace.clone(),
+            keep_history: false,
+            ignore_not_found: true,
+            propagation: Propagation::Background,
+            run,
+        };
+        let operation = Operation::new(self.helm, self.namespace, self.name, &uninstall.run);
+        let said = match Box::pin(operation.uninstall(&uninstall)).await {
+            Ok(_) => format!(
+                "release {} failed, and has been uninstalled due to rollback-on-failure being set: {why}",
+                self.name
+            ),
+            Err(error) => format!(
+                "an error occurred while uninstalling the release. original install error: {why}: {error}"
+            ),
+        };
+        Error::Failed { said, kind, record }
+    }
+
+    /// Makes the definitions that are missing, once the values are known to be right.
+    async fn make_crds(&self, ask: &Install<'_>) -> Result<(), Error> {
+        let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // Templates may ask for what is about to be defined, so what they complain of does not count yet.
+        match self.render(ask, &self.what(ask)).await {
+            Err(Error::Render(RenderError::Templates { .. })) | Ok(_) => crds::make(self, &missing).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    fn what(&self, ask: &Install<'_>) -> What {
+        What {
+            check_schema: !ask.skip_schema,
+            subchart_notes: ask.subchart_notes,
+            may_look_up: ask.run.dry_run != DryRun::Client,
+            ..What::install(self.name, self.namespace, self.helm.profile)
+        }
+    }
+
+    async fn render(&self, ask: &Install<'_>, what: &What) -> Result<Rendering, Error> {
+        Ok(self.helm.renderer.render(&self.helm.cluster(), &ask.chart, &ask.values, what).await?)
+    }
+
+    async fn draft_install(&self, ask: &Install<'_>, revision: i64) -> Result<Draft, Error> {
+        // Helm tells templates of revision 1 whatever is in the history.
+        let rendering = self.render(ask, &self.what(ask)).await?;
+        let now = self.helm.clock.now();
+        let record = Record {
+            name: self.name.to_owned(),
+            namespace: self.namespace.to_owned(),
+            version: revision,
+            info: Info {
+                first_deployed: now.into(),
+                last_deployed: now.into(),
+                status: Status::PendingInstall,
+                description: "Initial install underway".to_owned(),
+                ..Info::default()
+            },
+            config: ask.values.as_ref().clone(),
+            labels: ask.labels.clone(),
+            apply_method: self.way(None).1,
+            ..Record::default()
+        };
+        self.draft(record, rendering)
+    }
+
+    /// Puts a rendering into a record, after others have changed it.
+    pub fn draft(&self, mut record: Record, rendering: Rendering) -> Result<Draft, Error> {
+        record.manifest = rendering.manifest();
+        record.info.notes = rendering.notes;
+        record.hooks = rendering.hooks;
+        record.chart = rendering.chart;
+        self.settle(record)
+    }
+
+    /// Lets others change what a record tells of.
+    pub fn settle(&self, mut record: Record) -> Result<Draft, Error> {
+        if let Some(change) = self.run.post_render {
+            let changed = post_render(record.manifest, record.hooks, change, self.helm.profile);
+            (record.manifest, record.hooks) = changed.map_err(Error::PostRender)?;
+        }
+        let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;
+        let hooks = record.hooks.iter().filter_map(|hook| Object::parse_all(&hook.manifest).ok());
+        let hooks: Vec<Object> = hooks.flatten().collect();
+        let mask = Mask::new(objects.iter().chain(&hooks), &self.run.sensitive);
+        Ok(Draft { record, objects, mask })
+    }
+}

@@ -1,0 +1,325 @@
+//! What all acts share: one release, held, with its history; and the course of a revision from its first record to its last.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use helm_engine::Event;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube_apply::ready::{self, Strategy};
+use kube_apply::{Applied, Id, Looked, Object, Options, Ownership, Removal, Target, Tell, Way};
+use tokio::time::Instant;
+
+use super::ask::{Applying, Run, Wait};
+use super::footprint;
+use super::plan::{self, Entry};
+use crate::error::{Cause, Error};
+use crate::helm::Helm;
+use crate::hold::lease_name;
+use crate::hooks;
+use crate::mask::{Mask, Quiet};
+use crate::record::{ApplyMethod, Record, Status};
+use crate::storage::{self, Storage, StorageError, Stored};
+
+/// What a revision says that somebody died over.
+const INTERRUPTED: &str = "operation interrupted";
+
+/// So long a revision of somebody who does not hold releases as we do is taken to be in the making: as long as Helm waits
+/// where nobody says otherwise.
+const FOREIGN_GRACE: Duration = Duration::from_secs(300);
+
+/// One release that is being acted on.
+pub(super) struct Operation<'o> {
+    pub helm: &'o Helm,
+    pub name: &'o str,
+    pub namespace: &'o str,
+    pub run: &'o Run<'o>,
+    pub storage: Storage,
+    pub target: Target,
+}
+
+/// What was found of a release.
+pub(super) struct History {
+    entries: Vec<storage::Entry>,
+}
+
+impl<'o> Operation<'o> {
+    pub fn new(helm: &'o Helm, namespace: &'o str, name: &'o str, run: &'o Run<'o>) -> Self {
+        let (storage, target) = (helm.storage(namespace), helm.target(namespace));
+        Self { helm, name, namespace, run, storage, target }
+    }
+
+    pub async fn history(&self) -> Result<History, Error> {
+        Ok(History { entries: self.storage.entries(self.name).await? })
+    }
+
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.run.timeout
+    }
+
+    fn ownership(&self) -> Ownership {
+        Ownership { take: self.run.take_ownership, ..Ownership::new(self.name, self.namespace) }
+    }
+
+    /// How the objects of this release are written.
+    pub fn options(&self, way: Way) -> Options {
+        Options { force_replace: self.run.force_replace, ..Options::new(way).owned_by(self.ownership()) }
+    }
+
+    /// How objects are taken away; waited for if asked to.
+    pub fn removal(&self) -> Removal {
+        let wait_until = (self.run.wait != Wait::HookOnly).then(|| self.deadline());
+        Removal { ownership: Some(self.ownership()), wait_until, ..Removal::default() }
+    }
+
+    /// How objects are written, and what the record says of it. `like` is the revision that decides if nobody else does.
+    pub fn way(&self, like: Option<&Record>) -> (Way, Option<ApplyMethod>) {
+        let server_side = Way::ServerSide { force_conflicts: self.run.force_conflicts };
+        let method = like.map(|record| record.apply_method);
+        match (self.run.applying, method) {
+            (Applying::ServerSide, _) | (Applying::Auto, None | Some(Some(ApplyMethod::ServerSide))) => {
+                (server_side, Some(ApplyMethod::ServerSide))
+            }
+            // Helm 3's stays Helm 3's.
+            (_, Some(None)) => (Way::ThreeWay, None),
+            _ => (Way::ThreeWay, Some(ApplyMethod::ClientSide)),
+        }
+    }
+
+    /// Looks at everything that is to be written, and refuses what is somebody else's. Nothing is written.
+    pub async fn look(
+        &self,
+        act: &'static str,
+        before: &[Object],
+        after: &[Object],
+        way: Way,
+        mask: &Mask,
+    ) -> Result<Looked, Error> {
+        let looked = kube_apply::look(&self.target, before, after, &self.options(way)).await;
+        looked.map_err(|error| Error::Refused { act, kind: error.kind(), why: mask.over(&error.to_string()) })
+    }
+
+    /// Whether a revision that is pending was left by one of us: whoever takes a Lease over leaves a trace in it, and
+    /// somebody who has none may be at work still.
+    pub async fn is_abandoned(&self, pending: &Record) -> Result<bool, Error> {
+        let leases: Api<Lease> = Api::namespaced(self.helm.records.clone(), self.namespace);
+        let lease = leases.get_opt(&lease_name(self.name)).await;
+        let lease =
+            lease.map_err(|source| StorageError::Call { doing: "judge", source: Box::new(source) })?;
+        let taken = lease.and_then(|lease| lease.spec?.lease_transitions).is_some_and(|terms| terms > 0);
+        let begun = pending.info.last_deployed.at();
+        let age = begun.map(|begun| self.helm.clock.now().duration_since(begun));
+        let old = age.is_none_or(|age| age.unsigned_abs() >= FOREIGN_GRACE);
+        Ok(taken || old)
+    }
+
+    /// Marks a revision as failed that somebody died over.
+    pub async fn interrupt(&self, mut pending: Stored) -> Result<Record, Error> {
+        if !self.is_abandoned(&pending.record).await? {
+            return Err(Error::Pending);
+        }
+        pending.record.set_status(Status::Failed, INTERRUPTED);
+        Ok(self.storage.update(&pending).await?.record)
+    }
+
+    /// Marks revisions as superseded, but for one. What somebody else has marked meanwhile is as good.
+    pub async fn supersede(&self, history: &History, except: i64) -> Result<(), StorageError> {
+        let deployed =
+            |entry: &&storage::Entry| entry.head.status == Status::Deployed && entry.head.revision != except;
+        // Gathered first: a filter in the loop would keep whoever waits for it to one thread.
+        for entry in history.entries.iter().filter(deployed).collect::<Vec<_>>() {
+            let mut stored = self.storage.open(entry).await?;
+            stored.record.info.status = Status::Superseded;
+            match self.storage.update(&stored).await {
+                Ok(_) | Err(StorageError::Gone { .. }) => {}
+                Err(StorageError::Changed { .. }) => self.supersede_again(entry.head.revision).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn supersede_again(&self, revision: i64) -> Result<(), StorageError> {
+        match self.storage.get(self.name, revision).await? {
+            Some(mut stored) if stored.record.info.status == Status::Deployed => {
+                stored.record.info.status = Status::Superseded;
+                self.storage.update(&stored).await.map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the first record of a revision, after making room for it.
+    pub async fn begin(&self, history: &History, record: &Record) -> Result<Stored, Error> {
+        // Helm's own limits hold before anything is given up for it.
+        self.storage.plan(record)?;
+        for entry in self.outdated(history).await? {
+            self.storage.delete(&entry.head).await?;
+        }
+        Ok(self.storage.create(record).await?)
+    }
+
+    async fn outdated<'h>(&self, history: &'h History) -> Result<Vec<&'h storage::Entry>, Error> {
+        let view = history.view();
+        if self.run.max_history == 0 || view.len() < self.run.max_history {
+            return Ok(Vec::new());
+        }
+        let mut ids: Vec<(i64, BTreeSet<Id>)> = Vec::new();
+        for &(revision, _) in plan::footprint(&view) {
+            let record = history.open(self, revision).await?.record;
+            let objects =
+                footprint::objects([&record], self.namespace).map_err(Error::manifest("a former"))?;
+            ids.push((
+                revision,
+                objects.iter().map(|object| footprint::id(object, self.namespace)).collect(),
+            ));
+        }
+        let ids_of = |revision| ids.iter().find(|(of, _)| *of == revision).map(|(_, ids)| ids.clone());
+        let gone =
+            footprint::outdated(&view, self.run.max_history, |revision| ids_of(revision).unwrap_or_default());
+        Ok(history.entries.iter().filter(|entry| gone.contains(&entry.head.revision)).collect())
+    }
+
+    /// The objects that may be in the cluster, as `first` has them where it does.
+    pub async fn standing(&self, history: &History, first: i64) -> Result<Vec<Object>, Error> {
+        let view = history.view();
+        let mut revisions: Vec<i64> = plan::footprint(&view).iter().map(|(revision, _)| *revision).collect();
+        revisions.sort_by_key(|&revision| (revision != first, std::cmp::Reverse(revision)));
+        let mut records = Vec::new();
+        for revision in revisions {
+            records.push(history.open(self, revision).await?.record);
+        }
+        footprint::objects(&records, self.namespace).map_err(Error::manifest("current"))
+    }
+
+    /// Waits until objects are ready, if asked to.
+    async fn ready(&self, objects: &[Object], tell: &dyn Tell) -> Result<(), Cause> {
+        let strategy = match (self.run.wait, self.run.wait_for_jobs) {
+            (Wait::HookOnly, _) => return Ok(()),
+            (Wait::Watcher, false) => Strategy::Watcher,
+            (Wait::Watcher, true) => Strategy::WatcherWithJobs,
+            (Wait::Legacy, false) => Strategy::Legacy,
+            (Wait::Legacy, true) => Strategy::LegacyWithJobs,
+        };
+        let waited = ready::wait(&self.target, objects, strategy, self.deadline(), tell).await;
+        waited.map_err(Cause::NotReady)
+    }
+}
+
+impl History {
+    pub fn view(&self) -> Vec<Entry> {
+        self.entries.iter().map(|entry| (entry.head.revision, entry.head.status)).collect()
+    }
+
+    pub fn entries(&self) -> &[storage::Entry] {
+        &self.entries
+    }
+
+    /// A revision that is in it.
+    pub async fn open(&self, operation: &Operation<'_>, revision: i64) -> Result<Stored, Error> {
+        let entry = self.entries.iter().find(|entry| entry.head.revision == revision);
+        Ok(operation.storage.open(entry.ok_or(Error::NoRevision(revision))?).await?)
+    }
+}
+
+/// A revision on its way: its record as it was last written, and how its objects are written.
+pub(super) struct Course<'c> {
+    pub operation: &'c Operation<'c>,
+    pub stored: Stored,
+    pub way: Way,
+    pub mask: Mask,
+}
+
+impl Course<'_> {
+    /// Hooks, objects, readiness, hooks. `looked` is what was seen before the record was written.
+    pub async fn run(
+        &mut self,
+        events: [Event; 2],
+        before: &[Object],
+        after: &[Object],
+        looked: Looked,
+        applied: &mut Applied,
+    ) -> Result<(), Cause> {
+        let [first, last] = events;
+        let ran = self.hooks(first).await?;
+        // What hooks made may be among the objects.
+        let looked = match ran {
+            0 => looked,
+            _ => {
+                let options = self.operation.options(self.way);
+                kube_apply::look(&self.operation.target, before, after, &options)
+                    .await
+                    .map_err(Cause::Apply)?
+            }
+        };
+        let quiet = Quiet { mask: &self.mask, tell: self.operation.run.tell };
+        match looked.write(&self.operation.target, &quiet).await {
+            Ok(done) => *applied = done,
+            Err(mut error) => {
+                *applied = std::mem::take(&mut error.applied);
+                return Err(Cause::Apply(error));
+            }
+        }
+        self.operation.ready(after, &quiet).await?;
+        self.hooks(last).await?;
+        Ok(())
+    }
+
+    /// Runs the hooks of an event, if they are wanted at all. How many there were.
+    pub async fn hooks(&mut self, event: Event) -> Result<usize, Cause> {
+        if !self.operation.run.hooks {
+            return Ok(0);
+        }
+        let hooks = hooks::Hooks {
+            storage: &self.operation.storage,
+            target: &self.operation.target,
+            clock: &*self.operation.helm.clock,
+            way: self.way,
+            timeout: self.operation.run.timeout,
+            tell: &Quiet { mask: &self.mask, tell: self.operation.run.tell },
+        };
+        let ran = hooks.run(&mut self.stored, event, |_| true).await;
+        ran.map_err(|error| Cause::Hook { event, error })
+    }
+
+    /// The revision is what the release is: the others are so no more.
+    pub async fn deployed(&mut self, history: &History, description: &str) -> Result<(), StorageError> {
+        let revision = self.stored.record.version;
+        self.operation.supersede(history, revision).await?;
+        let said = self.operation.run.description.as_deref().unwrap_or(description);
+        self.stored.record.set_status(Status::Deployed, said);
+        self.stored = self.operation.storage.update(&self.stored).await?;
+        Ok(())
+    }
+
+    /// The revision has failed. `said` is what the record says of it.
+    pub async fn failed(&mut self, said: &str) -> Result<(), StorageError> {
+        self.stored.record.set_status(Status::Failed, self.mask.over(said));
+        self.stored = self.operation.storage.update(&self.stored).await?;
+        Ok(())
+    }
+
+    /// The record was changed or deleted by somebody else. If they are about to uninstall the release, or have done so,
+    /// what was written since is taken away, because they may not have seen it.
+    pub async fn overtaken(&self, written: &[Object]) -> Error {
+        let Operation { name, storage, target, run, .. } = self.operation;
+        let overtaken = Error::Overtaken { name: (*name).to_owned() };
+        let last = match storage.last(name).await {
+            Ok(last) => last,
+            Err(error) => return error.into(),
+        };
+        let status = last.map(|last| last.record.info.status);
+        if !matches!(status, None | Some(Status::Uninstalling | Status::Uninstalled)) {
+            return overtaken;
+        }
+        let removal = self.operation.removal();
+        match kube_apply::remove(target, written, &removal, run.tell).await {
+            Ok(_) => overtaken,
+            Err(error) => Error::NotDeleted {
+                name: (*name).to_owned(),
+                kind: error.kind(),
+                why: self.mask.over(&error.to_string()),
+            },
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Going back to what a release was.
+
+use helm_engine::{Event, names};
+use kube_apply::{Applied, remove};
+
+use super::ask::{DryRun, Rollback};
+use super::install::Draft;
+use super::operation::{Course, History, Operation};
+use super::plan::{Step, plan};
+use crate::error::{Cause, Error};
+use crate::helm::Helm;
+use crate::record::{Info, Record, Status};
+
+/// So long may be what somebody says of it.
+const LONGEST: usize = 256;
+
+impl Helm {
+    /// Goes back to a revision. The record of the new one; of a dry run the one that would be.
+    pub async fn rollback(&self, ask: &Rollback<'_>) -> Result<Record, Error> {
+        names::check(&ask.name)
+            .map_err(|_| Error::Name(format!("prepareRollback: Release name is invalid: {}", ask.name)))?;
+        if ask.revision < 0 {
+            return Err(Error::BadRevision);
+        }
+        let length = ask.run.description.as_ref().map_or(0, |said| said.chars().count());
+        if length > LONGEST {
+            return Err(Error::Description(length));
+        }
+        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
+        if ask.run.dry_run == DryRun::No {
+            return self.held(&ask.namespace, &ask.name, Box::pin(operation.rollback(ask))).await;
+        }
+        let history = operation.history().await?;
+        Ok(operation.draft_rollback(ask, &history).await?.record)
+    }
+}
+
+impl Operation<'_> {
+    /// Rolls back a release that is held.
+    pub async fn rollback(&self, ask: &Rollback<'_>) -> Result<Record, Error> {
+        let history = loop {
+            let history = self.history().await?;
+            match plan(&history.view()) {
+                Step::Interrupted { revision } => {
+                    let pending = history.open(self, revision).await?;
+                    self.interrupt(pending).await?;
+                }
+                Step::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
+                Step::Install { .. } | Step::Upgrade { .. } => break history,
+            }
+        };
+        let Draft { record, objects, mask } = self.draft_rollback(ask, &history).await?;
+        let (way, _) = self.way(Some(&record));
+        let before = self.standing(&history, record.version - 1).await?;
+        let looked = self.look("rollback", &before, &objects, way, &mask).await?;
+
+        let description = record.info.description.clone();
+        let stored = self.begin(&history, &record).await?;
+        let mut course = Course { operation: self, stored, way, mask };
+        let mut applied = Applied::default();
+        let events = [Event::PreRollback, Event::PostRollback];
+        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
+            Ok(()) => course.deployed(&history, &description).await.map_err(Cause::Storage),
+            Err(cause) => Err(cause),
+        };
+        match outcome {
+            Ok(()) => Ok(course.stored.record),
+            Err(cause) => Err(self.rollback_failed(course, cause, &applied, ask).await),
+        }
+    }
+
+    async fn rollback_failed(
+        &self,
+        mut course: Course<'_>,
+        cause: Cause,
+        applied: &Applied,
+        ask: &Rollback<'_>,
+    ) -> Error {
+        if cause.is_overtaken() {
+            return course.overtaken(&applied.created).await;
+        }
+        let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
+        let (words, mut said) = match cause {
+            Cause::NotReady(_) => ("Release", format!("release {} failed: {why}", self.name)),
+            _ => ("Rollback", why.clone()),
+        };
+        if let Err(error) = course.failed(&format!("{words} {:?} failed: {why}", self.name)).await {
+            return if error.is_overtaken() {
+                course.overtaken(&applied.created).await
+            } else {
+                error.into()
+            };
+        }
+        if ask.cleanup_on_fail
+            && let Err(error) = remove(&self.target, &applied.created, &self.cleanup(), self.run.tell).await
+        {
+            said = format!(
+                "an error occurred while cleaning up resources. original rollback error: {why}: unable to cleanup \
+                 resources: {}",
+                course.mask.over(&error.to_string())
+            );
+        }
+        Error::Failed { said, kind, record: Box::new(course.stored.record) }
+    }
+
+    /// The revision to be: what an old one was, under a new number.
+    async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<Draft, Error> {
+        let last = history.entries().last().ok_or(Error::NotFound)?;
+        let to = if ask.revision == 0 { last.head.revision - 1 } else { ask.revision };
+        let old = history.open(self, to).await?.record;
+        let last = self.storage.open(last).await?.record;
+        let said = ask.run.description.clone().unwrap_or_else(|| format!("Rollback to {to}"));
+        let (_, apply_method) = self.way(Some(&old));
+        let record = Record {
+            version: last.version + 1,
+            namespace: last.namespace,
+            info: Info {
+                first_deployed: last.info.first_deployed,
+                last_deployed: self.helm.clock.now().into(),
+                status: Status::PendingRollback,
+                description: said,
+                rollback_revision: if apply_method.is_some() { to } else { 0 },
+                notes: old.info.notes.clone(),
+                ..Info::default()
+            },
+            apply_method,
+            ..old
+        };
+        self.settle(record)
+    }
+}

@@ -1,0 +1,159 @@
+//! Taking a release away, with all that its records tell of.
+
+use helm_engine::{Event, names};
+use kube::api::PropagationPolicy;
+use kube_apply::remove::is_kept;
+use kube_apply::{Removal, remove};
+
+use super::ask::{DryRun, Propagation, Uninstall, Uninstalled};
+use super::operation::{Course, History, Operation};
+use crate::error::{Cause, Error};
+use crate::helm::Helm;
+use crate::mask::Mask;
+use crate::record::Status;
+use crate::storage::{StorageError, Stored};
+
+const UNDERWAY: &str = "Deletion in progress (or silently failed)";
+const COMPLETE: &str = "Uninstallation complete";
+
+impl Helm {
+    /// Takes a release away.
+    pub async fn uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
+        names::check(&ask.name)
+            .map_err(|_| Error::Name(format!("uninstall: Release name is invalid: {}", ask.name)))?;
+        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
+        if ask.run.dry_run != DryRun::No {
+            return operation.rehearse_uninstall(ask).await;
+        }
+        // A namespace that is gone, or going, takes no Lease; it has no records either, or soon will not.
+        let history = operation.history().await?;
+        if history.entries().is_empty() {
+            return operation.nothing(ask);
+        }
+        self.held(&ask.namespace, &ask.name, Box::pin(operation.uninstall(ask))).await
+    }
+}
+
+impl Operation<'_> {
+    fn nothing(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
+        match ask.ignore_not_found {
+            true => Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() }),
+            false => Err(Error::NotLoaded { name: self.name.to_owned() }),
+        }
+    }
+
+    async fn rehearse_uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
+        let history = self.history().await?;
+        let Some(last) = history.entries().last() else { return self.nothing(ask) };
+        let last = self.storage.open(last).await?;
+        let objects = self.standing(&history, last.record.version).await?;
+        let how = Removal { dry_run: true, ..self.how(ask) };
+        let removed = remove(&self.target, &objects, &how, self.run.tell).await;
+        let removed = removed.map_err(|error| self.not_deleted(&error, &Mask::default()))?;
+        Ok(outcome(last, removed.kept))
+    }
+
+    /// Uninstalls a release that is held.
+    pub async fn uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
+        let history = self.history().await?;
+        let Some(last) = history.entries().last() else { return self.nothing(ask) };
+        let mut last = self.storage.open(last).await?;
+        if last.record.info.status == Status::Uninstalled {
+            if ask.keep_history {
+                return Err(Error::AlreadyDeleted { name: self.name.to_owned() });
+            }
+            self.purge(&history, &last).await?;
+            return Ok(outcome(last, Vec::new()));
+        }
+        // Told first: whoever finds it after us knows what to finish.
+        if last.record.info.status != Status::Uninstalling {
+            last.record.set_status(Status::Uninstalling, UNDERWAY);
+            last.record.info.deleted = self.helm.clock.now().into();
+            last = self.storage.update(&last).await?;
+        }
+        let objects = self.standing(&history, last.record.version).await?;
+        let mask = Mask::new(&objects, &self.run.sensitive);
+        let (way, _) = self.way(Some(&last.record));
+        let mut course = Course { operation: self, stored: last, way, mask };
+        if let Err(cause) = course.hooks(Event::PreDelete).await {
+            return Err(course.gave_up(&cause));
+        }
+        let removed = remove(&self.target, &objects, &self.how(ask), self.run.tell).await;
+        let removed = removed.map_err(|error| self.not_deleted(&error, &course.mask))?;
+        // Everything is gone by now, so what fails in the end does not bring the records back.
+        let late = course.hooks(Event::PostDelete).await.err();
+
+        let said = self.run.description.as_deref().unwrap_or(COMPLETE);
+        course.stored.record.set_status(Status::Uninstalled, said);
+        let last = if ask.keep_history {
+            self.supersede(&history, course.stored.record.version).await?;
+            self.storage.update(&course.stored).await?
+        } else {
+            self.purge(&history, &course.stored).await?;
+            course.stored
+        };
+        match late {
+            Some(cause) => {
+                Err(Error::Uninstalled { kind: cause.kind(), why: course.mask.over(&cause.to_string()) })
+            }
+            None => Ok(outcome(last, removed.kept)),
+        }
+    }
+
+    /// Finishes what somebody began. Its history is kept: nobody knows any more whether it was to be.
+    pub async fn finish_uninstall(&self) -> Result<(), Error> {
+        let ask = Uninstall {
+            name: self.name.to_owned(),
+            namespace: self.namespace.to_owned(),
+            keep_history: true,
+            ignore_not_found: true,
+            propagation: Propagation::Background,
+            run: self.run.clone(),
+        };
+        self.uninstall(&ask).await.map(|_| ())
+    }
+
+    fn how(&self, ask: &Uninstall<'_>) -> Removal {
+        let propagation = match ask.propagation {
+            Propagation::Background => PropagationPolicy::Background,
+            Propagation::Foreground => PropagationPolicy::Foreground,
+            Propagation::Orphan => PropagationPolicy::Orphan,
+        };
+        Removal { propagation, ..self.removal() }
+    }
+
+    fn not_deleted(&self, error: &kube_apply::RemoveError, mask: &Mask) -> Error {
+        Error::NotDeleted {
+            name: self.name.to_owned(),
+            kind: error.kind(),
+            why: mask.over(&error.to_string()),
+        }
+    }
+
+    /// Deletes the records, the last one last: it tells that the others are to go.
+    async fn purge(&self, history: &History, last: &Stored) -> Result<(), StorageError> {
+        for entry in history.entries() {
+            if entry.head.revision != last.record.version {
+                self.storage.delete(&entry.head).await?;
+            }
+        }
+        self.storage.delete(&last.head()).await
+    }
+}
+
+impl Course<'_> {
+    /// A hook before the deletion failed: nothing was deleted, and the record says how far it got.
+    fn gave_up(self, cause: &Cause) -> Error {
+        Error::Failed {
+            said: self.mask.over(&cause.to_string()),
+            kind: cause.kind(),
+            record: Box::new(self.stored.record),
+        }
+    }
+}
+
+fn outcome(last: Stored, kept: Vec<kube_apply::Object>) -> Uninstalled {
+    let (kept, unowned): (Vec<_>, Vec<_>) = kept.into_iter().partition(is_kept);
+    let ids = |objects: Vec<kube_apply::Object>| objects.iter().map(kube_apply::Object::id).collect();
+    Uninstalled { record: Some(last.record), kept: ids(kept), unowned: ids(unowned) }
+}

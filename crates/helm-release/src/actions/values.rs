@@ -1,0 +1,116 @@
+//! Which values hold after an upgrade.
+
+use std::sync::Arc;
+
+use helm_chart::Chart;
+use helm_chart::values::{self, Tree};
+use helm_template::data::{Data, Members};
+use helm_template::profile::Profile;
+use helm_template::value::{Str, Value};
+
+use super::ask::Values;
+use crate::record::Record;
+use crate::render::ReadyChart;
+
+/// A chart of a record, whose subcharts are not in it.
+#[derive(Clone, Copy)]
+struct Old<'r> {
+    name: &'r str,
+    values: &'r Members,
+}
+
+impl Tree for Old<'_> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn values(&self) -> &Members {
+        self.values
+    }
+
+    fn dependencies(&self) -> impl Iterator<Item = Self> {
+        std::iter::empty()
+    }
+}
+
+/// The values of the next revision, and the chart with the defaults that hold beneath them.
+pub fn settle(
+    chart: &Arc<ReadyChart>,
+    given: &Arc<Members>,
+    current: &Record,
+    how: Values,
+    profile: Profile,
+) -> Result<(Arc<ReadyChart>, Arc<Members>), Str> {
+    let merged = || values::over(given, &current.config, profile).map(Arc::new);
+    match how {
+        Values::Reset => Ok((chart.clone(), given.clone())),
+        Values::ResetThenReuse => Ok((chart.clone(), merged()?)),
+        Values::Keep if given.is_empty() => Ok((chart.clone(), Arc::new(current.config.clone()))),
+        Values::Keep => Ok((chart.clone(), given.clone())),
+        Values::Reuse => {
+            let old =
+                defaults(current, profile).map_err(|why| format!("failed to rebuild old values: {why}"))?;
+            let chart = Chart { values: old, ..chart.chart().clone() };
+            Ok((Arc::new(ReadyChart::new(chart)), merged()?))
+        }
+    }
+}
+
+/// What the old chart and its user came to.
+fn defaults(current: &Record, profile: Profile) -> Result<Members, Str> {
+    let values = current.chart.values().map_err(|error| error.to_string())?;
+    let head = current.chart.head();
+    let old = Old { name: &head.name, values: &values };
+    let merged = values::coalesce(old, &current.config, profile, &mut Vec::new());
+    let merged = merged.map_err(|mismatch| mismatch.to_string())?;
+    match Data::try_from(&Value::from(merged))? {
+        Data::Map(members) => Ok(members),
+        // A map without entries may be nil.
+        _ => Ok(Members::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_template::json;
+
+    use super::*;
+    use crate::record::ChartRecord;
+
+    fn members(text: &str) -> Members {
+        json::parse(text).unwrap().as_map().unwrap().clone()
+    }
+
+    fn chart(values: &str) -> Chart {
+        let mut chart = Chart { values: members(values), ..Chart::default() };
+        chart.metadata.name = "c".into();
+        chart
+    }
+
+    /// The defaults beneath, and the values.
+    fn settled(given: &str, how: Values) -> (Members, Members) {
+        let old = ChartRecord::new(&chart(r#"{"a": 1, "b": {"c": 1, "d": 1}}"#), Profile::Helm4).unwrap();
+        let current = Record { chart: old, config: members(r#"{"b": {"c": 2}}"#), ..Record::default() };
+        let new = Arc::new(ReadyChart::new(chart(r#"{"a": 9, "b": {"c": 9, "e": 9}}"#)));
+        let (chart, values) = settle(&new, &Arc::new(members(given)), &current, how, Profile::Helm4).unwrap();
+        (chart.chart().values.clone(), Members::clone(&values))
+    }
+
+    /// As in Helm's table of flags: what each keeps of the values and of the old chart.
+    #[test]
+    fn each_way_keeps_what_helm_keeps() {
+        let new = r#"{"a": 9, "b": {"c": 9, "e": 9}}"#;
+        let old = r#"{"a": 1, "b": {"c": 2, "d": 1}}"#;
+        for (given, how, beneath, values) in [
+            ("{}", Values::Keep, new, r#"{"b": {"c": 2}}"#),
+            (r#"{"a": 3}"#, Values::Keep, new, r#"{"a": 3}"#),
+            ("{}", Values::Reset, new, "{}"),
+            (r#"{"a": 3}"#, Values::Reset, new, r#"{"a": 3}"#),
+            (r#"{"a": 3}"#, Values::ResetThenReuse, new, r#"{"a": 3, "b": {"c": 2}}"#),
+            (r#"{"b": {"d": 4}}"#, Values::Reuse, old, r#"{"b": {"c": 2, "d": 4}}"#),
+            (r#"{"b": {"c": 5}}"#, Values::Reuse, old, r#"{"b": {"c": 5}}"#),
+        ] {
+            assert_eq!(settled(given, how), (members(beneath), members(values)), "{given} {how:?}");
+        }
+    }
+}

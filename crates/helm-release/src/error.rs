@@ -1,0 +1,185 @@
+//! Why an act was not done, or not to its end.
+//!
+//! The words are Helm's where Helm has words for it. Always true: no text here repeats a value or the data of a Secret; what
+//! others said has been through [`crate::mask`].
+
+use domain::Kind;
+use helm_engine::Event;
+use kube_apply::{ApplyError, Failure, NotReady, ParseError};
+
+use crate::hold::HoldError;
+use crate::record::Record;
+use crate::render::RenderError;
+use crate::storage::StorageError;
+
+/// Why an act came to nothing, or to a failure.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Name(String),
+    #[error("cannot reuse a name that is still in use")]
+    NameInUse,
+    #[error("release: not found")]
+    NotFound,
+    #[error("{name:?} has no deployed releases")]
+    NoneDeployed { name: String },
+    #[error("release has no {0} version")]
+    NoRevision(i64),
+    #[error("invalid release revision")]
+    BadRevision,
+    #[error("the release named {name:?} is already deleted")]
+    AlreadyDeleted { name: String },
+    #[error("description must be 256 characters or less, got {0}")]
+    Description(usize),
+    /// By somebody who does not hold releases as we do: the helm command.
+    #[error("another operation (install/upgrade/rollback) is in progress")]
+    Pending,
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    #[error("{0}")]
+    Values(String),
+    #[error("error while running post render on files: {0}")]
+    PostRender(String),
+    #[error("unable to build kubernetes objects from {which} release manifest: {source}")]
+    Manifest { which: &'static str, source: ParseError },
+    #[error("failed to install CRD {file}: {why}")]
+    Crd { file: String, why: String, kind: Kind },
+    #[error("cannot look at namespace {namespace:?}, or make it: {why}")]
+    Namespace { namespace: String, why: String, kind: Kind },
+    /// Nothing was written.
+    #[error("unable to continue with {act}: {why}")]
+    Refused { act: &'static str, why: String, kind: Kind },
+    /// There is a record of it.
+    #[error("{said}")]
+    Failed { said: String, kind: Kind, record: Box<Record> },
+    #[error("failed to delete release: {name}: {why}")]
+    NotDeleted { name: String, why: String, kind: Kind },
+    #[error("uninstallation completed with 1 error(s): {why}")]
+    Uninstalled { why: String, kind: Kind },
+    #[error("uninstall: Release not loaded: {name}: release: not found")]
+    NotLoaded { name: String },
+    /// Somebody else changed the release meanwhile, and theirs holds.
+    #[error("release {name:?} was changed by somebody else in the middle of it")]
+    Overtaken { name: String },
+}
+
+impl Error {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Name(_)
+            | Self::BadRevision
+            | Self::Description(_)
+            | Self::Values(_)
+            | Self::PostRender(_)
+            | Self::Manifest { .. } => Kind::Invalid,
+            Self::NotFound | Self::NotLoaded { .. } | Self::NoneDeployed { .. } | Self::NoRevision(_) => {
+                Kind::NotFound
+            }
+            Self::NameInUse | Self::AlreadyDeleted { .. } | Self::Pending | Self::Overtaken { .. } => {
+                Kind::Conflict
+            }
+            Self::Hold(error) => error.kind(),
+            Self::Storage(error) => error.kind(),
+            Self::Render(error) => error.kind(),
+            Self::Crd { kind, .. }
+            | Self::Namespace { kind, .. }
+            | Self::Refused { kind, .. }
+            | Self::Failed { kind, .. }
+            | Self::NotDeleted { kind, .. }
+            | Self::Uninstalled { kind, .. } => *kind,
+        }
+    }
+
+    pub(crate) fn manifest(which: &'static str) -> impl Fn(ParseError) -> Self {
+        move |source| Self::Manifest { which, source }
+    }
+}
+
+/// What went wrong between the first and the last record of an act.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    #[error("{}{error}", before(*event))]
+    Hook { event: Event, error: HookError },
+    #[error("{0}")]
+    Apply(ApplyError),
+    #[error(transparent)]
+    NotReady(NotReady),
+    /// The record could not be written.
+    #[error(transparent)]
+    Storage(StorageError),
+}
+
+impl Cause {
+    /// Somebody else wrote or deleted the record.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        match self {
+            Self::Storage(error) | Self::Hook { error: HookError::Storage(error), .. } => {
+                error.is_overtaken()
+            }
+            Self::Hook { .. } | Self::Apply(_) | Self::NotReady(_) => false,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Hook { error, .. } => error.kind(),
+            Self::Apply(error) => error.kind(),
+            Self::NotReady(error) => error.kind(),
+            Self::Storage(error) => error.kind(),
+        }
+    }
+}
+
+/// What Helm says of an event before it says what went wrong there.
+fn before(event: Event) -> &'static str {
+    match event {
+        Event::PreInstall => "failed pre-install: ",
+        Event::PostInstall => "failed post-install: ",
+        Event::PreUpgrade => "pre-upgrade hooks failed: ",
+        Event::PostUpgrade => "post-upgrade hooks failed: ",
+        Event::PreDelete | Event::PostDelete | Event::PreRollback | Event::PostRollback | Event::Test => "",
+    }
+}
+
+/// Why a hook was not run, or did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    #[error("unable to build kubernetes object for {event} hook {path}: {source}")]
+    Manifest { event: &'static str, path: String, source: ParseError },
+    #[error("warning: Hook {event} {path} failed: {source}")]
+    Apply { event: &'static str, path: String, source: ApplyError },
+    #[error(transparent)]
+    NotDone(NotReady),
+    #[error("unable to delete hook {path}: {}", said(failures))]
+    Remove { path: String, failures: Vec<Failure> },
+    #[error(transparent)]
+    Storage(StorageError),
+}
+
+impl HookError {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Manifest { .. } => Kind::Invalid,
+            Self::Apply { source, .. } => source.kind(),
+            Self::NotDone(error) => error.kind(),
+            Self::Remove { failures, .. } => failures.first().map_or(Kind::Internal, Failure::kind),
+            Self::Storage(error) => error.kind(),
+        }
+    }
+}
+
+fn said(failures: &[Failure]) -> String {
+    let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    failures.join("; ")
+}
+
+impl StorageError {
+    /// Somebody else wrote or deleted the record.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        matches!(self, Self::Changed { .. } | Self::Gone { .. })
+    }
+}

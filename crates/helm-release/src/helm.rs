@@ -1,0 +1,109 @@
+//! Whoever acts on releases: as whom, where, and by which clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::clock::Clock;
+use futures::future::BoxFuture;
+use helm_template::profile::Profile;
+use kube::Client;
+use kube_apply::{Discovery, Target};
+
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::render::{Cluster, Renderer};
+use crate::storage::Storage;
+
+/// Does what Helm does. Cheap to make for each act, if renderer and discovery are shared.
+#[derive(Clone)]
+pub struct Helm {
+    /// Writes records and Leases: the platform itself, or whoever acts where there is no platform.
+    pub records: Client,
+    /// Writes what charts make, as whoever asked for it.
+    pub objects: Client,
+    pub discovery: Discovery,
+    pub renderer: Renderer,
+    pub clock: Arc<dyn Clock>,
+    /// The Helm that is followed.
+    pub profile: Profile,
+    /// What others are told while they wait for us.
+    pub holder: String,
+    /// How long one waits for somebody else who is at work on a release.
+    pub patience: Duration,
+    /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
+    pub whole_records: bool,
+}
+
+impl Helm {
+    /// As Helm 4, with no patience.
+    pub fn new(
+        records: Client,
+        objects: Client,
+        discovery: Discovery,
+        clock: Arc<dyn Clock>,
+        holder: &str,
+    ) -> Self {
+        Self {
+            records,
+            objects,
+            discovery,
+            renderer: Renderer::new(),
+            clock,
+            profile: Profile::Helm4,
+            holder: holder.to_owned(),
+            patience: Duration::ZERO,
+            whole_records: false,
+        }
+    }
+
+    /// The records of a namespace.
+    pub fn storage(&self, namespace: &str) -> Storage {
+        let storage = Storage::new(self.records.clone(), namespace, self.clock.clone());
+        if self.whole_records { storage.whole_only() } else { storage }
+    }
+
+    pub(crate) fn target(&self, namespace: &str) -> Target {
+        Target {
+            client: self.objects.clone(),
+            discovery: self.discovery.clone(),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> Cluster {
+        Cluster { client: self.objects.clone(), discovery: self.discovery.clone() }
+    }
+
+    /// Does `work` while nobody else works on the release. It is boxed, because an act holds a lot at once.
+    pub(crate) async fn held<T>(
+        &self,
+        namespace: &str,
+        name: &str,
+        work: BoxFuture<'_, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let hold = Hold::new(self.records.clone(), namespace, &self.holder);
+        hold.during(name, self.patience, || work).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actions::{Install, Rollback, Run, Test, Uninstall, Upgrade};
+
+    /// Nothing is done here: that it compiles is the test.
+    #[expect(dead_code, reason = "for the compiler")]
+    fn every_act_can_be_done_on_any_thread(
+        helm: &Helm,
+        asks: (&Install<'_>, &Upgrade<'_>, &Rollback<'_>, &Uninstall<'_>, &Test<'_>, &Run<'_>),
+    ) {
+        fn is_send(_: impl Send) {}
+        let (install, upgrade, rollback, uninstall, test, run) = asks;
+        is_send(helm.install(install));
+        is_send(helm.upgrade(upgrade));
+        is_send(helm.rollback(rollback));
+        is_send(helm.uninstall(uninstall));
+        is_send(helm.test(test));
+        is_send(helm.recover("namespace", "name", run));
+    }
+}

@@ -1,0 +1,258 @@
+//! What can be asked of releases, and is answered as Helm answers it.
+//!
+//! Nothing here writes. A list is decided by labels, and only what is shown is unpacked.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use domain::clock::Clock;
+use domain::failure::Kind;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use helm_chart::values::{self, Tree};
+use helm_engine::output;
+use helm_template::data::{Data, Members};
+use helm_template::profile::Profile;
+use helm_template::value::Value;
+use kube::Client;
+use regex::Regex;
+
+use crate::record::{Moment, Record, Status};
+use crate::storage::{Head, Scope, Storage, StorageError, Stored, heads, newest};
+
+/// So many records are fetched at once.
+const AT_ONCE: usize = 16;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error("release: not found")]
+    NotFound { name: String, revision: Option<i64> },
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("the values of release `{name}` cannot be worked out: {why}")]
+    Values { name: String, why: String },
+}
+
+impl QueryError {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NotFound { .. } => Kind::NotFound,
+            Self::Storage(error) => error.kind(),
+            Self::Values { .. } => Kind::Internal,
+        }
+    }
+}
+
+/// What a list shows of a release, and a history of a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub name: String,
+    pub namespace: String,
+    pub revision: i64,
+    pub updated: Moment,
+    pub status: Status,
+    /// `nginx`
+    pub chart: String,
+    pub chart_version: String,
+    pub app_version: String,
+    pub description: String,
+    /// The revision that this one went back to, or zero.
+    pub rollback_revision: i64,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Which releases are wanted, in which order.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub scope: Scope,
+    /// Only those whose name this matches.
+    pub name: Option<Regex>,
+    /// Only those whose newest revision is one of these.
+    pub states: BTreeSet<Status>,
+    /// Of the user's own labels, as Kubernetes selects; may be empty.
+    pub selector: String,
+    pub by_date: bool,
+    pub reverse: bool,
+    pub offset: usize,
+    /// Zero for no limit.
+    pub limit: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    pub releases: Vec<Summary>,
+    /// So many there are without offset and limit.
+    pub total: usize,
+    /// What could not be read, and why.
+    pub damaged: Vec<String>,
+}
+
+impl Wanted {
+    /// What Helm 4's `helm list` asks for when nothing else is said.
+    pub fn new(scope: Scope) -> Self {
+        Self {
+            scope,
+            name: None,
+            states: BTreeSet::from(Status::ALL),
+            selector: String::new(),
+            by_date: false,
+            reverse: false,
+            offset: 0,
+            limit: 256,
+        }
+    }
+}
+
+impl Summary {
+    pub fn of(record: &Record) -> Self {
+        let chart = record.chart.head();
+        Self {
+            name: record.name.clone(),
+            namespace: record.namespace.clone(),
+            revision: record.version,
+            updated: record.info.last_deployed,
+            status: record.info.status,
+            chart: chart.name,
+            chart_version: chart.version,
+            app_version: chart.app_version,
+            description: record.info.description.clone(),
+            rollback_revision: record.info.rollback_revision,
+            labels: record.labels.clone(),
+        }
+    }
+}
+
+/// One revision of a release, or the newest.
+pub async fn get(storage: &Storage, name: &str, revision: Option<i64>) -> Result<Stored, QueryError> {
+    let found = match revision {
+        Some(revision) => storage.get(name, revision).await?,
+        None => storage.last(name).await?,
+    };
+    found.ok_or_else(|| QueryError::NotFound { name: name.to_owned(), revision })
+}
+
+/// The newest revisions of a release, the oldest of them first.
+pub async fn history(storage: &Storage, name: &str, most: usize) -> Result<Vec<Summary>, QueryError> {
+    let entries = storage.entries(name).await?;
+    if entries.is_empty() {
+        return Err(QueryError::NotFound { name: name.to_owned(), revision: None });
+    }
+    let mut history = Vec::new();
+    for entry in &entries[entries.len().saturating_sub(most)..] {
+        history.push(Summary::of(&entry.peek()?));
+    }
+    Ok(history)
+}
+
+/// What the user said and what the chart says, as `helm get values --all` shows them.
+pub fn all_values(record: &Record, profile: Profile) -> Result<Members, QueryError> {
+    let failed = |why: String| QueryError::Values { name: record.name.clone(), why };
+    let defaults = record.chart.values().map_err(|error| failed(error.to_string()))?;
+    let chart = Alone { name: &record.chart.head().name, values: &defaults };
+    let values = values::coalesce(chart, &record.config, profile, &mut Vec::new())
+        .map_err(|error| failed(error.to_string()))?;
+    match Data::try_from(&Value::from(values)).map_err(|why| failed(why.to_string()))? {
+        Data::Map(members) => Ok(members),
+        _ => Ok(Members::new()),
+    }
+}
+
+/// The chart of a record, which has no subcharts.
+#[derive(Clone, Copy)]
+struct Alone<'c> {
+    name: &'c str,
+    values: &'c Members,
+}
+
+impl Tree for Alone<'_> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn values(&self) -> &Members {
+        self.values
+    }
+
+    fn dependencies(&self) -> impl Iterator<Item = Self> {
+        std::iter::empty()
+    }
+}
+
+/// As `helm get hooks` prints them.
+pub fn hooks_text(record: &Record) -> String {
+    let mut text = Vec::new();
+    for hook in &record.hooks {
+        output::write(&mut text, (&hook.path, &hook.manifest.clone().into()));
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The releases that are wanted.
+pub async fn list(client: &Client, clock: &Arc<dyn Clock>, wanted: &Wanted) -> Result<Listed, StorageError> {
+    let mut found = chosen(client, wanted).await?;
+    let total = found.len();
+    if !wanted.by_date {
+        found.sort_by(|a, b| (&a.name, &a.namespace).cmp(&(&b.name, &b.namespace)));
+        if wanted.reverse {
+            found.reverse();
+        }
+        found = page(found, wanted);
+    }
+    let mut listed = open(client, clock, found).await?;
+    if wanted.by_date {
+        // As Helm: the newest first.
+        listed.releases.sort_by_key(|release| std::cmp::Reverse(release.updated.at()));
+        if wanted.reverse {
+            listed.releases.reverse();
+        }
+        listed.releases = page(listed.releases, wanted);
+    }
+    Ok(Listed { total, ..listed })
+}
+
+/// What of all that there is was asked for.
+async fn chosen(client: &Client, wanted: &Wanted) -> Result<Vec<Head>, StorageError> {
+    let mut found = heads(client, &wanted.scope, "").await?;
+    // What is superseded is never the newest: who wants nothing else wants all of that.
+    if wanted.states != BTreeSet::from([Status::Superseded]) {
+        found = newest(found);
+    }
+    found.retain(|head| {
+        wanted.states.contains(&head.status)
+            && wanted.name.as_ref().is_none_or(|name| name.is_match(&head.name))
+    });
+    if !wanted.selector.is_empty() {
+        // Which are the newest is decided among all of them; the cluster knows how to select.
+        let key = |head: &Head| (head.namespace.clone(), head.name.clone(), head.revision);
+        let selected = heads(client, &wanted.scope, &wanted.selector).await?;
+        let selected: HashSet<_> = selected.iter().map(key).collect();
+        found.retain(|head| selected.contains(&key(head)));
+    }
+    Ok(found)
+}
+
+fn page<T>(all: Vec<T>, wanted: &Wanted) -> Vec<T> {
+    let limit = if wanted.limit == 0 { usize::MAX } else { wanted.limit };
+    all.into_iter().skip(wanted.offset).take(limit).collect()
+}
+
+/// Unpacks them, in their order. One that has gone meanwhile is left out.
+async fn open(client: &Client, clock: &Arc<dyn Clock>, heads: Vec<Head>) -> Result<Listed, StorageError> {
+    let fetch = |head: Head| async move {
+        let storage = Storage::new(client.clone(), &head.namespace, clock.clone());
+        let entry = storage.fetch(&head.name, head.revision).await?;
+        Ok::<_, StorageError>(match entry.map(|entry| entry.peek()) {
+            None => (None, None),
+            Some(Ok(record)) => (Some(Summary::of(&record)), None),
+            Some(Err(error)) => (None, Some(format!("{}: {error}", head.namespace))),
+        })
+    };
+    let mut listed = Listed::default();
+    let mut fetched = stream::iter(heads.into_iter().map(fetch)).buffered(AT_ONCE);
+    while let Some((summary, damage)) = fetched.try_next().await? {
+        listed.releases.extend(summary);
+        listed.damaged.extend(damage);
+    }
+    Ok(listed)
+}

@@ -1,0 +1,293 @@
+//! The chart inside a record.
+//!
+//! It is kept as the JSON that it is written as. A record that somebody else wrote keeps every field that it has, and
+//! the thousandth release of a chart costs no more than the text of the first, which all of them share, as they share
+//! what it was compressed to.
+//!
+//! Subcharts are not in it: Helm does not write them.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Formatter};
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use helm_chart::metadata::{Draft, Lock};
+use helm_chart::{Chart, File};
+use helm_template::Unwritable;
+use helm_template::data::{Data, Members};
+use helm_template::json::{self, Style};
+use helm_template::profile::Profile;
+use helm_template::value::Str;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::codec;
+use super::wire::nothing;
+
+/// The annotation of a chart in a record whose templates and files were left out.
+pub const LEFT_OUT: &str = "longshore.dev/left-out";
+
+/// A chart as a record holds it. Clones share it.
+#[derive(Clone, Default)]
+pub struct ChartRecord(Option<Arc<Inner>>);
+
+struct Inner {
+    /// JSON.
+    text: Box<str>,
+    /// `{"chart":`, the text, and a comma, as a member of a gzip stream.
+    packed: OnceLock<Bytes>,
+    /// The same without templates and files.
+    less: OnceLock<ChartRecord>,
+}
+
+/// What one reads of a chart without unpacking it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ChartHead {
+    #[serde(deserialize_with = "nothing")]
+    pub name: String,
+    #[serde(deserialize_with = "nothing")]
+    pub version: String,
+    #[serde(deserialize_with = "nothing")]
+    pub app_version: String,
+    #[serde(deserialize_with = "nothing")]
+    pub api_version: String,
+    #[serde(deserialize_with = "nothing")]
+    pub description: String,
+    #[serde(deserialize_with = "nothing")]
+    pub icon: String,
+    #[serde(deserialize_with = "nothing")]
+    pub deprecated: bool,
+    #[serde(deserialize_with = "nothing")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nothing")]
+    pub dependencies: Vec<DependencyHead>,
+}
+
+/// A dependency that a chart names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct DependencyHead {
+    #[serde(deserialize_with = "nothing")]
+    pub name: String,
+    #[serde(deserialize_with = "nothing")]
+    pub version: String,
+    #[serde(deserialize_with = "nothing")]
+    pub repository: String,
+}
+
+/// The chart of a record that makes no sense.
+#[derive(Debug, thiserror::Error)]
+pub enum ChartError {
+    #[error("the chart in the record cannot be read: {0}")]
+    Json(String),
+    #[error("the chart in the record is not valid: {0}")]
+    Metadata(String),
+}
+
+impl ChartRecord {
+    /// A chart as Helm would write it. `chart` is one whose dependencies are settled: their conditions and imports change
+    /// its metadata and values.
+    pub fn new(chart: &Chart, profile: Profile) -> Result<Self, Unwritable> {
+        let text = write(chart, profile)?;
+        Ok(Self::of_text(text.into()))
+    }
+
+    fn of_text(text: Box<str>) -> Self {
+        Self(Some(Arc::new(Inner { text, packed: OnceLock::new(), less: OnceLock::new() })))
+    }
+
+    pub(super) fn of_raw(text: Option<&RawValue>) -> Self {
+        match text.map(RawValue::get) {
+            None | Some("null") => Self(None),
+            Some(text) => Self::of_text(text.into()),
+        }
+    }
+
+    /// The JSON; nothing where a record has no chart.
+    pub fn text(&self) -> Option<&str> {
+        self.0.as_ref().map(|inner| &*inner.text)
+    }
+
+    /// `{"chart":…,` compressed, once.
+    pub(super) fn packed(&self) -> Option<Bytes> {
+        let inner = self.0.as_ref()?;
+        let pack = || codec::gzip(&[b"{\"chart\":", inner.text.as_bytes(), b","]).into();
+        Some(inner.packed.get_or_init(pack).clone())
+    }
+
+    /// Its metadata. A chart that cannot be read has none.
+    pub fn head(&self) -> ChartHead {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Top {
+            #[serde(deserialize_with = "nothing")]
+            metadata: ChartHead,
+        }
+        self.read::<Top>().map(|top| top.metadata).unwrap_or_default()
+    }
+
+    /// `values.yaml`, as the dependencies left it.
+    pub fn values(&self) -> Result<Members, ChartError> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Top<'t> {
+            #[serde(borrow)]
+            values: Option<&'t RawValue>,
+        }
+        members(self.read::<Top<'_>>()?.values)
+    }
+
+    /// All of it, without subcharts.
+    pub fn chart(&self, profile: Profile) -> Result<Chart, ChartError> {
+        let top: Top<'_> = self.read()?;
+        let mut draft = Draft::empty();
+        let metadata = top.metadata.map_or("{}", RawValue::get);
+        draft.add(metadata.as_bytes(), profile).map_err(|why| ChartError::Metadata(why.to_string()))?;
+        let lock = top.lock.map_or("null", RawValue::get);
+        Ok(Chart {
+            metadata: draft.finish(profile).map_err(|why| ChartError::Metadata(why.to_string()))?,
+            lock: Lock::parse(lock.as_bytes(), profile).map_err(|why| ChartError::Json(why.to_string()))?,
+            values: members(top.values)?,
+            schema: top.schema.map(|text| bytes_of(&text)).transpose()?.filter(|schema| !schema.is_empty()),
+            templates: files(top.templates)?,
+            files: files(top.files)?,
+            ..Chart::default()
+        })
+    }
+
+    /// Without templates and files, which are marked as left out; made once.
+    pub(crate) fn without_files(&self) -> Self {
+        let Some(inner) = &self.0 else { return self.clone() };
+        // A chart that is no chart has no files to leave out.
+        let less = || less(&inner.text).map_or_else(|| self.clone(), |text| Self::of_text(text.into()));
+        inner.less.get_or_init(less).clone()
+    }
+
+    /// Whether its templates and files were left out, because the record was too large.
+    pub fn is_partial(&self) -> bool {
+        self.head().annotations.contains_key(LEFT_OUT)
+    }
+
+    fn read<'t, T: Deserialize<'t> + Default>(&'t self) -> Result<T, ChartError> {
+        let Some(text) = self.text() else { return Ok(T::default()) };
+        serde_json::from_str(text).map_err(|error| ChartError::Json(error.to_string()))
+    }
+}
+
+/// A chart without templates and files, and with the mark.
+fn less(text: &str) -> Option<String> {
+    let mut top: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
+    let mut metadata: Map<String, Value> = serde_json::from_str(top.get("metadata")?.get()).ok()?;
+    let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    annotations.as_object_mut()?.insert(LEFT_OUT.into(), "templates,files".into());
+    top.insert("metadata".into(), serde_json::value::to_raw_value(&metadata).ok()?);
+    for key in ["templates", "files"] {
+        top.insert(key.into(), RawValue::from_string("null".into()).ok()?);
+    }
+    serde_json::to_string(&top).ok()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Top<'t> {
+    #[serde(borrow)]
+    metadata: Option<&'t RawValue>,
+    #[serde(borrow)]
+    lock: Option<&'t RawValue>,
+    templates: Option<Vec<Option<PackedFile>>>,
+    #[serde(borrow)]
+    values: Option<&'t RawValue>,
+    schema: Option<String>,
+    files: Option<Vec<Option<PackedFile>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PackedFile {
+    #[serde(deserialize_with = "nothing")]
+    name: String,
+    #[serde(deserialize_with = "nothing")]
+    data: String,
+}
+
+fn members(text: Option<&RawValue>) -> Result<Members, ChartError> {
+    let Some(text) = text else { return Ok(Members::new()) };
+    match json::parse(text.get()).map_err(|why| ChartError::Json(why.to_string()))? {
+        Data::Map(members) => Ok(members),
+        Data::Null => Ok(Members::new()),
+        _ => Err(ChartError::Json("its values are not a map".into())),
+    }
+}
+
+fn files(packed: Option<Vec<Option<PackedFile>>>) -> Result<Vec<File>, ChartError> {
+    let packed = packed.into_iter().flatten().flatten();
+    packed.map(|file| Ok(File { name: file.name.as_str().into(), data: bytes_of(&file.data)? })).collect()
+}
+
+fn bytes_of(text: &str) -> Result<Bytes, ChartError> {
+    let bytes = BASE64_STANDARD.decode(text);
+    bytes.map(Bytes::from).map_err(|error| ChartError::Json(error.to_string()))
+}
+
+fn write(chart: &Chart, profile: Profile) -> Result<String, Unwritable> {
+    let lock = chart.lock.as_ref().map_or(Data::Null, lock_data);
+    let schema = chart.schema.as_ref().map_or(Data::Null, |schema| encoded(schema));
+    let mut members = Members::from([
+        ("metadata".into(), chart.metadata.to_data()),
+        ("lock".into(), lock),
+        ("templates".into(), file_list(&chart.templates)),
+        ("values".into(), Data::Map(chart.values.clone())),
+        ("schema".into(), schema),
+        ("files".into(), file_list(&chart.files)),
+    ]);
+    if profile == Profile::Helm4 {
+        // Helm 4 always says it, though it is the beginning of time for charts without a schema.
+        members.insert("schemamodtime".into(), Data::string("0001-01-01T00:00:00Z"));
+    }
+    json::write(&Data::Map(members), Style::Plain)
+}
+
+fn lock_data(lock: &Lock) -> Data {
+    Data::Map(Members::from([
+        ("generated".into(), Data::String(lock.generated.clone())),
+        ("digest".into(), Data::String(lock.digest.clone())),
+        (
+            "dependencies".into(),
+            Data::List(lock.dependencies.iter().map(helm_chart::metadata::Dependency::to_data).collect()),
+        ),
+    ]))
+}
+
+fn file_list(files: &[File]) -> Data {
+    let one = |File { name, data }: &File| {
+        Data::Map(Members::from([
+            ("name".into(), Data::String(name.clone())),
+            ("data".into(), encoded(data)),
+        ]))
+    };
+    if files.is_empty() { Data::Null } else { Data::List(files.iter().map(one).collect()) }
+}
+
+fn encoded(bytes: &[u8]) -> Data {
+    Data::String(Str::from(BASE64_STANDARD.encode(bytes)))
+}
+
+impl PartialEq for ChartRecord {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a.text == b.text,
+            (a, b) => a.is_none() && b.is_none(),
+        }
+    }
+}
+
+impl Debug for ChartRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let head = self.head();
+        write!(f, "{} {}", head.name, head.version)
+    }
+}

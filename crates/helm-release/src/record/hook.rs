@@ -1,0 +1,96 @@
+//! A hook inside a record.
+
+use std::fmt::{Debug, Formatter};
+
+use helm_engine::{Event, Hook};
+use serde::{Deserialize, Serialize};
+
+use super::moment::Moment;
+use super::wire::{self, nothing};
+
+/// A hook, and how it went when it last ran.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HookRecord {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
+    pub kind: String,
+    /// The template that it came from.
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
+    pub path: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
+    pub manifest: String,
+    /// As Helm names them; ask [`HookRecord::runs_at`].
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nothing")]
+    pub events: Vec<String>,
+    #[serde(deserialize_with = "nothing")]
+    pub last_run: LastRun,
+    #[serde(skip_serializing_if = "wire::is_zero", deserialize_with = "nothing")]
+    pub weight: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nothing")]
+    pub delete_policies: Vec<String>,
+    /// Since Helm 3.18.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nothing")]
+    pub output_log_policies: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastRun {
+    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
+    pub started_at: Moment,
+    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
+    pub completed_at: Moment,
+    #[serde(deserialize_with = "nothing")]
+    pub phase: Phase,
+}
+
+/// How a hook went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// It never ran.
+    #[default]
+    #[serde(rename = "")]
+    Never,
+    Running,
+    Succeeded,
+    Failed,
+    #[serde(other)]
+    Unknown,
+}
+
+impl HookRecord {
+    pub fn runs_at(&self, event: Event) -> bool {
+        self.events.iter().any(|name| name == event.name())
+    }
+}
+
+impl From<&Hook> for HookRecord {
+    fn from(hook: &Hook) -> Self {
+        let texts = |texts: &[helm_template::value::Str]| texts.iter().map(ToString::to_string).collect();
+        Self {
+            name: hook.name.to_string(),
+            kind: hook.kind.to_string(),
+            path: hook.source.to_string(),
+            manifest: String::from_utf8_lossy(&hook.content).into_owned(),
+            events: hook.events.iter().map(|event| event.name().to_owned()).collect(),
+            last_run: LastRun::default(),
+            weight: hook.weight,
+            delete_policies: texts(&hook.delete_policies),
+            output_log_policies: texts(&hook.output_log_policies),
+        }
+    }
+}
+
+/// Without the manifest, which may hold secrets.
+impl Debug for HookRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookRecord")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("events", &self.events)
+            .field("last_run", &self.last_run)
+            .finish_non_exhaustive()
+    }
+}

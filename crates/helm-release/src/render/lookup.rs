@@ -1,0 +1,167 @@
+//! `lookup`: what a template sees of the cluster, as whoever acts may see it.
+//!
+//! Templates are not asynchronous. Rendering has a thread of its own, which waits here until the cluster has answered.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use helm_template::data::{Data, Members};
+use helm_template::outside;
+use helm_template::value::Str;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, TypeMeta};
+use kube_apply::discovery::{FindError, Kind};
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::Cluster;
+
+/// So often may one rendering ask.
+const MOST: usize = 1_000;
+/// So long may it wait in all.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// So many objects may be in a list.
+const ITEMS: usize = 10_000;
+/// So many are asked for at a time.
+const PAGE: u32 = 500;
+
+pub(super) struct Lookup<'c> {
+    handle: Handle,
+    cluster: &'c Cluster,
+    asked: Cell<usize>,
+    waited: Cell<Duration>,
+    /// Whether it was found out once which kinds there are now.
+    refreshed: Cell<bool>,
+}
+
+impl<'c> Lookup<'c> {
+    pub(super) fn new(handle: Handle, cluster: &'c Cluster) -> Self {
+        let (asked, waited, refreshed) = (Cell::new(0), Cell::new(Duration::ZERO), Cell::new(false));
+        Self { handle, cluster, asked, waited, refreshed }
+    }
+}
+
+impl outside::Cluster for Lookup<'_> {
+    fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str> {
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() > MOST {
+            return Err(format!("the templates ask the cluster more than {MOST} times").into());
+        }
+        let left = PATIENCE.saturating_sub(self.waited.get());
+        let begun = Instant::now();
+        let found = self.handle.block_on(async {
+            let asked = self.ask(api_version, kind, namespace, name);
+            tokio::time::timeout(left, asked).await
+        });
+        self.waited.set(self.waited.get() + begun.elapsed());
+        let late = format!("the cluster kept the templates waiting for more than {} s", PATIENCE.as_secs());
+        found.map_err(|_| Str::from(late))?
+    }
+}
+
+impl Lookup<'_> {
+    async fn ask(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str> {
+        let Some(Kind { resource, namespaced }) = self.kind(api_version, kind).await? else {
+            return Ok(none());
+        };
+        let client = self.cluster.client.clone();
+        let api: Api<DynamicObject> = if namespaced && !namespace.is_empty() {
+            Api::namespaced_with(client, namespace, &resource)
+        } else {
+            Api::all_with(client, &resource)
+        };
+        if name.is_empty() { list(&api, &resource).await } else { one(&api, name).await }
+    }
+
+    /// Nothing where the version is served and the kind is not: Helm finds no such object then.
+    async fn kind(&self, api_version: &str, kind: &str) -> Result<Option<Kind>, Str> {
+        let Cluster { client, discovery } = self.cluster;
+        if let Some(known) = discovery.known(api_version, kind) {
+            return Ok(Some(known));
+        }
+        if !self.refreshed.replace(true) {
+            match discovery.find(client, api_version, kind).await {
+                Ok(found) => return Ok(Some(found)),
+                Err(FindError::Read(error)) => return Err(told(error)),
+                Err(FindError::Unknown { .. }) => {}
+            }
+        }
+        if discovery.api_versions().iter().any(|served| served == api_version) {
+            return Ok(None);
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Err(format!(
+            "unable to get apiresource from unstructured: {group}/{version}, Kind={kind}: the server could not find the requested resource"
+        )
+        .into())
+    }
+}
+
+async fn one(api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
+    Ok(api.get_opt(name).await.map_err(told)?.map_or_else(none, |object| data_of(&object)))
+}
+
+async fn list(api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Data, Str> {
+    let mut params = ListParams::default().limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = match api.list(&params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(none()),
+            page => page.map_err(told)?,
+        };
+        for mut object in page.items {
+            // In a list objects do not say what they are; templates see that they do, as in Go.
+            let types = TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
+            object.types.get_or_insert(types);
+            items.push(data_of(&object));
+        }
+        if items.len() > ITEMS {
+            return Err(format!("a list of the cluster has more than {ITEMS} objects").into());
+        }
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            let version = page.metadata.resource_version.unwrap_or_default();
+            let metadata = Members::from([("resourceVersion".into(), Data::string(version))]);
+            return Ok(Data::Map(Members::from([
+                ("apiVersion".into(), Data::string(page.types.api_version)),
+                ("kind".into(), Data::string(page.types.kind)),
+                ("metadata".into(), Data::Map(metadata)),
+                ("items".into(), Data::List(items)),
+            ])));
+        }
+    }
+}
+
+fn none() -> Data {
+    Data::Map(Members::new())
+}
+
+/// What Helm tells: the cluster's own words.
+fn told(error: kube::Error) -> Str {
+    match error {
+        kube::Error::Api(status) => status.message.as_str().into(),
+        error => error.to_string().into(),
+    }
+}
+
+fn data_of(object: &DynamicObject) -> Data {
+    serde_json::to_value(object).map_or_else(|_| none(), |value| data(&value))
+}
+
+/// Whole numbers stay whole, as in Go's unstructured objects.
+fn data(value: &Value) -> Data {
+    match value {
+        Value::Null => Data::Null,
+        Value::Bool(truth) => Data::Bool(*truth),
+        Value::Number(number) => match number.as_i64() {
+            Some(n) => Data::Int(n),
+            None => Data::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => Data::string(text.as_str()),
+        Value::Array(items) => Data::List(items.iter().map(data).collect()),
+        Value::Object(members) => Data::Map(members_of(members)),
+    }
+}
+
+fn members_of(members: &Map<String, Value>) -> Members {
+    members.iter().map(|(key, value)| (key.as_str().into(), data(value))).collect()
+}

@@ -1,0 +1,43 @@
+//! The labels of a record's Secret: those by which it is found, and the user's own.
+
+use std::collections::BTreeMap;
+
+use crate::record::{Record, Status};
+
+/// Helm's own.
+pub const SYSTEM: &[&str] = &["name", "owner", "status", "version", "createdAt", "modifiedAt"];
+
+pub(super) const CREATED: &str = "createdAt";
+pub(super) const MODIFIED: &str = "modifiedAt";
+
+/// Whether somebody may use these: not if Helm uses one of them.
+pub fn are_free(labels: &BTreeMap<String, String>) -> bool {
+    labels.keys().all(|key| !SYSTEM.contains(&key.as_str()))
+}
+
+/// The user's labels among all of them.
+pub(super) fn of_user(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let free = labels.iter().filter(|(key, _)| !SYSTEM.contains(&key.as_str()));
+    free.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// All labels of a record.
+pub(super) fn of(record: &Record) -> BTreeMap<String, String> {
+    let mut labels = record.labels.clone();
+    labels.extend([
+        ("name".to_owned(), record.name.clone()),
+        ("owner".to_owned(), "helm".to_owned()),
+        ("status".to_owned(), record.info.status.to_string()),
+        ("version".to_owned(), record.version.to_string()),
+    ]);
+    labels
+}
+
+/// Selects all records, or those of one release.
+pub(super) fn selector(name: Option<&str>) -> String {
+    name.map_or_else(|| "owner=helm".to_owned(), |name| format!("name={name},owner=helm"))
+}
+
+pub(super) fn status(labels: &BTreeMap<String, String>) -> Status {
+    labels.get("status").map_or(Status::Unknown, |text| Status::read(text))
+}

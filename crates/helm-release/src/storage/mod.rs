@@ -1,0 +1,331 @@
+//! Where records lie: Secrets in the namespace of the release, named, typed and labelled as Helm's.
+//!
+//! A write carries the version that was read, so that nobody who has lost a release to somebody else can still write of it.
+//! Modules: the labels ([`labels`]), what is done with a record that is too large ([`fit`]), many releases ([`list`]).
+//!
+//! Elsewhere: what the bytes are (`crate::record`).
+
+mod error;
+pub mod fit;
+pub mod labels;
+mod list;
+mod parts;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::clock::Clock;
+use helm_engine::names;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+
+use crate::record::{Record, Status};
+
+pub use error::StorageError;
+pub use fit::{Plan, TooLarge, fits};
+pub use list::{Scope, heads, newest};
+
+/// Helm's type of Secret.
+const TYPE: &str = "helm.sh/release.v1";
+/// The key under which a Secret has its record.
+const KEY: &str = "release";
+/// So many Secrets are asked for at a time.
+const PAGE: u32 = 250;
+
+/// The records of one namespace.
+#[derive(Clone)]
+pub struct Storage {
+    secrets: Api<Secret>,
+    namespace: String,
+    clock: Arc<dyn Clock>,
+    may_split: bool,
+}
+
+/// A record as it was read or written.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub record: Record,
+    /// Of its Secret. What was changed since is not overwritten.
+    pub resource_version: String,
+    uid: String,
+    /// The label `createdAt`.
+    created: Option<String>,
+}
+
+/// What the labels of a Secret say of the record in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub name: String,
+    pub namespace: String,
+    pub revision: i64,
+    pub status: Status,
+    /// The user's own.
+    pub labels: BTreeMap<String, String>,
+    pub resource_version: String,
+    pub uid: String,
+}
+
+/// A record that was fetched and not yet unpacked.
+#[derive(Clone)]
+pub struct Entry {
+    pub head: Head,
+    created: Option<String>,
+    text: Vec<u8>,
+}
+
+/// The Secret of a revision.
+pub fn secret_name(name: &str, revision: i64) -> String {
+    format!("sh.helm.release.v1.{name}.v{revision}")
+}
+
+impl Storage {
+    /// `clock` tells what the labels say of time.
+    pub fn new(client: Client, namespace: &str, clock: Arc<dyn Clock>) -> Self {
+        let secrets = Api::namespaced(client, namespace);
+        Self { secrets, namespace: namespace.to_owned(), clock, may_split: true }
+    }
+
+    /// Refuses a record that does not fit into one Secret as Helm would write it.
+    #[must_use]
+    pub fn whole_only(self) -> Self {
+        Self { may_split: false, ..self }
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// How a record would be kept; an error if it cannot be.
+    pub fn plan(&self, record: &Record) -> Result<Plan, StorageError> {
+        Ok(fit::fit(record, self.may_split)?.plan)
+    }
+
+    /// All revisions of a release, the oldest first. One call.
+    pub async fn entries(&self, name: &str) -> Result<Vec<Entry>, StorageError> {
+        check_name(name)?;
+        let mut found = Vec::new();
+        let mut params = ListParams::default().labels(&labels::selector(Some(name))).limit(PAGE);
+        loop {
+            let page = self.secrets.list(&params).await.map_err(StorageError::call("list"))?;
+            found.extend(page.items.into_iter().filter_map(|secret| self.entry(secret)));
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                break;
+            }
+        }
+        found.sort_by_key(|entry: &Entry| entry.head.revision);
+        Ok(found)
+    }
+
+    /// One revision, not yet unpacked.
+    pub async fn fetch(&self, name: &str, revision: i64) -> Result<Option<Entry>, StorageError> {
+        check_name(name)?;
+        let secret = self.secrets.get_opt(&secret_name(name, revision)).await;
+        let secret = secret.map_err(StorageError::call("read"))?;
+        Ok(secret.and_then(|secret| self.entry(secret)))
+    }
+
+    /// Unpacks a record, and fetches its parts if it has any.
+    pub async fn open(&self, entry: &Entry) -> Result<Stored, StorageError> {
+        let mut record = entry.peek()?;
+        if let Some((parts, digest)) = fit::kept(&record.manifest) {
+            record.manifest = self.manifest(&record, parts, digest).await?;
+        }
+        let Entry { head, created, .. } = entry;
+        Ok(Stored {
+            record,
+            resource_version: head.resource_version.clone(),
+            uid: head.uid.clone(),
+            created: created.clone(),
+        })
+    }
+
+    /// One revision.
+    pub async fn get(&self, name: &str, revision: i64) -> Result<Option<Stored>, StorageError> {
+        self.open_some(self.fetch(name, revision).await?.as_ref()).await
+    }
+
+    /// All revisions, unpacked, the oldest first.
+    pub async fn history(&self, name: &str) -> Result<Vec<Stored>, StorageError> {
+        let mut history = Vec::new();
+        for entry in self.entries(name).await? {
+            history.push(self.open(&entry).await?);
+        }
+        Ok(history)
+    }
+
+    /// The newest revision.
+    pub async fn last(&self, name: &str) -> Result<Option<Stored>, StorageError> {
+        self.open_some(self.entries(name).await?.last()).await
+    }
+
+    /// The newest revision that is deployed.
+    pub async fn deployed(&self, name: &str) -> Result<Option<Stored>, StorageError> {
+        self.open_some(deployed(&self.entries(name).await?)).await
+    }
+
+    async fn open_some(&self, entry: Option<&Entry>) -> Result<Option<Stored>, StorageError> {
+        match entry {
+            Some(entry) => Ok(Some(self.open(entry).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes a new revision; [`StorageError::Exists`] if there is one.
+    pub async fn create(&self, record: &Record) -> Result<Stored, StorageError> {
+        check_name(&record.name)?;
+        if !labels::are_free(&record.labels) {
+            return Err(StorageError::SystemLabel { system: labels::SYSTEM });
+        }
+        let mut record = record.clone();
+        record.settle_moments();
+        let record = &record;
+        let created = self.clock.now().as_second().to_string();
+        let fitted = fit::fit(record, self.may_split)?;
+        // The parts come first: a record whose parts are missing is never there to be read.
+        self.write_parts(record, &fitted.parts).await?;
+        let mut secret = self.secret(record, fitted.text);
+        secret.metadata.labels.get_or_insert_default().insert(labels::CREATED.into(), created.clone());
+        let written = match self.secrets.create(&PostParams::default(), &secret).await {
+            Ok(written) => written,
+            Err(error) if error::code(&error) == Some(409) => {
+                return Err(StorageError::Exists { name: record.name.clone(), revision: record.version });
+            }
+            Err(error) => return Err(StorageError::call("write")(error)),
+        };
+        self.own_parts(record, &fitted.parts, &written).await?;
+        self.clear_parts(record, &fitted.parts).await?;
+        Ok(stored(record.clone(), written, Some(created)))
+    }
+
+    /// Writes a revision again, unless somebody else has.
+    pub async fn update(&self, stored: &Stored) -> Result<Stored, StorageError> {
+        let record = &stored.record;
+        let fitted = fit::fit(record, self.may_split)?;
+        self.write_parts(record, &fitted.parts).await?;
+        let mut secret = self.secret(record, fitted.text);
+        secret.metadata.resource_version = Some(stored.resource_version.clone());
+        secret.metadata.uid = Some(stored.uid.clone());
+        let labels = secret.metadata.labels.get_or_insert_default();
+        labels.insert(labels::MODIFIED.into(), self.clock.now().as_second().to_string());
+        if let Some(created) = &stored.created {
+            labels.insert(labels::CREATED.into(), created.clone());
+        }
+        let (name, revision) = (record.name.clone(), record.version);
+        let key = secret_name(&name, revision);
+        match self.secrets.replace(&key, &PostParams::default(), &secret).await {
+            Ok(written) => {
+                self.own_parts(record, &fitted.parts, &written).await?;
+                Ok(self::stored(record.clone(), written, stored.created.clone()))
+            }
+            Err(error) => Err(match error::code(&error) {
+                Some(409) => StorageError::Changed { name, revision },
+                Some(404) => StorageError::Gone { name, revision },
+                _ => StorageError::call("write")(error),
+            }),
+        }
+    }
+
+    /// Deletes a revision as it was seen. One that is gone already is deleted.
+    pub async fn delete(&self, head: &Head) -> Result<(), StorageError> {
+        let (name, revision) = (head.name.clone(), head.revision);
+        let seen = Preconditions {
+            resource_version: Some(head.resource_version.clone()),
+            uid: Some(head.uid.clone()),
+        };
+        let params = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+        match self.secrets.delete(&secret_name(&name, revision), &params).await {
+            Ok(_) => Ok(()),
+            Err(error) => match error::code(&error) {
+                Some(404) => Ok(()),
+                Some(409) => Err(StorageError::Changed { name, revision }),
+                _ => Err(StorageError::call("delete")(error)),
+            },
+        }
+    }
+
+    /// Makes room for one more revision where at most `limit` are kept; zero is no limit.
+    pub async fn make_room(&self, entries: &[Entry], limit: usize) -> Result<(), StorageError> {
+        let Some(keep) = limit.checked_sub(1) else { return Ok(()) };
+        for head in surplus(entries, keep) {
+            self.delete(head).await?;
+        }
+        Ok(())
+    }
+
+    fn secret(&self, record: &Record, text: String) -> Secret {
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(secret_name(&record.name, record.version)),
+                namespace: Some(self.namespace.clone()),
+                labels: Some(labels::of(record)),
+                ..ObjectMeta::default()
+            },
+            type_: Some(TYPE.to_owned()),
+            data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(text.into_bytes()))])),
+            ..Secret::default()
+        }
+    }
+
+    fn entry(&self, secret: Secret) -> Option<Entry> {
+        let head = list::head(&secret.metadata, &self.namespace)?;
+        let created = secret.metadata.labels.and_then(|mut labels| labels.remove(labels::CREATED));
+        let text = secret.data.and_then(|mut data| data.remove(KEY)).unwrap_or_default().0;
+        Some(Entry { head, created, text })
+    }
+}
+
+impl Entry {
+    /// Unpacks the record, but for a manifest that is kept in parts: for those who only show it.
+    pub fn peek(&self) -> Result<Record, StorageError> {
+        let secret = || secret_name(&self.head.name, self.head.revision);
+        let record = Record::decode(&self.text)
+            .map_err(|source| StorageError::Damaged { secret: secret(), source })?;
+        if record.name != self.head.name || record.version != self.head.revision {
+            return Err(StorageError::Mistaken { secret: secret() });
+        }
+        Ok(Record { labels: self.head.labels.clone(), ..record })
+    }
+}
+
+/// The newest of these that is deployed.
+pub fn deployed(entries: &[Entry]) -> Option<&Entry> {
+    entries.iter().rev().find(|entry| entry.head.status == Status::Deployed)
+}
+
+/// Which revisions are too many, as Helm judges: the oldest, but never the one that is deployed.
+fn surplus(entries: &[Entry], keep: usize) -> impl Iterator<Item = &Head> {
+    let kept = deployed(entries).map(|entry| entry.head.revision);
+    let old = entries.iter().map(|entry| &entry.head).filter(move |head| Some(head.revision) != kept);
+    old.take(entries.len().saturating_sub(keep))
+}
+
+fn check_name(name: &str) -> Result<(), StorageError> {
+    names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why })
+}
+
+fn stored(record: Record, written: Secret, created: Option<String>) -> Stored {
+    Stored {
+        record,
+        resource_version: written.metadata.resource_version.unwrap_or_default(),
+        uid: written.metadata.uid.unwrap_or_default(),
+        created,
+    }
+}
+
+impl Stored {
+    pub fn head(&self) -> Head {
+        Head {
+            name: self.record.name.clone(),
+            namespace: self.record.namespace.clone(),
+            revision: self.record.version,
+            status: self.record.info.status,
+            labels: self.record.labels.clone(),
+            resource_version: self.resource_version.clone(),
+            uid: self.uid.clone(),
+        }
+    }
+}

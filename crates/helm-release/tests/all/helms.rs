@@ -1,0 +1,94 @@
+//! The real Helms, and an embedded cluster that they can reach.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+
+/// By the variables that name them.
+pub const HELMS: [&str; 3] = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_3_22", "LONGSHORE_HELM_4_3"];
+
+/// A cluster in memory that listens on loopback.
+pub struct Served {
+    pub cluster: Cluster,
+    folder: TempDir,
+}
+
+/// A Helm, pointed at a cluster.
+#[derive(Clone)]
+pub struct Helm {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+/// What it said.
+#[derive(Debug)]
+pub struct Said {
+    pub ok: bool,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Served {
+    pub async fn new() -> Self {
+        let cluster = Cluster::in_memory().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("kubeconfig"), cluster.pki().kubeconfig(&url)).unwrap();
+        let serving = cluster.clone();
+        tokio::spawn(async move { serving.serve(listener).await });
+        Self { cluster, folder }
+    }
+
+    pub fn client(&self) -> kube::Client {
+        self.cluster.client(User::admin())
+    }
+
+    /// Nothing, with a line that says so, where the variable names no program.
+    pub fn helm(&self, variable: &str) -> Option<Helm> {
+        let program = std::env::var_os(variable).map(PathBuf::from).filter(|program| program.exists());
+        if program.is_none() {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or_default();
+            // Past the captured output, which nobody sees of a test that passes.
+            let _ = writeln!(std::io::stderr(), "skipped: {name}: {variable} names no program");
+        }
+        Some(Helm { program: program?, folder: self.folder.path().to_owned() })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.cluster.stop();
+    }
+}
+
+impl Helm {
+    pub async fn says(&self, line: &str) -> Said {
+        let mut command = Command::new(&self.program);
+        command.args(line.split_whitespace()).current_dir(charts()).env_clear();
+        command.env("HOME", &self.folder).env("KUBECONFIG", self.folder.join("kubeconfig"));
+        command.env("TZ", "UTC");
+        let done = spawn_blocking(move || command.output().expect("helm starts")).await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { ok: done.status.success(), stdout: text(done.stdout), stderr: text(done.stderr) }
+    }
+
+    /// What it prints; a failure is a failed test.
+    pub async fn ok(&self, line: &str) -> String {
+        let said = self.says(line).await;
+        assert!(said.ok, "{} {line}: {said:#?}", self.program.display());
+        said.stdout
+    }
+}
+
+/// The folder of our own small charts.
+pub fn charts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/charts")
+}

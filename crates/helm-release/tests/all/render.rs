@@ -1,0 +1,185 @@
+//! Rendering for a cluster, and what comes of it for the record.
+
+use helm_release::record::Record;
+use helm_release::render::{Charts, ReadyChart, What};
+use helm_template::profile::Profile;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use serde_json::{Value, json};
+
+use crate::helms::HELMS;
+use crate::records::{RECORDED, recording};
+use crate::world::{chart, record, rendered, values};
+
+/// What a recording says that is not ours to know: times, and what Helm 3.22 has from later Helms.
+fn without_times(text: &str) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                for key in ["modtime", "schemamodtime", "output_log_policies", "info", "last_run"] {
+                    members.remove(key);
+                }
+                members.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_str(text).unwrap();
+    strip(&mut value);
+    value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rendering_makes_the_record_that_helm_makes() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    for helm in HELMS {
+        let profile = if helm == "LONGSHORE_HELM_4_3" { Profile::Helm4 } else { Profile::Helm3 };
+        for name in RECORDED {
+            let theirs = String::from_utf8(recording(helm, name)).unwrap();
+            let release = name.split_once(".v").unwrap().0;
+            let said = values(match name {
+                "plain.v1" => "{}",
+                "plain.v2" => "{text: bye, count: 4, word: open}",
+                _ => "{child: {size: 5}}",
+            });
+            let mut what = What::install(release, "default", profile);
+            if name == "plain.v2" {
+                what = What::upgrade(release, "default", 2, profile);
+            }
+            let rendering = rendered(&client, &chart(release, profile), &said, &what).await.unwrap();
+            let ours = record(&what, &rendering, &said);
+            assert_eq!(without_times(&ours.to_json().unwrap()), without_times(&theirs), "{helm} {name}");
+            let theirs = Record::of_json(theirs.as_bytes()).unwrap();
+            assert_eq!(ours.info.notes, theirs.info.notes, "{helm} {name}");
+        }
+    }
+}
+
+fn chart_with(template: &str) -> std::sync::Arc<ReadyChart> {
+    let file = |name: &str, text: &str| helm_chart::File { name: name.into(), data: text.to_owned().into() };
+    let mut plain = chart("umbrella", Profile::Helm4).chart().clone();
+    plain.metadata.dependencies.clear();
+    plain.dependencies.clear();
+    plain.templates = vec![file("templates/a.yaml", template)];
+    std::sync::Arc::new(ReadyChart::new(plain))
+}
+
+async fn text(client: &kube::Client, template: &str, may_look_up: bool) -> Result<String, String> {
+    let what = What { may_look_up, ..What::install("r", "default", Profile::Helm4) };
+    let done = rendered(client, &chart_with(template), &values("{}"), &what).await;
+    done.map(|rendering| rendering.manifest()).map_err(|error| error.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_see_the_cluster_as_the_actor_may() {
+    let cluster = Cluster::in_memory().await;
+    let client = cluster.client(User::admin());
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    for name in ["one", "two"] {
+        let map = json!({"metadata": {"name": name, "labels": {"for": "test"}}, "data": {"n": name}});
+        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    }
+    let found = "a: {{ (lookup \"v1\" \"ConfigMap\" \"default\" \"one\").data.n }}";
+    assert!(text(&client, found, true).await.unwrap().contains("a: one"));
+    assert!(
+        text(&client, "a: {{ lookup \"v1\" \"ConfigMap\" \"default\" \"one\" | len }}", false)
+            .await
+            .unwrap()
+            .contains("a: 0")
+    );
+    let list = "{{ $l := lookup \"v1\" \"ConfigMap\" \"default\" \"\" }}a: {{ $l.kind }}{{ range $l.items }}/{{ .kind }}-{{ .metadata.name }}{{ end }}";
+    let list = text(&client, list, true).await.unwrap();
+    assert!(list.contains("a: ConfigMapList/") && list.contains("/ConfigMap-one/ConfigMap-two"), "{list}");
+    // Nobody there, no such kind, no such group.
+    assert!(
+        text(&client, "a: {{ lookup \"v1\" \"ConfigMap\" \"default\" \"none\" }}", true)
+            .await
+            .unwrap()
+            .contains("a: map[]")
+    );
+    assert!(
+        text(&client, "a: {{ lookup \"v1\" \"Sofa\" \"default\" \"none\" }}", true)
+            .await
+            .unwrap()
+            .contains("a: map[]")
+    );
+    let unknown =
+        text(&client, "a: {{ lookup \"sofa.io/v1\" \"Sofa\" \"default\" \"x\" }}", true).await.unwrap_err();
+    assert!(
+        unknown.contains("unable to get apiresource from unstructured: sofa.io/v1, Kind=Sofa: the server could not find the requested resource"),
+        "{unknown}"
+    );
+    let nobody = cluster.client(User::named("nobody", &[]));
+    let refused =
+        text(&nobody, "a: {{ lookup \"v1\" \"Secret\" \"default\" \"\" }}", true).await.unwrap_err();
+    assert!(
+        refused.contains("secrets is forbidden: User \"nobody\" cannot list resource \"secrets\""),
+        "{refused}"
+    );
+    // Whole numbers stay whole.
+    let whole = "a: {{ (lookup \"v1\" \"Service\" \"default\" \"kubernetes\").spec.ports | first | toJson }}";
+    let whole = text(&client, whole, true).await.unwrap();
+    assert!(whole.contains("\"port\":443"), "{whole}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_do_not_ask_without_end() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let asking = "{{ range until 1001 }}{{ $x := lookup \"v1\" \"ConfigMap\" \"default\" \"x\" }}{{ end }}";
+    let refused = text(&client, asking, true).await.unwrap_err();
+    assert!(refused.contains("the templates ask the cluster more than 1000 times"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_is_told_what_the_cluster_can_do() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let asked = "a: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" }} {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has \"sofa.io/v1\" }}";
+    let told = text(&client, asked, false).await.unwrap();
+    assert!(told.contains("a: true 36 false"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_runtime_goes_on_while_a_chart_is_rendered() {
+    // One thread for everything but rendering.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::spawn_blocking(move || {
+        runtime.block_on(async {
+            let client = Cluster::in_memory().await.client(User::admin());
+            let work = "{{ range until 20000 }}{{ $x := sha256sum (toString .) }}{{ end }}";
+            let (ticks, done) = (std::cell::Cell::new(0_u32), text(&client, work, true));
+            let ticking = async {
+                loop {
+                    ticks.set(ticks.get() + 1);
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+            };
+            tokio::select! {
+                () = ticking => unreachable!(),
+                done = done => assert!(done.is_ok()),
+            }
+            assert!(ticks.get() > 5, "{}", ticks.get());
+        });
+    })
+    .await
+    .unwrap();
+}
+
+#[test]
+fn charts_that_were_last_used_are_kept() {
+    let one = || chart("plain", Profile::Helm4).chart().clone();
+    let size: usize = one().raw.iter().map(|file| file.data.len()).sum();
+    let charts = Charts::new(2 * size);
+    let first = charts.keep("a", one());
+    assert!(std::sync::Arc::ptr_eq(&first, &charts.keep("a", one())));
+    charts.keep("b", one());
+    assert!(charts.get("a").is_some());
+    charts.keep("c", one());
+    assert!(charts.get("a").is_some() && charts.get("b").is_none() && charts.get("c").is_some());
+    // One is kept, however large it is.
+    let charts = Charts::new(0);
+    charts.keep("a", one());
+    assert!(charts.get("a").is_some());
+}

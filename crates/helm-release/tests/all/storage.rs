@@ -1,0 +1,336 @@
+//! Records in Secrets: found, written once, not overwritten, and put away.
+
+use std::collections::BTreeSet;
+
+use helm_release::queries::{self, Wanted};
+use helm_release::record::{ChartRecord, Record, Status};
+use helm_release::storage::{Plan, Scope, Storage, StorageError, deployed, fits, heads};
+use helm_template::profile::Profile;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use regex::Regex;
+use serde_json::json;
+
+use crate::world::{chart, clock, noise, small, storage};
+
+async fn client() -> kube::Client {
+    Cluster::in_memory().await.client(User::admin())
+}
+
+fn secrets(client: &kube::Client) -> Api<Secret> {
+    Api::namespaced(client.clone(), "default")
+}
+
+#[tokio::test]
+async fn a_record_is_written_read_changed_and_deleted() {
+    let client = client().await;
+    let storage = storage(&client);
+    assert!(storage.last("app").await.unwrap().is_none());
+    let mut record = small("app", 1, Status::PendingInstall);
+    record.labels.insert("team".into(), "blue".into());
+    let mut stored = storage.create(&record).await.unwrap();
+    assert!(storage.deployed("app").await.unwrap().is_none());
+
+    let secret = secrets(&client).get("sh.helm.release.v1.app.v1").await.unwrap();
+    assert_eq!(secret.type_.as_deref(), Some("helm.sh/release.v1"));
+    let labels = secret.metadata.labels.unwrap();
+    for (key, value) in [
+        ("name", "app"),
+        ("owner", "helm"),
+        ("status", "pending-install"),
+        ("version", "1"),
+        ("team", "blue"),
+    ] {
+        assert_eq!(labels[key], value);
+    }
+    assert!(labels["createdAt"].parse::<i64>().is_ok() && !labels.contains_key("modifiedAt"));
+
+    stored.record.set_status(Status::Deployed, "Install complete");
+    let stored = storage.update(&stored).await.unwrap();
+    let read = storage.get("app", 1).await.unwrap().unwrap();
+    assert!(read.record == stored.record);
+    assert_eq!(read.resource_version, stored.resource_version);
+    assert_eq!(read.record.labels["team"], "blue");
+    assert_eq!(storage.deployed("app").await.unwrap().unwrap().record.version, 1);
+    let again = secrets(&client).get("sh.helm.release.v1.app.v1").await.unwrap().metadata.labels.unwrap();
+    assert_eq!((&again["createdAt"], again.contains_key("modifiedAt")), (&labels["createdAt"], true));
+
+    storage.delete(&read.head()).await.unwrap();
+    storage.delete(&read.head()).await.unwrap();
+    assert!(storage.last("app").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn who_comes_late_overwrites_nothing() {
+    let storage = storage(&client().await);
+    let first = storage.create(&small("app", 1, Status::PendingInstall)).await.unwrap();
+    let exists = storage.create(&small("app", 1, Status::Failed)).await.unwrap_err();
+    assert!(matches!(exists, StorageError::Exists { revision: 1, .. }), "{exists}");
+    let mut second = first.clone();
+    second.record.set_status(Status::Deployed, "by another");
+    let second = storage.update(&second).await.unwrap();
+    let changed = storage.update(&first).await.unwrap_err();
+    assert!(matches!(changed, StorageError::Changed { .. }), "{changed}");
+    let changed = storage.delete(&first.head()).await.unwrap_err();
+    assert!(matches!(changed, StorageError::Changed { .. }), "{changed}");
+    assert_eq!(storage.last("app").await.unwrap().unwrap().record.info.description, "by another");
+    storage.delete(&second.head()).await.unwrap();
+    let gone = storage.update(&second).await.unwrap_err();
+    assert!(matches!(gone, StorageError::Gone { .. } | StorageError::Changed { .. }), "{gone}");
+    // A new one of the same name is not the old one.
+    storage.create(&small("app", 1, Status::Failed)).await.unwrap();
+    assert!(storage.update(&second).await.is_err());
+    assert!(storage.delete(&second.head()).await.is_err());
+}
+
+#[tokio::test]
+async fn names_and_labels_that_are_not_allowed_change_nothing() {
+    let client = client().await;
+    let storage = storage(&client);
+    for name in ["", "a,owner!=helm", "A", "a/b"] {
+        let error = storage.entries(name).await.err().unwrap();
+        assert!(matches!(error, StorageError::Name { .. }), "{error}");
+        assert!(storage.create(&small(name, 1, Status::Deployed)).await.is_err());
+    }
+    let mut record = small("app", 1, Status::Deployed);
+    record.labels.insert("status".into(), "deployed".into());
+    let error = storage.create(&record).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "user supplied labels contains system reserved label name. System labels: [\"name\", \"owner\", \"status\", \"version\", \"createdAt\", \"modifiedAt\"]"
+    );
+    assert!(secrets(&client).list(&ListParams::default()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn old_revisions_make_room_and_the_deployed_one_stays() {
+    let storage = storage(&client().await);
+    for (revision, status) in
+        [Status::Superseded, Status::Deployed, Status::Failed, Status::Failed].into_iter().enumerate()
+    {
+        storage.create(&small("app", i64::try_from(revision).unwrap() + 1, status)).await.unwrap();
+    }
+    let left = async || -> Vec<i64> {
+        storage.entries("app").await.unwrap().iter().map(|entry| entry.head.revision).collect()
+    };
+    let entries = storage.entries("app").await.unwrap();
+    storage.make_room(&entries, 0).await.unwrap();
+    storage.make_room(&entries, 5).await.unwrap();
+    assert_eq!(left().await, [1, 2, 3, 4]);
+    storage.make_room(&entries, 3).await.unwrap();
+    assert_eq!(left().await, [2, 4]);
+    let entries = storage.entries("app").await.unwrap();
+    storage.make_room(&entries, 1).await.unwrap();
+    assert_eq!(left().await, [2]);
+    assert_eq!(deployed(&entries).unwrap().head.revision, 2);
+}
+
+#[tokio::test]
+async fn what_is_no_record_is_said_to_be_none() {
+    let client = client().await;
+    let storage = storage(&client);
+    storage.create(&small("app", 1, Status::Deployed)).await.unwrap();
+    storage.create(&small("other", 1, Status::Deployed)).await.unwrap();
+    let secrets = secrets(&client);
+    let patch = |data: &str| Patch::Merge(json!({"stringData": {"release": data}}));
+    let name = "sh.helm.release.v1.app.v1";
+    for text in ["", "%%%", "H4sIAAAA", "e30", "bm90IGpzb24=", "eyJjb25maWciOiBbXX0="] {
+        secrets.patch(name, &PatchParams::default(), &patch(text)).await.unwrap();
+        let error = storage.last("app").await.unwrap_err();
+        let read = matches!(error, StorageError::Damaged { .. } | StorageError::Mistaken { .. });
+        assert!(read && error.to_string().contains(name), "{text}: {error}");
+    }
+    // The record of another release under this one's name is not taken for it.
+    let other = secrets.get("sh.helm.release.v1.other.v1").await.unwrap().data.unwrap()["release"].clone();
+    let other = String::from_utf8(other.0).unwrap();
+    secrets.patch(name, &PatchParams::default(), &patch(&other)).await.unwrap();
+    assert!(matches!(storage.last("app").await, Err(StorageError::Mistaken { .. })));
+    // A list goes on without it, and says so.
+    let wanted = Wanted::new(Scope::Namespace("default".into()));
+    let listed = queries::list(&client, &clock(), &wanted).await.unwrap();
+    assert_eq!(listed.releases.len(), 1);
+    assert_eq!(
+        listed.damaged,
+        ["default: the record in Secret `sh.helm.release.v1.app.v1` is that of another release"]
+    );
+}
+
+#[tokio::test]
+async fn a_record_too_large_leaves_out_the_files_of_its_chart() {
+    let client = client().await;
+    let storage = storage(&client);
+    let mut large = chart("plain", Profile::Helm4).chart().clone();
+    large.files.push(helm_chart::File { name: "noise".into(), data: noise(1_200_000).into() });
+    let record = Record {
+        chart: ChartRecord::new(&large, Profile::Helm4).unwrap(),
+        ..small("app", 1, Status::Deployed)
+    };
+    assert_eq!(fits(&small("app", 1, Status::Deployed)).unwrap(), Plan::Whole);
+    assert_eq!(fits(&record).unwrap(), Plan::WithoutFiles);
+    storage.create(&record).await.unwrap();
+    let read = storage.last("app").await.unwrap().unwrap().record;
+    assert_eq!(read.manifest, record.manifest);
+    assert!(read.chart.is_partial() && !record.chart.is_partial());
+    assert_eq!(read.chart.values().unwrap(), record.chart.values().unwrap());
+    let less = read.chart.chart(Profile::Helm4).unwrap();
+    assert!(less.files.is_empty() && less.templates.is_empty() && less.schema.is_some());
+    assert_eq!(less.metadata.annotations["example.com/note"], "one".into());
+    // Written again it stays what it is.
+    assert_eq!(fits(&read).unwrap(), Plan::Whole);
+
+    let refused = storage.clone().whole_only().create(&Record { version: 2, ..record }).await.unwrap_err();
+    assert!(matches!(refused, StorageError::TooLarge(_)), "{refused}");
+    assert_eq!(storage.entries("app").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_manifest_too_large_is_kept_in_parts() {
+    let client = client().await;
+    let storage = storage(&client);
+    let manifest = noise(1_400_000);
+    let record = Record { manifest: manifest.clone(), ..small("app", 1, Status::PendingInstall) };
+    assert_eq!(fits(&record).unwrap(), Plan::Parts(2));
+    let mut stored = storage.create(&record).await.unwrap();
+    let owner = secrets(&client).get("sh.helm.release.v1.app.v1").await.unwrap();
+    let parts = async || {
+        let all = secrets(&client).list(&ListParams::default().labels("owner=longshore")).await.unwrap();
+        all.items
+    };
+    for part in parts().await {
+        assert_eq!(part.metadata.owner_references.unwrap()[0].uid, owner.metadata.uid.clone().unwrap());
+    }
+    assert_eq!(storage.last("app").await.unwrap().unwrap().record.manifest, manifest);
+    // Nobody takes what stands in its place for a manifest.
+    let entry = storage.entries("app").await.unwrap().remove(0);
+    let instead = entry.peek().unwrap().manifest;
+    assert!(kube_apply::Object::parse_all(&instead).is_err());
+    insta::assert_snapshot!(instead);
+
+    stored.record.set_status(Status::Deployed, "Install complete");
+    storage.update(&stored).await.unwrap();
+    assert_eq!(parts().await.len(), 2);
+    let read = storage.deployed("app").await.unwrap().unwrap();
+    assert_eq!(read.record.manifest, manifest);
+    // A part that is missing is no shorter manifest.
+    let part = parts().await.remove(1).metadata.name.unwrap();
+    secrets(&client).delete(&part, &DeleteParams::default()).await.unwrap();
+    let error = storage.last("app").await.unwrap_err();
+    assert!(matches!(&error, StorageError::Incomplete { part: missing, .. } if *missing == part), "{error}");
+
+    let endless = Record { manifest: noise(10_500_000), ..small("app", 2, Status::PendingInstall) };
+    assert!(matches!(storage.create(&endless).await.unwrap_err(), StorageError::TooLarge(_)));
+    assert_eq!(parts().await.len(), 1);
+}
+
+#[tokio::test]
+async fn parts_of_a_try_that_broke_off_are_used_or_removed() {
+    let world = testkit::World::new().await;
+    let record = Record { manifest: noise(1_400_000), ..small("app", 1, Status::PendingInstall) };
+    for passing in 0..5 {
+        // Killed after so many writes; then tried again with another manifest, and with the same.
+        let fault = testkit::Fault::after_writes(passing, testkit::Blow::Before);
+        let first = storage(&fault.over(world.admin())).create(&record).await;
+        let storage = storage(&world.admin());
+        let written = match storage.create(&record).await {
+            Ok(stored) => stored,
+            // The first try got so far that there is a record, and it is whole.
+            Err(StorageError::Exists { .. }) => storage.last("app").await.unwrap().unwrap(),
+            Err(error) => panic!("{passing}: {error}"),
+        };
+        assert_eq!(first.is_ok(), passing > 4, "{passing}");
+        let written = storage.update(&written).await.unwrap();
+        assert_eq!(storage.last("app").await.unwrap().unwrap().record.manifest, record.manifest);
+        let parts = async || {
+            let selected = ListParams::default().labels("owner=longshore");
+            secrets(&world.admin()).list(&selected).await.unwrap().items
+        };
+        assert!(parts().await.iter().all(|part| part.metadata.owner_references.is_some()), "{passing}");
+        storage.delete(&written.head()).await.unwrap();
+        testkit::until("the parts go with their record", async || parts().await.is_empty().then_some(()))
+            .await;
+    }
+    let mut other = record.clone();
+    other.manifest.push_str("more: true\n");
+    let fault = testkit::Fault::after_writes(2, testkit::Blow::Before);
+    storage(&fault.over(world.admin())).create(&record).await.unwrap_err();
+    storage(&world.admin()).create(&other).await.unwrap();
+    let left = secrets(&world.admin()).list(&ListParams::default().labels("owner=longshore")).await.unwrap();
+    assert_eq!(left.items.len(), 2, "those of the first try are gone");
+}
+
+#[tokio::test]
+async fn releases_are_listed_as_helm_lists_them() {
+    let client = client().await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": "else"}})).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let here = storage(&client);
+    let there = Storage::new(client.clone(), "else", clock());
+    let at = |record: Record, second: i64| {
+        let mut record = record;
+        record.info.last_deployed = jiff::Timestamp::from_second(second).unwrap().into();
+        record
+    };
+    here.create(&at(small("b", 1, Status::Superseded), 1)).await.unwrap();
+    here.create(&at(small("b", 10, Status::Deployed), 40)).await.unwrap();
+    here.create(&at(small("b", 9, Status::Superseded), 2)).await.unwrap();
+    here.create(&at(small("a", 1, Status::Failed), 30)).await.unwrap();
+    here.create(&at(small("busy", 1, Status::Deployed), 5)).await.unwrap();
+    here.create(&at(small("busy", 2, Status::PendingUpgrade), 50)).await.unwrap();
+    let mut record = at(small("a", 3, Status::Deployed), 10);
+    record.namespace = "else".into();
+    record.labels.insert("team".into(), "blue".into());
+    there.create(&record).await.unwrap();
+
+    let names = async |wanted: Wanted| -> (Vec<String>, usize) {
+        let listed = queries::list(&client, &clock(), &wanted).await.unwrap();
+        let shown = listed.releases.iter();
+        (shown.map(|r| format!("{}/{}.v{}", r.namespace, r.name, r.revision)).collect(), listed.total)
+    };
+    let settled = BTreeSet::from([Status::Deployed, Status::Failed]);
+    let default = || Wanted { states: settled.clone(), ..Wanted::new(Scope::Namespace("default".into())) };
+    let everywhere = || Wanted { states: settled.clone(), ..Wanted::new(Scope::All) };
+    assert_eq!(names(default()).await.0, ["default/a.v1", "default/b.v10"]);
+    assert_eq!(names(everywhere()).await.0, ["default/a.v1", "else/a.v3", "default/b.v10"]);
+    assert_eq!(names(Wanted { reverse: true, ..default() }).await.0, ["default/b.v10", "default/a.v1"]);
+    let dated = Wanted { by_date: true, ..everywhere() };
+    assert_eq!(names(dated.clone()).await.0, ["default/b.v10", "default/a.v1", "else/a.v3"]);
+    let dated = Wanted { reverse: true, limit: 1, offset: 1, ..dated };
+    assert_eq!(names(dated).await, (vec!["default/a.v1".to_owned()], 3));
+    let all = BTreeSet::from(Status::ALL);
+    let paged = Wanted { offset: 1, limit: 2, ..Wanted::new(Scope::Namespace("default".into())) };
+    assert_eq!(names(paged).await, (vec!["default/b.v10".to_owned(), "default/busy.v2".to_owned()], 3));
+    let beginning = Wanted { name: Some(Regex::new("^b").unwrap()), states: all, ..everywhere() };
+    assert_eq!(names(beginning).await.0, ["default/b.v10", "default/busy.v2"]);
+    let old = Wanted { states: BTreeSet::from([Status::Superseded]), ..everywhere() };
+    assert_eq!(names(old).await.1, 2);
+    assert_eq!(names(Wanted { selector: "team=blue".into(), ..everywhere() }).await.0, ["else/a.v3"]);
+    assert_eq!(names(Wanted { selector: "team".into(), ..default() }).await.0, [] as [&str; 0]);
+    assert_eq!(heads(&client, &Scope::All, "").await.unwrap().len(), 7);
+
+    let history = queries::history(&here, "b", 2).await.unwrap();
+    assert_eq!(history.iter().map(|summary| summary.revision).collect::<Vec<_>>(), [9, 10]);
+    let none = queries::history(&here, "none", 256).await.unwrap_err();
+    assert_eq!(none.to_string(), "release: not found");
+    assert_eq!(queries::get(&here, "b", Some(9)).await.unwrap().record.version, 9);
+    assert_eq!(queries::get(&here, "b", None).await.unwrap().record.version, 10);
+    assert!(queries::get(&here, "b", Some(7)).await.is_err());
+}
+
+#[tokio::test]
+async fn nothing_shows_what_a_record_holds() {
+    let record = Record {
+        config: [("password".into(), helm_template::data::Data::string("canary-1"))].into(),
+        manifest: "canary-2".into(),
+        hooks: vec![helm_release::record::HookRecord { manifest: "canary-3".into(), ..Default::default() }],
+        ..small("app", 1, Status::Deployed)
+    };
+    let mut noted = record.clone();
+    noted.info.notes = "canary-4".into();
+    let storage = storage(&client().await);
+    let stored = storage.create(&noted).await.unwrap();
+    let text = format!("{noted:?} {:?} {stored:?}", noted.hooks);
+    assert!(text.contains("app") && !text.contains("canary"), "{text}");
+}

@@ -1,0 +1,98 @@
+//! What most tests begin with: a namespace with a storage, and records to keep in it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use domain::clock::{Clock, SystemClock};
+use helm_release::record::{ApplyMethod, Info, Moment, Record, Status};
+use helm_release::render::{Cluster, ReadyChart, RenderError, Renderer, Rendering, What};
+use helm_release::storage::Storage;
+use helm_template::data::Members;
+use helm_template::profile::Profile;
+use jiff::Timestamp;
+use kube::Client;
+use kube_apply::Discovery;
+
+use crate::helms::charts;
+
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+pub fn storage(client: &Client) -> Storage {
+    Storage::new(client.clone(), "default", clock())
+}
+
+pub fn chart(name: &str, profile: Profile) -> Arc<ReadyChart> {
+    let folder: PathBuf = charts().join(name);
+    Arc::new(ReadyChart::new(helm_host::load(&folder, profile).unwrap().chart))
+}
+
+pub fn values(text: &str) -> Arc<Members> {
+    Arc::new(helm_chart::values::read(text.as_bytes(), Profile::Helm4).unwrap())
+}
+
+pub async fn cluster(client: &Client) -> Cluster {
+    Cluster { client: client.clone(), discovery: Discovery::read(client).await.unwrap() }
+}
+
+pub async fn rendered(
+    client: &Client,
+    chart: &Arc<ReadyChart>,
+    values: &Arc<Members>,
+    what: &What,
+) -> Result<Rendering, RenderError> {
+    Renderer::new().render(&cluster(client).await, chart, values, what).await
+}
+
+/// A record of a rendering, as a finished installation would leave it.
+pub fn record(what: &What, rendering: &Rendering, values: &Members) -> Record {
+    let now: Moment = Timestamp::from_second(1_700_000_000).unwrap().into();
+    Record {
+        name: what.name.clone(),
+        namespace: what.namespace.clone(),
+        version: what.revision,
+        info: Info {
+            first_deployed: now,
+            last_deployed: now,
+            description: "Install complete".into(),
+            status: Status::Deployed,
+            notes: rendering.notes.clone(),
+            ..Info::default()
+        },
+        chart: rendering.chart.clone(),
+        config: values.clone(),
+        manifest: rendering.manifest(),
+        hooks: rendering.hooks.clone(),
+        apply_method: (what.profile == Profile::Helm4).then_some(ApplyMethod::ServerSide),
+        ..Record::default()
+    }
+}
+
+/// A record that says little.
+pub fn small(name: &str, version: i64, status: Status) -> Record {
+    Record {
+        name: name.into(),
+        namespace: "default".into(),
+        version,
+        info: Info { status, ..Info::default() },
+        manifest: "---\n# Source: c/templates/a.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+            .into(),
+        apply_method: Some(ApplyMethod::ServerSide),
+        ..Record::default()
+    }
+}
+
+/// A manifest of about so many bytes, of which packing takes off a quarter.
+pub fn noise(bytes: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = Vec::with_capacity(bytes);
+    while noise.len() < bytes * 3 / 4 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        noise.extend_from_slice(&(state ^ (state >> 31)).to_le_bytes());
+    }
+    let noise = BASE64_STANDARD.encode(noise);
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: noise}}\ndata:\n  noise: {noise}\n")
+}

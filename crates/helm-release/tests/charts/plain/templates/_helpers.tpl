@@ -1,0 +1,1 @@
+{{- define "plain.name" -}}{{ .Release.Name }}-{{ .Chart.Name }}{{- end -}}

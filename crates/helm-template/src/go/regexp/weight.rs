@@ -1,0 +1,73 @@
+//! What a search with an expression may take.
+//!
+//! Mostly it is a look into a table for each character. The table is made on the way, from sets of places in the
+//! expression where the text could be, and there are expressions with so many such sets that it is of no use. Then all
+//! places are gone through for each character.
+
+use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
+
+/// With fewer places where more than one character fits there are not too many sets.
+const FEW: u64 = 8;
+
+/// Places that are gone through for each character, at the worst; none if a table will do.
+pub fn places_for_each(syntax: &Hir) -> u64 {
+    let Weight { wide, places } = weigh(syntax);
+    if wide < FEW { 0 } else { places }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    /// Places where more than one character fits, or that may be left out or come again.
+    wide: u64,
+    places: u64,
+}
+
+impl Weight {
+    fn and(self, other: Self) -> Self {
+        Self { wide: self.wide.saturating_add(other.wide), places: self.places.saturating_add(other.places) }
+    }
+}
+
+/// How deep an expression nests is limited by who wrote it out.
+fn weigh(syntax: &Hir) -> Weight {
+    match syntax.kind() {
+        HirKind::Empty | HirKind::Look(_) => Weight::default(),
+        HirKind::Literal(literal) => Weight { wide: 0, places: literal.0.len() as u64 },
+        // In UTF-8 every range is a place or two.
+        HirKind::Class(Class::Unicode(set)) => Weight { wide: 1, places: set.ranges().len().max(1) as u64 },
+        HirKind::Class(Class::Bytes(_)) => Weight { wide: 1, places: 1 },
+        HirKind::Repetition(Repetition { min, max, sub, .. }) => {
+            let Weight { wide, places } = weigh(sub);
+            let copies = u64::from(max.unwrap_or_else(|| 1.max(*min)));
+            // Where one may be left out there are two ways on.
+            let optional = copies.saturating_sub(u64::from(*min));
+            let places = places.saturating_mul(copies).saturating_add(optional);
+            Weight { wide: if copies > 1 { places } else { wide }, places }
+        }
+        HirKind::Capture(capture) => weigh(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(weigh).fold(Weight::default(), Weight::and)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_expressions_need_no_more_than_a_table() {
+        let table: &[(&str, u64)] = &[
+            ("[^a-zA-Z0-9]+", 0),
+            ("^(production|staging|development)$", 0),
+            (r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", 0),
+            ("[ab]*a[ab]{20}c", 23),
+            ("a{1,10}b", 20),
+            ("(a{30}){30}", 900),
+        ];
+        for (pattern, expected) in table {
+            let syntax = regex_syntax::parse(pattern).unwrap();
+            assert_eq!(places_for_each(&syntax), *expected, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Bringing objects onto a cluster: what is wanted is written, what was wanted before and is no more is taken away.
+//!
+//! In this order: every object finds its place and is looked at, and nothing is written if one of them has no kind or is
+//! somebody else's. Then wave by wave ([`crate::order`]); the first wave with a failure is the last. Definitions are waited
+//! for before what they define. Then what is no more wanted goes.
+//!
+//! Every step can be repeated: killed anywhere and begun again it comes to the same end.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use crate::call;
+use crate::error::{ApplyError, Failure, Why};
+use crate::object::{Id, Object};
+use crate::order;
+use crate::owner::Ownership;
+use crate::ready::{self, Strategy};
+use crate::remove::{self, Removal};
+use crate::target::{Placed, Target, is_definition};
+use crate::tell::{Outcome, Step, Tell};
+use crate::write::{self, Work};
+
+/// How long definitions may take to be established, where nobody says.
+const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
+
+/// How objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As Helm 4: the cluster merges, and knows who set which field.
+    ServerSide {
+        /// Take fields from others who set them.
+        force_conflicts: bool,
+    },
+    /// As Helm 3: from the last manifest, the new one and what is there.
+    ThreeWay,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub way: Way,
+    /// Whose the objects are. Hooks are nobody's.
+    pub ownership: Option<Ownership>,
+    /// Replace what is there instead of merging into it.
+    pub force_replace: bool,
+    /// Let the cluster check everything and keep nothing.
+    pub dry_run: bool,
+    /// Have fields refused that the kind does not know.
+    pub validate: bool,
+    /// Until when definitions may take to be established; a minute where it is not said.
+    pub deadline: Option<Instant>,
+}
+
+impl Options {
+    pub fn new(way: Way) -> Self {
+        Self { way, ownership: None, force_replace: false, dry_run: false, validate: true, deadline: None }
+    }
+
+    /// The same for objects of this release.
+    #[must_use]
+    pub fn owned_by(mut self, ownership: Ownership) -> Self {
+        self.ownership = Some(ownership);
+        self
+    }
+}
+
+/// What was done, with the namespaces that the objects ended in.
+#[derive(Debug, Default)]
+pub struct Applied {
+    pub created: Vec<Object>,
+    pub changed: Vec<Object>,
+    pub unchanged: Vec<Object>,
+    /// What was wanted before, and is no more.
+    pub removed: Vec<Object>,
+    /// The same, but it stays, because it says so or is somebody else's.
+    pub kept: Vec<Object>,
+}
+
+/// Writes what is wanted (`after`) and removes what was wanted `before` and is no more.
+pub async fn apply(
+    target: &Target,
+    before: &[Object],
+    after: &[Object],
+    options: &Options,
+    tell: &dyn Tell,
+) -> Result<Applied, ApplyError> {
+    look(target, before, after, options).await?.write(target, tell).await
+}
+
+/// What is to be done, for those who have something else to do between looking and writing.
+pub struct Looked {
+    works: Vec<Work>,
+    former: HashMap<Id, Placed>,
+    options: Options,
+}
+
+/// Finds the place of every object and looks at what is there. Nothing is written.
+pub async fn look(
+    target: &Target,
+    before: &[Object],
+    after: &[Object],
+    options: &Options,
+) -> Result<Looked, ApplyError> {
+    let wanted = target.place(after).await.map_err(ApplyError::before_any_write)?;
+    let wanted = last_of_each(marked(wanted, options.ownership.as_ref()));
+    let former: HashMap<Id, Placed> =
+        target.place_former(before).into_iter().map(|placed| (placed.id(), placed)).collect();
+    let works = look_at_all(target, wanted, &former, options).await.map_err(ApplyError::before_any_write)?;
+    Ok(Looked { works, former, options: options.clone() })
+}
+
+impl Looked {
+    /// Writes what is wanted, and removes what is no more.
+    pub async fn write(self, target: &Target, tell: &dyn Tell) -> Result<Applied, ApplyError> {
+        let Self { works, former, options } = self;
+        let ids: HashSet<Id> = works.iter().map(|work| work.placed.id()).collect();
+        let mut applied = Applied::default();
+        for wave in order::install(works) {
+            if let Err(failures) = write_wave(target, wave, &options, tell, &mut applied).await {
+                return Err(ApplyError { failures, applied });
+            }
+        }
+        let gone = former.into_values().filter(|placed| !ids.contains(&placed.id())).collect();
+        let removal =
+            Removal { ownership: options.ownership, dry_run: options.dry_run, ..Removal::default() };
+        match remove::take_away(target, gone, &removal, tell).await {
+            Ok(removed) => {
+                applied.removed = removed.removed;
+                applied.kept = removed.kept;
+                Ok(applied)
+            }
+            Err(error) => {
+                applied.removed = error.removed.removed;
+                applied.kept = error.removed.kept;
+                Err(ApplyError { failures: error.failures, applied })
+            }
+        }
+    }
+}
+
+pub(crate) fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
+    let Some(ownership) = ownership else { return placed };
+    let mark = |placed: Placed| {
+        let mut value = placed.object.value().clone();
+        ownership.mark(&mut value);
+        let object = placed.object.with_value(value).expect("marks make no difference to what it is");
+        Placed { object, ..placed }
+    };
+    placed.into_iter().map(mark).collect()
+}
+
+/// An object that stands twice in a manifest is written once, as it is wanted last.
+fn last_of_each(placed: Vec<Placed>) -> Vec<Placed> {
+    let mut last = HashMap::new();
+    for (at, placed) in placed.iter().enumerate().filter(|(_, placed)| !placed.object.name().is_empty()) {
+        last.insert(placed.id(), at);
+    }
+    let all = placed.into_iter().enumerate();
+    all.filter(|(at, placed)| last.get(&placed.id()).is_none_or(|last| last == at))
+        .map(|(_, placed)| placed)
+        .collect()
+}
+
+/// What is there of everything wanted. Somebody else's objects are failures.
+async fn look_at_all(
+    target: &Target,
+    wanted: Vec<Placed>,
+    former: &HashMap<Id, Placed>,
+    options: &Options,
+) -> Result<Vec<Work>, Vec<Failure>> {
+    let looks = wanted.into_iter().map(|placed| async {
+        let id = placed.id();
+        let last = former.get(&id).map(|placed| placed.object.clone());
+        let found = match write::look(&target.client, &placed, options).await {
+            Ok(found) => found,
+            Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),
+        };
+        // What was ours before is ours.
+        let strange = options.ownership.as_ref().filter(|owner| last.is_none() && !owner.take);
+        match strange.zip(found.as_ref()).and_then(|(owner, found)| owner.complaint(found)) {
+            Some(complaint) => Err(Failure::new(&placed.object, id, Why::Taken(complaint))),
+            None => Ok(Work { placed, last, found }),
+        }
+    });
+    all_or_failures(call::all(looks.map(FutureExt::boxed).collect()).await)
+}
+
+fn all_or_failures<T>(answers: Vec<Result<T, Failure>>) -> Result<Vec<T>, Vec<Failure>> {
+    let mut failures = Vec::new();
+    let good = answers.into_iter().filter_map(|answer| answer.map_err(|failure| failures.push(failure)).ok());
+    let good: Vec<T> = good.collect();
+    if failures.is_empty() { Ok(good) } else { Err(failures) }
+}
+
+/// Writes the objects of one wave, at the same time. All are tried.
+async fn write_wave(
+    target: &Target,
+    wave: Vec<Work>,
+    options: &Options,
+    tell: &dyn Tell,
+    applied: &mut Applied,
+) -> Result<(), Vec<Failure>> {
+    let writes = wave.into_iter().map(|work| async move {
+        let (object, id) = (work.placed.object.clone(), work.placed.id());
+        tell.tell(Step::Applying { id: id.clone() });
+        match write::write(&target.client, &work, options).await {
+            Ok(outcome) => {
+                tell.tell(Step::Applied { id, outcome });
+                Ok((object, outcome))
+            }
+            Err(error) => {
+                let failure = Failure::of_cluster(&object, id.clone(), &error);
+                tell.tell(Step::Failed { id, reason: failure.why.to_string() });
+                Err(failure)
+            }
+        }
+    });
+    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
+    let mut failures = Vec::new();
+    let mut definitions = Vec::new();
+    for answer in answers {
+        let (object, outcome) = match answer {
+            Ok(done) => done,
+            Err(failure) => {
+                failures.push(failure);
+                continue;
+            }
+        };
+        if is_definition(&object) && outcome != Outcome::Unchanged {
+            definitions.push(object.clone());
+        }
+        match outcome {
+            Outcome::Created => applied.created.push(object),
+            Outcome::Changed => applied.changed.push(object),
+            Outcome::Unchanged => applied.unchanged.push(object),
+        }
+    }
+    if failures.is_empty() && !options.dry_run {
+        failures = established(target, &definitions, options.deadline, tell).await;
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// Waits until the kinds that these make are served, and knows them from then on.
+async fn established(
+    target: &Target,
+    definitions: &[Object],
+    deadline: Option<Instant>,
+    tell: &dyn Tell,
+) -> Vec<Failure> {
+    let Some(first) = definitions.first() else { return Vec::new() };
+    let deadline = deadline.unwrap_or_else(|| Instant::now() + ESTABLISHED_WITHIN);
+    if let Err(not_ready) = ready::wait(target, definitions, Strategy::Watcher, deadline, tell).await {
+        let failure = |(id, why): (Id, String)| Failure { id, source: None, why: Why::NotEstablished(why) };
+        return not_ready.objects.into_iter().map(failure).collect();
+    }
+    match target.discovery.read_again(&target.client).await {
+        Ok(()) => Vec::new(),
+        Err(error) => vec![Failure::of_cluster(first, first.id(), &error)],
+    }
+}
+
+#[cfg(test)]
+mod tests;

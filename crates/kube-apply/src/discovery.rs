@@ -1,0 +1,160 @@
+//! What kinds a cluster serves.
+//!
+//! Read once for a cluster and shared by everybody who writes to it; read again when somebody asks for a kind that is not
+//! known, and after definitions have come. Those who ask at the same time share one reading.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use k8s_openapi::apimachinery::pkg::version::Info;
+use kube::Client;
+use kube::core::ApiResource;
+use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
+use tokio::sync::Mutex;
+
+use crate::object::{group, version};
+
+/// The kinds of one cluster. Clones are the same.
+#[derive(Clone)]
+pub struct Discovery(Arc<Inner>);
+
+struct Inner {
+    version: Info,
+    served: ArcSwap<Served>,
+    /// Held while it is read again.
+    reading: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Served {
+    /// By `apiVersion` and kind.
+    kinds: HashMap<(String, String), Kind>,
+    /// By group and kind: the `apiVersion` that the cluster prefers.
+    preferred: HashMap<(String, String), String>,
+    api_versions: BTreeSet<String>,
+}
+
+/// How a kind is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub resource: ApiResource,
+    pub namespaced: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    #[error("the cluster serves no kind `{kind}` in `{api_version}`")]
+    Unknown { api_version: String, kind: String },
+    #[error("cannot read which kinds the cluster serves")]
+    Read(#[source] kube::Error),
+}
+
+impl FindError {
+    pub fn kind(&self) -> domain::Kind {
+        match self {
+            Self::Unknown { .. } => domain::Kind::Invalid,
+            Self::Read(error) => crate::error::kind_of(error),
+        }
+    }
+}
+
+impl Discovery {
+    pub async fn read(client: &Client) -> Result<Self, kube::Error> {
+        let version = client.apiserver_version().await?;
+        let served = ArcSwap::from_pointee(Served::read(client).await?);
+        Ok(Self(Arc::new(Inner { version, served, reading: Mutex::new(()) })))
+    }
+
+    /// The version of Kubernetes, as it says itself.
+    pub fn version(&self) -> &Info {
+        &self.0.version
+    }
+
+    /// Everything served, in order: `v1`, `v1/Pod`, `apps/v1`, `apps/v1/Deployment`.
+    pub fn api_versions(&self) -> Vec<String> {
+        self.0.served.load().api_versions.iter().cloned().collect()
+    }
+
+    /// A kind as far as it is known, without asking the cluster.
+    pub fn known(&self, api_version: &str, kind: &str) -> Option<Kind> {
+        self.0.served.load().kinds.get(&(api_version.to_owned(), kind.to_owned())).cloned()
+    }
+
+    /// A kind. If it is not known the cluster is asked again.
+    pub async fn find(&self, client: &Client, api_version: &str, kind: &str) -> Result<Kind, FindError> {
+        if let Some(found) = self.known(api_version, kind) {
+            return Ok(found);
+        }
+        self.read_again(client).await.map_err(FindError::Read)?;
+        self.known(api_version, kind)
+            .ok_or_else(|| FindError::Unknown { api_version: api_version.to_owned(), kind: kind.to_owned() })
+    }
+
+    /// A kind in whatever version is served: what was written long ago may be in one that is no more.
+    pub fn in_any_version(&self, api_version: &str, kind: &str) -> Option<Kind> {
+        self.known(api_version, kind).or_else(|| {
+            let served = self.0.served.load();
+            let preferred = served.preferred.get(&(group(api_version).to_owned(), kind.to_owned()))?;
+            served.kinds.get(&(preferred.clone(), kind.to_owned())).cloned()
+        })
+    }
+
+    /// Reads everything again, unless somebody did while this was waiting for its turn.
+    pub async fn read_again(&self, client: &Client) -> Result<(), kube::Error> {
+        let before = self.0.served.load_full();
+        let _turn = self.0.reading.lock().await;
+        if Arc::ptr_eq(&before, &self.0.served.load()) {
+            self.0.served.store(Arc::new(Served::read(client).await?));
+        }
+        Ok(())
+    }
+}
+
+impl Served {
+    async fn read(client: &Client) -> Result<Self, kube::Error> {
+        let (core, groups) = tokio::try_join!(
+            client.list_core_api_versions_aggregated(),
+            client.list_api_groups_aggregated()
+        )?;
+        let mut served = Self::default();
+        core.items.iter().chain(&groups.items).for_each(|group| served.add(group));
+        Ok(served)
+    }
+
+    fn add(&mut self, discovered: &APIGroupDiscovery) {
+        let name =
+            discovered.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()).unwrap_or_default();
+        for entry in &discovered.versions {
+            let Some(version) = entry.version.as_deref() else { continue };
+            let api_version = if name.is_empty() { version.to_owned() } else { format!("{name}/{version}") };
+            self.api_versions.insert(api_version.clone());
+            for resource in &entry.resources {
+                let subresources = resource.subresources.iter().map(|sub| &sub.response_kind);
+                for answer in subresources.chain([&resource.response_kind]) {
+                    let kind = answer.as_ref().and_then(|answer| answer.kind.as_deref()).unwrap_or_default();
+                    self.api_versions.insert(format!("{api_version}/{kind}"));
+                }
+                self.add_kind(&api_version, resource);
+            }
+        }
+    }
+
+    fn add_kind(&mut self, api_version: &str, served: &APIResourceDiscovery) {
+        let (Some(plural), Some(answer)) = (&served.resource, &served.response_kind) else { return };
+        let kind = answer.kind.clone().unwrap_or_default();
+        let resource = ApiResource {
+            group: group(api_version).to_owned(),
+            version: version(api_version).to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.clone(),
+            plural: plural.clone(),
+        };
+        let namespaced = served.scope.as_deref() == Some("Namespaced");
+        self.preferred
+            .entry((resource.group.clone(), kind.clone()))
+            .or_insert_with(|| api_version.to_owned());
+        // The first of several resources with one kind is the one that holds objects.
+        self.kinds.entry((api_version.to_owned(), kind)).or_insert(Kind { resource, namespaced });
+    }
+}

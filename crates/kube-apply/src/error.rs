@@ -1,0 +1,126 @@
+//! What can go wrong with one object, and with all of them.
+//!
+//! Always true: no message repeats a value of a Secret, whatever the cluster said.
+
+use std::fmt;
+
+use domain::Kind;
+use kube_access::patience::is_out_of_reach;
+use serde_json::Value;
+
+use crate::apply::Applied;
+use crate::discovery::FindError;
+use crate::object::{Id, Object};
+
+/// Why one object could not be brought to where it should be.
+#[derive(Debug)]
+pub struct Failure {
+    pub id: Id,
+    /// The file of the chart that it came from.
+    pub source: Option<String>,
+    pub why: Why,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    #[error(transparent)]
+    Find(#[from] FindError),
+    #[error("it exists and cannot be imported into the current release: {0}")]
+    Taken(String),
+    #[error("{message}")]
+    Cluster { kind: Kind, message: String },
+    #[error("{0}")]
+    NotEstablished(String),
+}
+
+/// Some objects failed. What was done before that is in `applied`; nothing after it was tried.
+#[derive(Debug)]
+pub struct ApplyError {
+    pub failures: Vec<Failure>,
+    pub applied: Applied,
+}
+
+impl Failure {
+    pub(crate) fn new(object: &Object, id: Id, why: impl Into<Why>) -> Self {
+        Self { id, source: object.source.clone(), why: why.into() }
+    }
+
+    /// What the cluster said of this object.
+    pub(crate) fn of_cluster(object: &Object, id: Id, error: &kube::Error) -> Self {
+        Self::new(object, id, Why::Cluster { kind: kind_of(error), message: words(object, error) })
+    }
+
+    pub fn kind(&self) -> Kind {
+        match &self.why {
+            Why::Find(error) => error.kind(),
+            Why::Taken(_) => Kind::Conflict,
+            Why::Cluster { kind, .. } => *kind,
+            Why::NotEstablished(_) => Kind::Timeout,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, source, why } = self;
+        match source {
+            Some(source) => write!(f, "{id} ({source}): {why}"),
+            None => write!(f, "{id}: {why}"),
+        }
+    }
+}
+
+impl ApplyError {
+    pub(crate) fn before_any_write(failures: Vec<Failure>) -> Self {
+        Self { failures, applied: Applied::default() }
+    }
+
+    /// The kind of the first failure: the others seldom say anything else.
+    pub fn kind(&self) -> Kind {
+        self.failures.first().map_or(Kind::Internal, Failure::kind)
+    }
+}
+
+impl fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failures: Vec<_> = self.failures.iter().map(ToString::to_string).collect();
+        f.write_str(&failures.join("; "))
+    }
+}
+
+impl std::error::Error for ApplyError {}
+
+/// How a failure of the cluster is to be treated.
+pub fn kind_of(error: &kube::Error) -> Kind {
+    match error {
+        // Quotas are refusals by name, and become possible when somebody leaves.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => {
+            Kind::Exhausted
+        }
+        kube::Error::Api(status) => Kind::of_http_status(status.code),
+        error if is_out_of_reach(error) => Kind::Unavailable,
+        _ => Kind::Internal,
+    }
+}
+
+/// The words of a failure, unless they repeat a value of a Secret.
+fn words(object: &Object, error: &kube::Error) -> String {
+    let words = match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    };
+    if object.kind() == "Secret" && repeats(&words, object.value()) {
+        return "the cluster refused it, in words that are withheld because they repeat a value of it"
+            .to_owned();
+    }
+    words
+}
+
+fn repeats(words: &str, secret: &Value) -> bool {
+    let values = ["data", "stringData"].into_iter().filter_map(|field| secret[field].as_object());
+    values.flat_map(|map| map.values()).any(|value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty() && words.contains(text.as_str()),
+        other => words.contains(&other.to_string()),
+    })
+}

@@ -1,0 +1,41 @@
+//! What is there of what is wanted.
+
+use futures::FutureExt;
+use serde_json::Value;
+
+use crate::call;
+use crate::error::Failure;
+use crate::object::{Id, Object};
+use crate::target::{Placed, Target};
+
+/// An object as it is in the cluster.
+#[derive(Clone, PartialEq)]
+pub struct Live {
+    pub id: Id,
+    /// As it was asked for.
+    pub object: Object,
+    /// `None` where it is not there.
+    pub value: Option<Value>,
+}
+
+/// What is there of these objects, in their order. A kind that is not served has no objects.
+pub async fn live(target: &Target, objects: &[Object]) -> Result<Vec<Live>, Failure> {
+    let mut placed = Vec::with_capacity(objects.len());
+    for object in objects {
+        let kind = target.discovery.in_any_version(object.api_version(), object.kind());
+        placed.push((object, kind.map(|kind| target.put(object, kind))));
+    }
+    let looks = placed.into_iter().map(|(object, placed)| look(target, object, placed).boxed());
+    call::all(looks.collect()).await.into_iter().collect()
+}
+
+async fn look(target: &Target, object: &Object, placed: Option<Placed>) -> Result<Live, Failure> {
+    let Some(placed) = placed else {
+        return Ok(Live { id: object.id(), object: object.clone(), value: None });
+    };
+    let id = placed.id();
+    match call::get(&target.client, &placed).await {
+        Ok(value) => Ok(Live { id, object: placed.object, value }),
+        Err(error) => Err(Failure::of_cluster(&placed.object, id, &error)),
+    }
+}

@@ -1,0 +1,87 @@
+//! Who set which field: from Helm 3's way of noting it to Helm 4's.
+//!
+//! What was written without the cluster's merging is noted as an update by `helm`. The first apply under the same name would
+//! stand beside it and could take no field away. So the note is turned into one of an apply, as Helm 4 does.
+
+use serde_json::{Map, Value};
+
+use crate::call::MANAGER;
+
+/// The notes with every update by `helm` turned into an apply; nothing where there is none.
+pub fn upgraded(notes: &Value) -> Option<Value> {
+    let notes = notes.as_array()?;
+    let first = notes.iter().position(is_update)?;
+    let target = notes.iter().position(is_apply).unwrap_or(first);
+    let mut joined = notes[target].clone();
+    joined["operation"] = "Apply".into();
+    let version = notes[target]["apiVersion"].clone();
+    for note in notes.iter().filter(|note| is_update(note) && note["apiVersion"] == version) {
+        unite(&mut joined["fieldsV1"], &note["fieldsV1"]);
+    }
+    let kept = notes.iter().enumerate().filter(|(at, note)| *at == target || !is_update(note));
+    Some(kept.map(|(at, note)| if at == target { joined.clone() } else { note.clone() }).collect())
+}
+
+fn is_update(note: &Value) -> bool {
+    is_ours(note) && note["operation"] == "Update"
+}
+
+fn is_apply(note: &Value) -> bool {
+    is_ours(note) && note["operation"] == "Apply"
+}
+
+fn is_ours(note: &Value) -> bool {
+    note["manager"] == MANAGER && note["subresource"].as_str().unwrap_or_default().is_empty()
+}
+
+/// All fields of both.
+fn unite(fields: &mut Value, more: &Value) {
+    let Some(more) = more.as_object() else { return };
+    if !fields.is_object() {
+        *fields = Value::Object(Map::new());
+    }
+    for (key, below) in more {
+        unite(&mut fields[key.as_str()], below);
+        if !fields[key.as_str()].is_object() {
+            fields[key.as_str()] = below.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn note(manager: &str, operation: &str, fields: &Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields})
+    }
+
+    #[test]
+    fn an_update_becomes_an_apply() {
+        let other = note("kubectl", "Update", &json!({"f:x": {}}));
+        let notes = json!([other, note("helm", "Update", &json!({"f:data": {"f:a": {}}}))]);
+        let want = json!([other, note("helm", "Apply", &json!({"f:data": {"f:a": {}}}))]);
+        assert_eq!(upgraded(&notes), Some(want.clone()));
+        assert_eq!(upgraded(&want), None);
+    }
+
+    #[test]
+    fn beside_an_apply_it_is_joined_to_it() {
+        let notes = json!([
+            note("helm", "Update", &json!({"f:data": {"f:a": {}, ".": {}}})),
+            note("helm", "Apply", &json!({"f:data": {"f:b": {}}})),
+        ]);
+        let joined = json!({"f:data": {"f:a": {}, "f:b": {}, ".": {}}});
+        assert_eq!(upgraded(&notes), Some(json!([note("helm", "Apply", &joined)])));
+    }
+
+    #[test]
+    fn a_status_written_by_helm_is_left_alone() {
+        let mut status = note("helm", "Update", &json!({"f:status": {}}));
+        status["subresource"] = json!("status");
+        assert_eq!(upgraded(&json!([status])), None);
+        assert_eq!(upgraded(&Value::Null), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! What is merged into what, by cases and by laws.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn pod(spec: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+}
+
+#[test]
+fn fields_go_come_and_stay() {
+    let last = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"gone": "1", "kept": "1"}});
+    let new = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"kept": "2", "come": "3", "unwanted": null}});
+    let live = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"uid": "u"},
+        "data": {"gone": "1", "kept": "1", "theirs": "4", "unwanted": "5"},
+    });
+    let wanted = three_way(&last, &new, &live);
+    assert_eq!(wanted["data"], json!({"kept": "2", "come": "3", "theirs": "4"}));
+    assert_eq!(
+        difference(&live, &wanted),
+        Some(json!({"data": {"gone": null, "unwanted": null, "kept": "2", "come": "3"}}))
+    );
+}
+
+#[test]
+fn containers_are_known_by_name_and_an_injected_one_stays() {
+    let last = pod(&json!({"containers": [
+        {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "1"}]}, {"name": "old"},
+    ]}));
+    let new = pod(&json!({"containers": [
+        {"name": "a", "image": "a:2", "env": [{"name": "Y", "value": "2"}]}, {"name": "b", "image": "b:1"},
+    ]}));
+    let live = pod(&json!({"containers": [
+        {"name": "proxy", "image": "p"},
+        {"name": "a", "image": "a:1", "pull": "Always", "env": [
+            {"name": "X", "value": "1"}, {"name": "Y", "value": "1"}, {"name": "Z", "value": "9"},
+        ]},
+        {"name": "old"},
+    ]}));
+    assert_eq!(
+        three_way(&last, &new, &live)["spec"]["containers"],
+        json!([
+            {"name": "proxy", "image": "p"},
+            {"name": "a", "image": "a:2", "pull": "Always", "env": [{"name": "Y", "value": "2"}, {"name": "Z", "value": "9"}]},
+            {"name": "b", "image": "b:1"},
+        ])
+    );
+}
+
+#[test]
+fn another_kind_of_volume_or_strategy_takes_the_fields_of_the_former_one_along() {
+    let last = pod(&json!({"volumes": [{"name": "v", "emptyDir": {}}]}));
+    let new = pod(&json!({"volumes": [{"name": "v", "configMap": {"name": "c"}}]}));
+    let live = pod(&json!({"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}]}));
+    assert_eq!(
+        three_way(&last, &new, &live)["spec"]["volumes"],
+        json!([{"name": "v", "configMap": {"name": "c"}}])
+    );
+
+    let deployment = |strategy: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"strategy": strategy}});
+    let live = deployment(json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%"}}));
+    let new = deployment(json!({"type": "Recreate"}));
+    assert_eq!(
+        three_way(&deployment(json!({})), &new, &live)["spec"]["strategy"],
+        json!({"type": "Recreate"})
+    );
+    // What does not change is left as it is.
+    let same = deployment(json!({"type": "RollingUpdate"}));
+    assert_eq!(difference(&live, &three_way(&same, &same, &live)), None);
+}
+
+#[test]
+fn lists_of_custom_kinds_are_replaced() {
+    let object = |containers: Value| json!({"apiVersion": "x.dev/v1", "kind": "Pod", "spec": {"containers": containers}});
+    let (new, live) = (object(json!([{"name": "a"}])), object(json!([{"name": "a", "x": 1}, {"name": "b"}])));
+    assert_eq!(three_way(&new, &new, &live), new);
+}
+
+#[test]
+fn ports_are_known_differently_in_services_containers_and_policies() {
+    let service = |ports: Value| json!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": ports}});
+    let (new, live) =
+        (service(json!([{"port": 80}])), service(json!([{"port": 80, "nodePort": 30000}, {"port": 81}])));
+    assert_eq!(three_way(&new, &new, &live), live);
+    let policy = |ports: Value| json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {"ports": ports}});
+    let (new, live) = (policy(json!([{"port": 80}])), policy(json!([{"port": 80, "endPort": 90}])));
+    assert_eq!(three_way(&new, &new, &live), new);
+}
+
+#[test]
+fn finalizers_of_others_stay() {
+    let object =
+        |words: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"finalizers": words}});
+    let merged =
+        three_way(&object(json!(["a", "b"])), &object(json!(["b", "c"])), &object(json!(["a", "x", "b"])));
+    assert_eq!(merged["metadata"]["finalizers"], json!(["x", "b", "c"]));
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![Just(Value::Null), (0..3i64).prop_map(Value::from), "[ab]".prop_map(Value::from)];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("(a|b|name|env|containers|spec)", inner, 0..4)
+                .prop_map(|map| map.into_iter().collect::<Map<_, _>>().into()),
+        ]
+    })
+}
+
+fn any_object() -> impl Strategy<Value = Value> {
+    any_value().prop_map(|spec| match without_nulls(&spec) {
+        Value::Object(spec) => pod(&spec.into()),
+        other => pod(&json!({"x": without_nulls(&json!({"y": other}))})),
+    })
+}
+
+/// What a server does with a merge patch (RFC 7386).
+fn patched(target: &Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else { return patch.clone() };
+    let mut target = target.as_object().cloned().unwrap_or_default();
+    for (key, value) in patch {
+        match value {
+            Value::Null => _ = target.remove(key),
+            value => {
+                let there = target.get(key).cloned().unwrap_or(Value::Null);
+                target.insert(key.clone(), patched(&there, value));
+            }
+        }
+    }
+    target.into()
+}
+
+proptest! {
+    #[test]
+    fn merging_twice_changes_nothing(last in any_object(), new in any_object(), live in any_object()) {
+        let once = three_way(&last, &new, &live);
+        let twice = three_way(&new, &new, &once);
+        prop_assert_eq!(difference(&once, &twice), None);
+    }
+
+    #[test]
+    fn the_difference_leads_to_what_is_wanted(last in any_object(), new in any_object(), live in any_object()) {
+        let wanted = three_way(&last, &new, &live);
+        let arrived = difference(&live, &wanted).map_or(live.clone(), |patch| patched(&live, &patch));
+        prop_assert_eq!(arrived, wanted);
+    }
+
+    #[test]
+    fn over_nothing_of_others_the_outcome_is_the_manifest(last in any_object(), new in any_object()) {
+        prop_assert_eq!(three_way(&last, &new, &last), new);
+    }
+}

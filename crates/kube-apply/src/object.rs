@@ -1,0 +1,211 @@
+//! An object as somebody wants it: a manifest that has been read and that says what it is.
+//!
+//! Always true: it is a map with an `apiVersion`, a `kind` and a name (or the beginning of one, `generateName`).
+//! Elsewhere: how a text becomes objects (`crate::manifest`), what the cluster calls them (`crate::discovery`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use domain::Kind;
+use serde_json::{Map, Value};
+
+/// A manifest, cheap to clone.
+#[derive(Clone, PartialEq)]
+pub struct Object {
+    value: Arc<Value>,
+    /// The file of the chart that it came from, where that is known.
+    pub source: Option<String>,
+}
+
+/// Which object is meant, whatever version it is written in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    pub group: String,
+    pub kind: String,
+    /// `None` for what belongs to the whole cluster, and for a manifest that does not say.
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+/// A text that is no manifest. The text itself is not repeated: there may be secrets in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{why}", place(source_file.as_deref()))]
+pub struct ParseError {
+    pub source_file: Option<String>,
+    pub why: String,
+}
+
+impl ParseError {
+    pub fn kind(&self) -> Kind {
+        Kind::Invalid
+    }
+}
+
+fn place(source: Option<&str>) -> String {
+    source.map(|file| format!("{file}: ")).unwrap_or_default()
+}
+
+impl Object {
+    /// The object that this is.
+    pub fn from_value(value: Value) -> Result<Self, ParseError> {
+        let why = match &value {
+            Value::Object(map) => complaint(map),
+            _ => Some("an object is a map, and this is none".to_owned()),
+        };
+        match why {
+            None => Ok(Self { value: Arc::new(value), source: None }),
+            Some(why) => Err(ParseError { source_file: None, why }),
+        }
+    }
+
+    /// The same, from that file of a chart.
+    #[must_use]
+    pub fn with_source(mut self, source: Option<String>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// The same with other content, which may not change what it is into nothing.
+    pub fn with_value(&self, value: Value) -> Result<Self, ParseError> {
+        let object = Self::from_value(value)
+            .map_err(|error| ParseError { source_file: self.source.clone(), ..error })?;
+        Ok(object.with_source(self.source.clone()))
+    }
+
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    pub fn into_value(self) -> Value {
+        Arc::unwrap_or_clone(self.value)
+    }
+
+    pub fn api_version(&self) -> &str {
+        text(&self.value, "apiVersion")
+    }
+
+    pub fn kind(&self) -> &str {
+        text(&self.value, "kind")
+    }
+
+    /// Empty where the cluster is to find a name.
+    pub fn name(&self) -> &str {
+        text(&self.value["metadata"], "name")
+    }
+
+    pub fn namespace(&self) -> Option<&str> {
+        self.value["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty())
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.value["metadata"]["annotations"][key].as_str()
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.value["metadata"]["labels"][key].as_str()
+    }
+
+    /// Which object it is, as far as the manifest says.
+    pub fn id(&self) -> Id {
+        Id {
+            group: group(self.api_version()).to_owned(),
+            kind: self.kind().to_owned(),
+            namespace: self.namespace().map(ToOwned::to_owned),
+            name: self.name().to_owned(),
+        }
+    }
+}
+
+/// Names and places only: a manifest may hold secrets.
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({})", self.id())
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group: _, kind, namespace, name } = self;
+        match namespace {
+            Some(namespace) => write!(f, "{kind} {namespace}/{name}"),
+            None => write!(f, "{kind} {name}"),
+        }
+    }
+}
+
+/// The group in an `apiVersion`; the oldest kinds have none.
+pub fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The version in an `apiVersion`.
+pub fn version(api_version: &str) -> &str {
+    api_version.split_once('/').map_or(api_version, |(_, version)| version)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// What keeps a map from being an object.
+fn complaint(map: &Map<String, Value>) -> Option<String> {
+    let said = |field: &str| map.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    if !said("apiVersion") {
+        return Some("apiVersion not set".to_owned());
+    }
+    let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if kind.is_empty() {
+        return Some("kind not set".to_owned());
+    }
+    let metadata = map.get("metadata").and_then(Value::as_object);
+    let named = |field: &str| {
+        metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or_default()
+    };
+    match (named("name"), named("generateName")) {
+        ("", "") => Some(format!("a {kind} without a name: metadata.name not set")),
+        (name, beginning) if !name.is_empty() && !beginning.is_empty() => {
+            Some(format!("{kind} {name}: metadata.name and metadata.generateName cannot both be set"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_object_says_of_itself() {
+        let object = Object::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "annotations": {"a": "b"}},
+        }))
+        .unwrap();
+        assert_eq!(object.id().to_string(), "Deployment shop/web");
+        assert_eq!((object.id().group.as_str(), version(object.api_version())), ("apps", "v1"));
+        assert_eq!((object.annotation("a"), object.annotation("b")), (Some("b"), None));
+        assert_eq!(format!("{object:?}"), "Object(Deployment shop/web)");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_a_reason() {
+        let table = [
+            (json!([1]), "an object is a map, and this is none"),
+            (json!({"kind": "Pod"}), "apiVersion not set"),
+            (json!({"apiVersion": "v1", "kind": 1}), "kind not set"),
+            (
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}}),
+                "a Pod without a name: metadata.name not set",
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "generateName": "b"}}),
+                "Pod a: metadata.name and metadata.generateName cannot both be set",
+            ),
+        ];
+        for (value, why) in table {
+            assert_eq!(Object::from_value(value).unwrap_err().to_string(), why);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Whose an object is: the marks that Helm leaves on everything it writes.
+
+use serde_json::{Map, Value, json};
+
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const HELM: &str = "Helm";
+const RELEASE: &str = "meta.helm.sh/release-name";
+const NAMESPACE: &str = "meta.helm.sh/release-namespace";
+
+/// The release whose objects these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    pub release: String,
+    pub namespace: String,
+    /// Take over objects that exist and are somebody else's.
+    pub take: bool,
+}
+
+impl Ownership {
+    pub fn new(release: impl Into<String>, namespace: impl Into<String>) -> Self {
+        Self { release: release.into(), namespace: namespace.into(), take: false }
+    }
+
+    /// Puts the marks on an object.
+    pub fn mark(&self, object: &mut Value) {
+        let metadata = member(object, "metadata");
+        member(metadata, "labels")[MANAGED_BY] = json!(HELM);
+        let annotations = member(metadata, "annotations");
+        annotations[RELEASE] = json!(self.release);
+        annotations[NAMESPACE] = json!(self.namespace);
+    }
+
+    /// Why an object that exists is not this release's, in Helm's words.
+    pub fn complaint(&self, live: &Value) -> Option<String> {
+        let metadata = &live["metadata"];
+        let wrong = |sort: &str, marks: &Value, key: &str, wanted: &str| match marks[key].as_str() {
+            Some(found) if found == wanted => None,
+            Some(found) => Some(format!(
+                "{sort} validation error: key \"{key}\" must equal \"{wanted}\": current value is \"{found}\""
+            )),
+            None => {
+                Some(format!("{sort} validation error: missing key \"{key}\": must be set to \"{wanted}\""))
+            }
+        };
+        let complaints = [
+            wrong("label", &metadata["labels"], MANAGED_BY, HELM),
+            wrong("annotation", &metadata["annotations"], RELEASE, &self.release),
+            wrong("annotation", &metadata["annotations"], NAMESPACE, &self.namespace),
+        ];
+        let complaints: Vec<String> = complaints.into_iter().flatten().collect();
+        (!complaints.is_empty()).then(|| format!("invalid ownership metadata; {}", complaints.join("; ")))
+    }
+
+    /// The other release that an object says it belongs to.
+    pub fn other_owner(&self, live: &Value) -> Option<String> {
+        let annotations = &live["metadata"]["annotations"];
+        let (release, namespace) = (annotations[RELEASE].as_str()?, annotations[NAMESPACE].as_str()?);
+        let ours = release == self.release && namespace == self.namespace;
+        (!ours).then(|| format!("{namespace}/{release}"))
+    }
+}
+
+/// A member that is a map, made if it is not.
+fn member<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+    if !value[key].is_object() {
+        value[key] = Value::Object(Map::new());
+    }
+    &mut value[key]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marked_object_is_ours_and_nobody_elses() {
+        let ours = Ownership::new("shop", "prod");
+        let mut object = json!({"metadata": {"name": "a", "labels": null}});
+        ours.mark(&mut object);
+        assert_eq!(ours.complaint(&object), None);
+        assert_eq!(ours.other_owner(&object), None);
+        let theirs = Ownership::new("other", "prod");
+        assert_eq!(
+            theirs.complaint(&object).unwrap(),
+            "invalid ownership metadata; annotation validation error: key \"meta.helm.sh/release-name\" must equal \
+             \"other\": current value is \"shop\""
+        );
+        assert_eq!(theirs.other_owner(&object).unwrap(), "prod/shop");
+        let nobodys = json!({"metadata": {}});
+        assert!(ours.complaint(&nobodys).unwrap().starts_with(
+            "invalid ownership metadata; label validation error: missing key \"app.kubernetes.io/managed-by\": must \
+             be set to \"Helm\"; annotation validation error: missing key"
+        ));
+        assert_eq!(ours.other_owner(&nobodys), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! The last that Kubernetes complained of, about objects that are not ready and about what they made.
+
+use std::collections::{BTreeSet, HashMap};
+
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::Event;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client};
+
+use crate::object::Id;
+
+/// Kinds that are made by others, and named after them.
+const MADE: &[&str] = &["Job", "PersistentVolumeClaim", "Pod", "ReplicaSet"];
+
+/// Warnings of these namespaces, from those that are there. Whoever may not read them hears none.
+pub fn warnings(client: &Client, namespaces: BTreeSet<String>) -> BoxStream<'static, Event> {
+    let watches = namespaces.into_iter().map(|namespace| {
+        let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        let config = watcher::Config::default().fields("type=Warning");
+        let events = watcher(api, config).default_backoff();
+        events
+            .filter_map(async |event| match event.ok()? {
+                watcher::Event::Apply(event) | watcher::Event::InitApply(event) => Some(event),
+                _ => None,
+            })
+            .boxed()
+    });
+    stream::select_all(watches).boxed()
+}
+
+/// The last warning about each object.
+#[derive(Default)]
+pub struct Warnings(HashMap<Id, (String, String)>);
+
+impl Warnings {
+    /// Hears a warning, and says whether it is news about that object.
+    pub fn hear(&mut self, event: &Event, id: &Id) -> bool {
+        let (at, text) = (time(event), words(event));
+        let last = self.0.get(id);
+        let news = is_about(event, id) && last.is_none_or(|last| last.0 <= at && last.1 != text);
+        if news {
+            self.0.insert(id.clone(), (at, text));
+        }
+        news
+    }
+
+    pub fn about(&self, id: &Id) -> Option<&str> {
+        self.0.get(id).map(|(_, text)| text.as_str())
+    }
+}
+
+fn is_about(event: &Event, id: &Id) -> bool {
+    let involved = &event.involved_object;
+    let (kind, name) =
+        (involved.kind.as_deref().unwrap_or_default(), involved.name.as_deref().unwrap_or_default());
+    let itself = kind == id.kind && name == id.name;
+    let made = MADE.contains(&kind) && name.strip_prefix(&id.name).is_some_and(|rest| rest.starts_with('-'));
+    involved.namespace == id.namespace && (itself || made)
+}
+
+fn time(event: &Event) -> String {
+    let series =
+        event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    let first = event.event_time.as_ref().map(|time| time.0);
+    series.or(last).or(first).map(|time| time.to_string()).unwrap_or_default()
+}
+
+fn words(event: &Event) -> String {
+    let (reason, message) =
+        (event.reason.as_deref().unwrap_or_default(), event.message.as_deref().unwrap_or_default());
+    format!("{reason}: {message}")
+}

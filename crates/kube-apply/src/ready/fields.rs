@@ -1,0 +1,58 @@
+//! Fields of objects that may not be there yet.
+
+use serde_json::Value;
+
+use crate::object::group;
+
+/// A number, by its pointer.
+pub fn number(value: &Value, pointer: &str) -> Option<i64> {
+    value.pointer(pointer).and_then(Value::as_i64)
+}
+
+/// A number that counts something; 0 where it is not said.
+pub fn count(value: &Value, pointer: &str) -> i64 {
+    number(value, pointer).unwrap_or(0)
+}
+
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub fn conditions(live: &Value) -> impl Iterator<Item = &Value> {
+    live["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default().iter()
+}
+
+pub fn condition<'a>(live: &'a Value, sort: &str) -> Option<&'a Value> {
+    conditions(live).find(|condition| condition["type"] == sort)
+}
+
+/// Whether that condition holds.
+pub fn holds(live: &Value, sort: &str) -> bool {
+    condition(live, sort).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// What a condition says of itself.
+pub fn words(condition: &Value) -> String {
+    match (text(condition, "/reason"), text(condition, "/message")) {
+        ("", message) => message.to_owned(),
+        (reason, "") => reason.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+pub fn group_kind(live: &Value) -> (&str, &str) {
+    (group(text(live, "/apiVersion")), text(live, "/kind"))
+}
+
+/// A number of things, or a share of them in per cent, rounded up or down.
+pub fn share(value: Option<&Value>, of: i64, up: bool) -> Option<i64> {
+    match value? {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => {
+            let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
+            let scaled = percent.checked_mul(of)?;
+            Some(if up { scaled.checked_add(99)? / 100 } else { scaled / 100 })
+        }
+        _ => None,
+    }
+}

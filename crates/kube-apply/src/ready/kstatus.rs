@@ -1,0 +1,288 @@
+//! Readiness as kstatus judges it, and so Helm 4.
+
+use serde_json::Value;
+
+use super::State::{self, *};
+use super::fields::{condition, conditions, count, group_kind, holds, number, text, words};
+
+/// A rule for one kind.
+type Rule = fn(&Value) -> State;
+
+/// The kinds that have a rule of their own. All others are judged by what their conditions say.
+#[rustfmt::skip]
+const RULES: &[(&str, &str, Rule)] = &[
+    ("",       "Service",               service),
+    ("",       "Pod",                   pod),
+    ("",       "PersistentVolumeClaim", claim),
+    ("apps",   "Deployment",            deployment),
+    ("apps",   "ReplicaSet",            replica_set),
+    ("apps",   "StatefulSet",           stateful_set),
+    ("apps",   "DaemonSet",             daemon_set),
+    ("batch",  "Job",                   job),
+    ("policy", "PodDisruptionBudget",   always),
+    ("apiextensions.k8s.io",   "CustomResourceDefinition", definition),
+    ("apiregistration.k8s.io", "APIService",               api_service),
+];
+
+/// Kinds of Kubernetes that are done as soon as they are there.
+#[rustfmt::skip]
+const AT_ONCE: &[(&str, &str)] = &[
+    ("", "ConfigMap"), ("", "Secret"), ("", "ServiceAccount"), ("", "LimitRange"), ("", "ResourceQuota"),
+    ("batch", "CronJob"), ("networking.k8s.io", "Ingress"), ("networking.k8s.io", "IngressClass"),
+    ("networking.k8s.io", "NetworkPolicy"), ("scheduling.k8s.io", "PriorityClass"), ("storage.k8s.io", "StorageClass"),
+    ("rbac.authorization.k8s.io", "Role"), ("rbac.authorization.k8s.io", "RoleBinding"),
+    ("rbac.authorization.k8s.io", "ClusterRole"), ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+];
+
+pub fn is_judged(live: &Value) -> bool {
+    // A Deployment that is paused moves only when somebody lets it.
+    let paused = group_kind(live) == ("apps", "Deployment") && live["spec"]["paused"] == true;
+    !paused && !AT_ONCE.contains(&group_kind(live))
+}
+
+/// `jobs`: they must have completed, not only started.
+pub fn judge(live: &Value, jobs: bool) -> State {
+    if let Some(state) = generic(live) {
+        return state;
+    }
+    let (group, kind) = group_kind(live);
+    if jobs && (group, kind) == ("batch", "Job") {
+        return completed_job(live);
+    }
+    match RULES.iter().find(|row| (row.0, row.1) == (group, kind)) {
+        Some(row) => row.2(live),
+        None if AT_ONCE.contains(&(group, kind)) => Ready,
+        None => custom(live, group),
+    }
+}
+
+/// A hook: what runs has run, and everything else need only be there.
+pub fn judge_hook(live: &Value) -> State {
+    match group_kind(live) {
+        ("batch", "Job") => completed_job(live),
+        ("", "Pod") => match text(live, "/status/phase") {
+            "Succeeded" => Ready,
+            "Failed" => Failed(format!("pod {} failed", text(live, "/metadata/name"))),
+            "" => Progressing("pod is not observed yet".to_owned()),
+            phase => Progressing(format!("pod is in the phase {phase}")),
+        },
+        _ => Ready,
+    }
+}
+
+/// What can be said of an object of any kind.
+fn generic(live: &Value) -> Option<State> {
+    if !text(live, "/metadata/deletionTimestamp").is_empty() {
+        return Some(Terminating);
+    }
+    let generations = number(live, "/metadata/generation").zip(number(live, "/status/observedGeneration"));
+    if let Some((generation, observed)) = generations.filter(|(generation, observed)| generation != observed)
+    {
+        return Some(Progressing(format!("generation is {generation}, but the observed one is {observed}")));
+    }
+    conditions(live).filter(|condition| condition["status"] == "True").find_map(|condition| {
+        match text(condition, "/type") {
+            "Reconciling" => Some(Progressing(words(condition))),
+            "Stalled" => Some(Failed(words(condition))),
+            _ => None,
+        }
+    })
+}
+
+/// A kind without a rule says by its condition `Ready` how it is, if it has one.
+fn custom(live: &Value, group: &str) -> State {
+    match condition(live, "Ready") {
+        Some(ready) if ready["status"] == "True" => Ready,
+        Some(ready) => Progressing(words(ready)),
+        // These always say it, once they have been seen by their controller.
+        None if group.ends_with(".knative.dev") => {
+            Progressing("its controller has not seen it yet".to_owned())
+        }
+        None => Ready,
+    }
+}
+
+fn always(_: &Value) -> State {
+    Ready
+}
+
+/// The first line that is not reached yet: (so many are there, so many are wanted, what they are).
+fn short_of(lines: &[(i64, i64, &str)]) -> Option<State> {
+    let line = lines.iter().find(|(there, wanted, _)| there < wanted)?;
+    Some(Progressing(format!("{}: {}/{}", line.2, line.0, line.1)))
+}
+
+fn too_many(there: i64, wanted: i64) -> Option<State> {
+    (there > wanted).then(|| Progressing(format!("Pending termination: {}", there - wanted)))
+}
+
+fn wanted_replicas(live: &Value) -> i64 {
+    number(live, "/spec/replicas").unwrap_or(1)
+}
+
+fn deployment(live: &Value) -> State {
+    // Without a deadline there is no word of progress.
+    let no_deadline =
+        number(live, "/spec/progressDeadlineSeconds").is_none_or(|after| after == i64::from(i32::MAX));
+    let progressing = condition(live, "Progressing");
+    if progressing.is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded") {
+        return Failed("Progress deadline exceeded".to_owned());
+    }
+    let rolled_out = progressing.is_some_and(|condition| {
+        condition["status"] == "True" && condition["reason"] == "NewReplicaSetAvailable"
+    });
+    let wanted = wanted_replicas(live);
+    let there = count(live, "/status/replicas");
+    let updated = count(live, "/status/updatedReplicas");
+    short_of(&[(there, wanted, "Replicas"), (updated, wanted, "Updated")])
+        .or_else(|| too_many(there, wanted))
+        .or_else(|| {
+            short_of(&[
+                (count(live, "/status/availableReplicas"), updated, "Available"),
+                (count(live, "/status/readyReplicas"), wanted, "Ready"),
+            ])
+        })
+        .or_else(|| (!no_deadline && !rolled_out).then(|| Progressing("ReplicaSet not Available".to_owned())))
+        .or_else(|| (!holds(live, "Available")).then(|| Progressing("Deployment not Available".to_owned())))
+        .unwrap_or(Ready)
+}
+
+fn replica_set(live: &Value) -> State {
+    if let Some(failure) = condition(live, "ReplicaFailure").filter(|condition| condition["status"] == "True")
+    {
+        return Progressing(words(failure));
+    }
+    let wanted = wanted_replicas(live);
+    short_of(&[
+        (count(live, "/status/fullyLabeledReplicas"), wanted, "Labelled"),
+        (count(live, "/status/availableReplicas"), wanted, "Available"),
+        (count(live, "/status/readyReplicas"), wanted, "Ready"),
+    ])
+    .or_else(|| too_many(count(live, "/status/replicas"), wanted))
+    .unwrap_or(Ready)
+}
+
+fn stateful_set(live: &Value) -> State {
+    if text(live, "/spec/updateStrategy/type") == "OnDelete" {
+        return Ready;
+    }
+    let wanted = wanted_replicas(live);
+    let there = count(live, "/status/replicas");
+    let begun =
+        short_of(&[(there, wanted, "Replicas"), (count(live, "/status/readyReplicas"), wanted, "Ready")])
+            .or_else(|| too_many(there, wanted));
+    if let Some(state) = begun {
+        return state;
+    }
+    // Only the upper numbers are brought to the new revision.
+    if let Some(partition) = number(live, "/spec/updateStrategy/rollingUpdate/partition") {
+        let updated = count(live, "/status/updatedReplicas");
+        return short_of(&[(updated, wanted - partition, "Updated")]).unwrap_or(Ready);
+    }
+    short_of(&[(count(live, "/status/currentReplicas"), wanted, "Current")])
+        .or_else(|| {
+            let same = text(live, "/status/currentRevision") == text(live, "/status/updateRevision");
+            (!same).then(|| Progressing("Waiting for updated revision to match current".to_owned()))
+        })
+        .unwrap_or(Ready)
+}
+
+fn daemon_set(live: &Value) -> State {
+    if number(live, "/status/observedGeneration").is_none() {
+        return Progressing("its controller has not seen it yet".to_owned());
+    }
+    let Some(wanted) = number(live, "/status/desiredNumberScheduled") else {
+        return Progressing("how many are wanted is not known yet".to_owned());
+    };
+    short_of(&[
+        (count(live, "/status/currentNumberScheduled"), wanted, "Current"),
+        (count(live, "/status/updatedNumberScheduled"), wanted, "Updated"),
+        (count(live, "/status/numberAvailable"), wanted, "Available"),
+        (count(live, "/status/numberReady"), wanted, "Ready"),
+    ])
+    .unwrap_or(Ready)
+}
+
+fn claim(live: &Value) -> State {
+    match text(live, "/status/phase") {
+        "Bound" => Ready,
+        "" => Progressing("PVC is not Bound".to_owned()),
+        phase => Progressing(format!("PVC is not Bound. phase: {phase}")),
+    }
+}
+
+fn pod(live: &Value) -> State {
+    match text(live, "/status/phase") {
+        "Succeeded" | "Failed" => Ready,
+        "Running" if holds(live, "Ready") => Ready,
+        "Running" => match crash_looping(live) {
+            names if names.is_empty() => Progressing("Pod is running but is not Ready".to_owned()),
+            names => Failed(format!("Containers in CrashLoop state: {}", names.join(","))),
+        },
+        "Pending" => {
+            let scheduled =
+                condition(live, "PodScheduled").filter(|condition| condition["status"] == "False");
+            Progressing(scheduled.map_or_else(|| "Pod is in the Pending phase".to_owned(), words))
+        }
+        _ => Progressing("Pod phase not available".to_owned()),
+    }
+}
+
+fn crash_looping(live: &Value) -> Vec<&str> {
+    let statuses = live["status"]["containerStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let looping = statuses.iter().filter(|status| status["state"]["waiting"]["reason"] == "CrashLoopBackOff");
+    looping.map(|status| text(status, "/name")).collect()
+}
+
+fn finished_job(live: &Value) -> Option<State> {
+    if holds(live, "Complete") {
+        return Some(Ready);
+    }
+    let failed = condition(live, "Failed").filter(|condition| condition["status"] == "True")?;
+    Some(Failed(format!("Job failed: {}", words(failed))))
+}
+
+fn job(live: &Value) -> State {
+    finished_job(live).unwrap_or_else(|| match text(live, "/status/startTime") {
+        "" => Progressing("Job not started".to_owned()),
+        _ => Ready,
+    })
+}
+
+fn completed_job(live: &Value) -> State {
+    finished_job(live).unwrap_or_else(|| {
+        let number = |field: &str| count(live, &format!("/status/{field}"));
+        let (active, succeeded, failed) = (number("active"), number("succeeded"), number("failed"));
+        Progressing(format!("Job in progress. active: {active}, succeeded: {succeeded}, failed: {failed}"))
+    })
+}
+
+fn service(live: &Value) -> State {
+    if text(live, "/spec/type") == "LoadBalancer" && text(live, "/spec/clusterIP").is_empty() {
+        return Progressing("ClusterIP not set. Service type: LoadBalancer".to_owned());
+    }
+    Ready
+}
+
+fn definition(live: &Value) -> State {
+    let refused = condition(live, "NamesAccepted").filter(|condition| condition["status"] == "False");
+    if let Some(refused) = refused {
+        return Failed(words(refused));
+    }
+    match condition(live, "Established") {
+        Some(established) if established["status"] == "True" => Ready,
+        Some(established) if established["status"] == "False" && established["reason"] != "Installing" => {
+            Failed(words(established))
+        }
+        _ => Progressing("Install in progress".to_owned()),
+    }
+}
+
+fn api_service(live: &Value) -> State {
+    match condition(live, "Available").filter(|condition| condition["status"] != "True") {
+        Some(available) => Progressing(words(available)),
+        None => Ready,
+    }
+}

@@ -1,0 +1,125 @@
+//! What becomes of objects, as it happens: from watches, one for each kind and namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::stream::{self, BoxStream, StreamExt};
+use kube::Api;
+use kube::core::{DynamicObject, Status};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::{Value, json};
+
+use crate::discovery::Kind;
+use crate::target::{Placed, Target};
+
+/// Up to so many objects of a kind are watched by name each; more of them by one watch over their namespace.
+const BY_NAME: usize = 3;
+
+/// What was seen of the objects, by their place in the list that was asked for.
+#[derive(Debug)]
+pub enum Seen {
+    There(usize, Value),
+    Gone(usize),
+    /// These cannot be seen, now or later.
+    Blind(Vec<usize>, String),
+}
+
+/// Everything that is seen of these objects, beginning with what is there.
+pub fn observe(target: &Target, objects: &[Placed]) -> BoxStream<'static, Seen> {
+    let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (at, placed) in objects.iter().enumerate() {
+        let resource = &placed.kind.resource;
+        let key = (&resource.api_version, &resource.plural, placed.object.namespace());
+        groups.entry(key).or_default().push(at);
+    }
+    let watches = groups.into_values().flat_map(|places| {
+        if places.len() > BY_NAME { vec![places] } else { places.into_iter().map(|at| vec![at]).collect() }
+    });
+    let watches = watches.map(|places| {
+        let names = places.iter().map(|at| (objects[*at].object.name().to_owned(), *at)).collect();
+        let first = &objects[places[0]];
+        watch(target, first.kind.clone(), first.object.namespace(), names)
+    });
+    stream::select_all(watches).boxed()
+}
+
+/// Watches objects of one kind in one namespace.
+fn watch(
+    target: &Target,
+    kind: Kind,
+    namespace: Option<&str>,
+    names: BTreeMap<String, usize>,
+) -> BoxStream<'static, Seen> {
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(target.client.clone(), namespace, &kind.resource),
+        None => Api::all_with(target.client.clone(), &kind.resource),
+    };
+    let mut config = watcher::Config::default();
+    if let (1, Some(name)) = (names.len(), names.keys().next()) {
+        config = config.fields(&format!("metadata.name={name}"));
+    }
+    let mut watched = Watched { kind, names, unlisted: BTreeSet::new() };
+    let events = watcher(api, config).default_backoff();
+    events.map(move |event| stream::iter(watched.hear(event))).flatten().boxed()
+}
+
+/// The objects of one watch.
+struct Watched {
+    kind: Kind,
+    names: BTreeMap<String, usize>,
+    /// While a list is read: those that it has not named yet.
+    unlisted: BTreeSet<usize>,
+}
+
+impl Watched {
+    fn hear(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Vec<Seen> {
+        match event {
+            Ok(Event::Init) => {
+                self.unlisted = self.names.values().copied().collect();
+                Vec::new()
+            }
+            Ok(Event::InitApply(object) | Event::Apply(object)) => self.there(object).into_iter().collect(),
+            Ok(Event::InitDone) => std::mem::take(&mut self.unlisted).into_iter().map(Seen::Gone).collect(),
+            Ok(Event::Delete(object)) => self.place(&object).map(Seen::Gone).into_iter().collect(),
+            Err(error) => {
+                tracing::debug!(kind = %self.kind.resource.kind, %error, "a watch broke off");
+                let all = || self.names.values().copied();
+                match status(&error) {
+                    // A kind that is not served has no objects.
+                    Some(status) if status.code == 404 => all().map(Seen::Gone).collect(),
+                    Some(status) if matches!(status.code, 400..=405) => {
+                        vec![Seen::Blind(
+                            all().collect(),
+                            format!("it cannot be watched: {}", status.message),
+                        )]
+                    }
+                    _ => Vec::new(),
+                }
+            }
+        }
+    }
+
+    fn place(&self, object: &DynamicObject) -> Option<usize> {
+        self.names.get(object.metadata.name.as_deref()?).copied()
+    }
+
+    fn there(&mut self, object: DynamicObject) -> Option<Seen> {
+        let at = self.place(&object)?;
+        self.unlisted.remove(&at);
+        let mut value = serde_json::to_value(object).ok()?;
+        // Objects of a list do not say what they are.
+        value["apiVersion"] = json!(self.kind.resource.api_version);
+        value["kind"] = json!(self.kind.resource.kind);
+        Some(Seen::There(at, value))
+    }
+}
+
+/// What the cluster said instead of a watch.
+fn status(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
+    }
+}

@@ -1,0 +1,145 @@
+//! Where objects go: a cluster, as somebody, in a namespace; and each object with its place there.
+
+use std::collections::HashMap;
+
+use kube::Client;
+use kube::core::{ApiResource, DynamicObject, Request, Resource};
+use serde_json::Value;
+
+use crate::discovery::{Discovery, FindError, Kind};
+use crate::error::Failure;
+use crate::object::{Id, Object, group};
+
+/// Where objects go.
+#[derive(Clone)]
+pub struct Target {
+    /// Acts as whoever asked for it.
+    pub client: Client,
+    pub discovery: Discovery,
+    /// For objects that name none.
+    pub namespace: String,
+}
+
+/// An object whose place in the cluster is known. Its namespace is set if its kind has one, and else is not.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub object: Object,
+    pub kind: Kind,
+}
+
+impl AsRef<Object> for Placed {
+    fn as_ref(&self) -> &Object {
+        &self.object
+    }
+}
+
+impl Placed {
+    pub fn id(&self) -> Id {
+        self.object.id()
+    }
+
+    pub(crate) fn request(&self) -> Request {
+        request(&self.kind.resource, self.object.namespace())
+    }
+}
+
+pub(crate) fn request(resource: &ApiResource, namespace: Option<&str>) -> Request {
+    Request::new(DynamicObject::url_path(resource, namespace))
+}
+
+impl Target {
+    /// Every object with its place. A kind that the cluster does not serve is a failure, unless a definition among the
+    /// objects makes it.
+    pub async fn place(&self, objects: &[Object]) -> Result<Vec<Placed>, Vec<Failure>> {
+        let made = made_kinds(objects);
+        let mut placed = Vec::with_capacity(objects.len());
+        let mut failures = Vec::new();
+        for object in objects {
+            match self.find(object, &made).await {
+                Ok(kind) => placed.push(self.put(object, kind)),
+                Err(error) => failures.push(Failure::new(object, object.id(), error)),
+            }
+        }
+        if failures.is_empty() { Ok(placed) } else { Err(failures) }
+    }
+
+    async fn find(&self, object: &Object, made: &HashMap<(String, String), Kind>) -> Result<Kind, FindError> {
+        let (api_version, kind) = (object.api_version(), object.kind());
+        if let Some(known) = self.discovery.known(api_version, kind) {
+            return Ok(known);
+        }
+        match made.get(&(api_version.to_owned(), kind.to_owned())) {
+            Some(kind) => Ok(kind.clone()),
+            None => self.discovery.find(&self.client, api_version, kind).await,
+        }
+    }
+
+    /// Those objects that were written before and whose kinds are served still, in whatever version.
+    pub(crate) fn place_former(&self, objects: &[Object]) -> Vec<Placed> {
+        let place = |object: &Object| {
+            let kind = self.discovery.in_any_version(object.api_version(), object.kind())?;
+            Some(self.put(object, kind))
+        };
+        objects.iter().filter(|object| !object.name().is_empty()).filter_map(place).collect()
+    }
+
+    /// The objects that belong to no namespace, for those who may not write such.
+    pub async fn cluster_scoped(&self, objects: &[Object]) -> Result<Vec<Id>, Vec<Failure>> {
+        let placed = self.place(objects).await?;
+        Ok(placed.iter().filter(|placed| !placed.kind.namespaced).map(Placed::id).collect())
+    }
+
+    pub(crate) fn put(&self, object: &Object, kind: Kind) -> Placed {
+        let wanted = kind.namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
+        if object.namespace() == wanted.as_deref() {
+            return Placed { object: object.clone(), kind };
+        }
+        let mut value = object.value().clone();
+        match (wanted, value["metadata"].as_object_mut()) {
+            (Some(namespace), Some(metadata)) => {
+                _ = metadata.insert("namespace".to_owned(), namespace.into());
+            }
+            (None, Some(metadata)) => _ = metadata.remove("namespace"),
+            (_, None) => {}
+        }
+        let object = object.with_value(value).expect("a namespace makes no difference to what it is");
+        Placed { object, kind }
+    }
+}
+
+/// The kinds that definitions among the objects make, by `apiVersion` and kind.
+fn made_kinds(objects: &[Object]) -> HashMap<(String, String), Kind> {
+    let definitions = objects.iter().filter(|object| is_definition(object));
+    definitions.flat_map(|object| made_by(object.value())).collect()
+}
+
+/// Whether the object makes a kind.
+pub(crate) fn is_definition(object: &Object) -> bool {
+    object.kind() == "CustomResourceDefinition" && group(object.api_version()) == "apiextensions.k8s.io"
+}
+
+fn made_by(definition: &Value) -> Vec<((String, String), Kind)> {
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    let names = &spec["names"];
+    let (Some(group), Some(kind), Some(plural)) =
+        (text(&spec["group"]), text(&names["kind"]), text(&names["plural"]))
+    else {
+        return Vec::new();
+    };
+    let namespaced = spec["scope"] == "Namespaced";
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let versions = versions.iter().filter_map(|version| text(&version["name"]));
+    let made = versions.map(|version| {
+        let api_version = format!("{group}/{version}");
+        let resource = ApiResource {
+            group: group.clone(),
+            version,
+            api_version: api_version.clone(),
+            kind: kind.clone(),
+            plural: plural.clone(),
+        };
+        ((api_version, kind.clone()), Kind { resource, namespaced })
+    });
+    made.collect()
+}

@@ -1,0 +1,160 @@
+//! Writing one object, in the way that was asked for.
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::apply::{Options, Way};
+use crate::call::{self, Mode};
+use crate::managers;
+use crate::merge::{difference, three_way};
+use crate::object::Object;
+use crate::target::Placed;
+use crate::tell::Outcome;
+
+/// So often something is tried again that somebody else was faster with.
+const RACES: usize = 5;
+
+/// What is to be done with one object.
+pub(crate) struct Work {
+    pub placed: Placed,
+    /// As it was wanted before, if it was.
+    pub last: Option<Object>,
+    /// What is there: all of it for a merge by ourselves, and else what is said about it.
+    pub found: Option<Value>,
+}
+
+impl AsRef<Object> for Work {
+    fn as_ref(&self) -> &Object {
+        &self.placed.object
+    }
+}
+
+/// How much must be known of what is there.
+pub(crate) async fn look(
+    client: &Client,
+    placed: &Placed,
+    options: &Options,
+) -> Result<Option<Value>, kube::Error> {
+    if placed.object.name().is_empty() {
+        return Ok(None);
+    }
+    match options.way {
+        Way::ServerSide { .. } if !options.force_replace => call::get_metadata(client, placed).await,
+        _ => call::get(client, placed).await,
+    }
+}
+
+pub(crate) async fn write(client: &Client, work: &Work, options: &Options) -> Result<Outcome, kube::Error> {
+    let Work { placed, last, found } = work;
+    let mode = Mode { dry_run: options.dry_run, validate: options.validate };
+    match (options.way, found) {
+        // The cluster finds the name: each time a new object.
+        _ if placed.object.name().is_empty() => {
+            call::create(client, placed, mode).await.map(|_| Outcome::Created)
+        }
+        (_, Some(found)) if options.force_replace => replace(client, placed, found, mode).await,
+        (Way::ServerSide { force_conflicts }, found) => {
+            server_side(client, placed, found.as_ref(), force_conflicts, mode).await
+        }
+        (Way::ThreeWay, None) => call::create(client, placed, mode).await.map(|_| Outcome::Created),
+        // What was not wanted before is merged as if it had been: nothing goes that others put there.
+        (Way::ThreeWay, Some(found)) => {
+            let last = last.as_ref().unwrap_or(&placed.object);
+            merge(client, placed, last.value(), found, mode).await
+        }
+    }
+}
+
+async fn server_side(
+    client: &Client,
+    placed: &Placed,
+    found: Option<&Value>,
+    force: bool,
+    mode: Mode,
+) -> Result<Outcome, kube::Error> {
+    let Some(found) = found else {
+        return call::apply(client, placed, force, mode).await.map(|_| Outcome::Created);
+    };
+    let from_helm_3 = managers::upgraded(&found["metadata"]["managedFields"]).is_some();
+    if from_helm_3 && !mode.dry_run {
+        upgrade_managers(client, placed, found, mode).await?;
+    }
+    // Where nothing is kept the notes of Helm 3 are in the way still.
+    let force = force || (from_helm_3 && mode.dry_run);
+    let after = call::apply(client, placed, force, mode).await?;
+    Ok(outcome(found, &after))
+}
+
+async fn upgrade_managers(
+    client: &Client,
+    placed: &Placed,
+    found: &Value,
+    mode: Mode,
+) -> Result<(), kube::Error> {
+    let mut found = found.clone();
+    for race in 1.. {
+        let Some(notes) = managers::upgraded(&found["metadata"]["managedFields"]) else { return Ok(()) };
+        let version = &found["metadata"]["resourceVersion"];
+        let patch = json!({"metadata": {"managedFields": notes, "resourceVersion": version}});
+        match call::merge(client, placed, &patch, mode).await {
+            Err(error) if call::is_stale(&error) && race < RACES => {}
+            answer => return answer.map(|_| ()),
+        }
+        let Some(again) = call::get_metadata(client, placed).await? else { return Ok(()) };
+        found = again;
+    }
+    unreachable!("a loop without an end")
+}
+
+async fn merge(
+    client: &Client,
+    placed: &Placed,
+    last: &Value,
+    found: &Value,
+    mode: Mode,
+) -> Result<Outcome, kube::Error> {
+    let mut live = found.clone();
+    for race in 1.. {
+        let wanted = three_way(last, placed.object.value(), &live);
+        let Some(mut patch) = difference(&live, &wanted) else { return Ok(Outcome::Unchanged) };
+        // Lists are sent whole, so nobody may have changed them meanwhile.
+        patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+        match call::merge(client, placed, &patch, mode).await {
+            Err(error) if call::is_stale(&error) && race < RACES => {}
+            answer => return answer.map(|after| outcome(&live, &after)),
+        }
+        match call::get(client, placed).await? {
+            Some(again) => live = again,
+            None => return call::create(client, placed, mode).await.map(|_| Outcome::Created),
+        }
+    }
+    unreachable!("a loop without an end")
+}
+
+async fn replace(
+    client: &Client,
+    placed: &Placed,
+    found: &Value,
+    mode: Mode,
+) -> Result<Outcome, kube::Error> {
+    let mut version = found["metadata"]["resourceVersion"].clone();
+    for race in 1.. {
+        let mut value = placed.object.value().clone();
+        value["metadata"]["resourceVersion"] = version;
+        match call::replace(client, placed, &value, mode).await {
+            Err(error) if call::is_stale(&error) && race < RACES => {}
+            answer => return answer.map(|after| outcome(found, &after)),
+        }
+        match call::get_metadata(client, placed).await? {
+            Some(again) => version = again["metadata"]["resourceVersion"].clone(),
+            None => return call::create(client, placed, mode).await.map(|_| Outcome::Created),
+        }
+    }
+    unreachable!("a loop without an end")
+}
+
+/// A write that changes nothing leaves the version as it was.
+fn outcome(before: &Value, after: &Value) -> Outcome {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    if version(before) == version(after) { Outcome::Unchanged } else { Outcome::Changed }
+}

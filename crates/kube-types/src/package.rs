@@ -1,0 +1,89 @@
+//! The archive of a chart, by its digest. The bytes are in ConfigMaps that belong to it.
+//!
+//! Always true: what one says never changes, so that whoever holds its name holds those bytes and no others.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the name of every package begins with.
+pub const PREFIX: &str = "pkg-";
+
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "longshore.dev",
+    version = "v1alpha1",
+    kind = "HelmPackage",
+    plural = "helmpackages",
+    shortname = "hpkg",
+    category = "longshore",
+    status = "HelmPackageStatus",
+    derive = "PartialEq",
+    doc = "The archive of a chart, by its digest",
+    printcolumn(name = "Chart", type_ = "string", json_path = ".spec.chart.name"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.chart.version"),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self == oldSelf").message("a package never changes: other bytes are another package"))]
+pub struct HelmPackageSpec {
+    /// Of the archive's bytes.
+    #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
+    pub digest: String,
+    /// The archive's bytes.
+    #[schemars(range(min = 1, max = 10_485_760))]
+    pub size: i64,
+    /// How many ConfigMaps hold them.
+    #[schemars(range(min = 1, max = 100))]
+    pub chunks: i64,
+    pub chart: PackagedChart,
+    pub origin: Origin,
+}
+
+/// What the archive says of itself, for lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PackagedChart {
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    #[schemars(length(min = 1, max = 253))]
+    pub version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub app_version: String,
+    #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub kind: String,
+}
+
+/// How the bytes first came here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    #[default]
+    Upload,
+    /// From a repository or a registry.
+    RepoCache,
+    Import,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HelmPackageStatus {
+    /// `Ready` once all its bytes were written, `Missing` if some were found gone.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    /// When somebody last wanted to keep it, to the hour or so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_use: Option<Time>,
+}
+
+/// Phases of a package.
+pub mod phase {
+    pub const READY: &str = "Ready";
+    /// Bytes were missing when they were read: whoever has them again completes it.
+    pub const MISSING: &str = "Missing";
+}

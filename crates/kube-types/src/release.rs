@@ -1,0 +1,169 @@
+//! One application on one cluster: KubeSphere's `HelmRelease`, namespaced, under the name that Helm's record has too.
+//!
+//! Its fields are those that KubeSphere's document names, with their meaning; what is added stands beside them, spelled as
+//! in Flux's `helm.toolkit.fluxcd.io/v2` where Flux has it.
+//!
+//! Always true: whom a release acts as is never read from it. With [`HelmReleaseSpec::request_ref`] it is the person of the
+//! request, and only the platform can write it; without, it is a ServiceAccount of the release's own namespace.
+//! Elsewhere: what belongs to the spec ([`parts`]), how it stands ([`status`]), what asks for it (`crate::request`).
+
+pub mod parts;
+pub mod status;
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use parts::{
+    DeletionPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Options, Patch, Reference,
+    Remediation, RemediationStrategy, RequestRef, RoleOverride, Selector, Source, ValuesKind,
+    ValuesReference,
+};
+pub use status::{
+    Deployed, HelmReleaseStatus, HelmState, InventoryEntry, NotReady, Operation, ResolvedChart, Resources,
+};
+
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "longshore.dev",
+    version = "v1alpha1",
+    kind = "HelmRelease",
+    plural = "helmreleases",
+    shortname = "hrls",
+    category = "longshore",
+    namespaced,
+    status = "HelmReleaseStatus",
+    derive = "PartialEq",
+    doc = "One application on one cluster",
+    validation = Rule::new("self.spec.name == self.metadata.name").message("spec.name is the name of the object: one release, one name"),
+    printcolumn(name = "Chart", type_ = "string", json_path = ".status.chart.name"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.chart.version"),
+    printcolumn(name = "Revision", type_ = "integer", json_path = ".status.helm.revision"),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[x_kube(
+    validation = Rule::new("has(self.source) || has(self.applicationId) || has(self.requestRef)").message("a release needs a source: a repository, an OCI reference or a package"),
+    validation = Rule::new("has(self.requestRef) == has(oldSelf.requestRef)").message("requestRef says whose the release is: it cannot be added or taken away")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct HelmReleaseSpec {
+    /// The name of the release, which is the name of the object.
+    #[schemars(length(min = 1, max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// Grows to ask for the same again; a changed spec acts without it.
+    #[serde(default = "first")]
+    #[schemars(range(min = 1))]
+    pub version: i64,
+    /// Who asked, for people: nothing is decided by it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub username: String,
+    /// The values: YAML in base64.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 700_000))]
+    pub values: String,
+    /// The chart in the repository. Of an OCI reference or a package it is checked where it is given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 250))]
+    pub chart_name: String,
+    /// A version or a range; empty: the newest.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub chart_version: String,
+    /// For people: what the chart itself says is in the status.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub chart_app_version: String,
+    /// The application in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application_version_id: Option<String>,
+
+    /// Where the chart is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// The values, plain; over all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub values_object: Option<Map<String, Value>>,
+    /// The values in a Secret of the release's own namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values_ref: Option<Reference>,
+    /// Values of ConfigMaps and Secrets of the release's own namespace, the first beneath all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub values_from: Vec<ValuesReference>,
+    /// How often everything is looked at anew, for example `10m`; without it, when something changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
+    pub interval: Option<String>,
+    /// Releases of the same namespace that must be ready first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub depends_on: Vec<Dependency>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift_detection: Option<DriftDetection>,
+    #[serde(default, skip_serializing_if = "Options::is_default")]
+    pub options: Options,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remediation: Option<Remediation>,
+    /// Changes to the rendered objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub patches: Vec<Patch>,
+    /// What is different for one workload of it, over all upgrades.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub roles: Vec<RoleOverride>,
+    /// Its workloads are at zero; its data and addresses stay.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+    /// Nobody looks after it until this is taken away.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspend: bool,
+    #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
+    pub deletion_policy: DeletionPolicy,
+    /// The ServiceAccount of the release's own namespace that it acts as; without it `longshore-deployer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub service_account_name: Option<String>,
+    /// The request that this release belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("requestRef cannot be changed"))]
+    pub request_ref: Option<RequestRef>,
+}
+
+/// The ServiceAccount that a hand-written release acts as when it names none.
+pub const DEPLOYER: &str = "longshore-deployer";
+
+fn first() -> i64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// The conditions of a release.
+pub mod conditions {
+    /// The last operation ended with a deployed record.
+    pub const DEPLOYED: &str = "Deployed";
+    /// Deployed, and all of it is ready.
+    pub const READY: &str = "Ready";
+    /// Nothing more is tried until the spec changes.
+    pub const STALLED: &str = "Stalled";
+    /// Somebody else, such as the helm command line, changed the release since.
+    pub const OUT_OF_BAND: &str = "OutOfBandChange";
+    /// What is on the cluster is not what was deployed.
+    pub const DRIFTED: &str = "Drifted";
+    /// It cannot be uninstalled; the message says what is in the way.
+    pub const UNINSTALL_BLOCKED: &str = "UninstallBlocked";
+}

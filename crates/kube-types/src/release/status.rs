@@ -1,0 +1,160 @@
+//! How a release stands.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::progress::Transition;
+
+/// How many objects that are not ready are named.
+pub const NOT_READY: usize = 20;
+/// How many objects outside the namespace are listed.
+pub const INVENTORY: usize = 200;
+/// How many operations are remembered.
+pub const DEPLOYED: usize = 10;
+/// How long a message may be.
+pub const MESSAGE: usize = 2048;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HelmReleaseStatus {
+    /// A word of `domain::release::State`.
+    pub state: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The `spec.version` that was deployed last.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub version: i64,
+    /// The md5 of the values.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+    /// The SHA-256 over chart digest, values and options of what was deployed last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub spec_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_update: Option<Time>,
+    /// When an operation last succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_deployed: Option<Time>,
+
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helm: Option<HelmState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ResolvedChart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// What is being done now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// Objects outside the release's namespace, which nothing else would remove.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inventory: Vec<InventoryEntry>,
+    /// The last operations, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deploy_status: Vec<Deployed>,
+    /// How often what is wanted now was tried in vain.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attempts: i64,
+    /// What was tried in vain: its hash, a slash, and its version.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub attempted_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_time: Option<Time>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Grows with each change of state.
+    pub sequence: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transitions: Vec<Transition>,
+}
+
+/// What Helm's newest record says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HelmState {
+    pub revision: i64,
+    pub status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_deployed: Option<Time>,
+}
+
+/// The chart that the source and the version led to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedChart {
+    pub name: String,
+    pub version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub app_version: String,
+    /// `sha256:` and 64 digits, of the archive.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+    /// The HelmPackage that keeps it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub package: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    pub total: i64,
+    pub ready: i64,
+    /// The first that are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub not_ready: Vec<NotReady>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotReady {
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Operation {
+    pub id: String,
+    pub kind: String,
+    pub started_at: Time,
+    pub deadline: Time,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct InventoryEntry {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+}
+
+/// One operation that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Deployed {
+    pub version: i64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub helm_revision: i64,
+    pub state: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    pub deploy_time: Time,
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// The version whose chart and values it went back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback_of: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
+}

@@ -1,0 +1,188 @@
+//! Where something is: an address of `http` or `https`.
+//!
+//! What is shown of one has no query: there may be a signature in it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use url::Url;
+
+/// The address of something that can be fetched.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Address(Url);
+
+/// Whom one talks to: what lets one in at one origin is nobody else's business.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    secure: bool,
+    host: String,
+    port: u16,
+}
+
+/// Why a text is no address. It is not repeated: there may be a password in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAddress {
+    #[error("the address is no URL: {0}")]
+    Malformed(url::ParseError),
+    #[error("the address begins with `{0}`: only http and https can be fetched")]
+    Scheme(String),
+    #[error("the address has a user name or a password in it: give them apart from it")]
+    Userinfo,
+}
+
+impl Address {
+    fn of(url: Url) -> Result<Self, BadAddress> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(BadAddress::Scheme(domain::ids::shortened(url.scheme())));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(BadAddress::Userinfo);
+        }
+        Ok(Self(url))
+    }
+
+    /// Where a reference leads that stands in what was found here, as browsers and redirects read it.
+    pub fn join(&self, reference: &str) -> Result<Self, BadAddress> {
+        Self::of(self.0.join(reference).map_err(BadAddress::Malformed)?)
+    }
+
+    /// Where a reference leads if this is a folder, with or without a slash at its end. The folder's query stays, as with Helm.
+    pub fn below(&self, reference: &str) -> Result<Self, BadAddress> {
+        // What is whole by itself is taken as it is.
+        if let Ok(whole) = Url::parse(reference) {
+            return Self::of(whole);
+        }
+        let mut folder = self.0.clone();
+        if !folder.path().ends_with('/') {
+            folder.set_path(&format!("{}/", folder.path()));
+        }
+        let mut joined = folder.join(reference).map_err(BadAddress::Malformed)?;
+        joined.set_query(self.0.query());
+        Self::of(joined)
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    pub fn origin(&self) -> Origin {
+        Origin {
+            secure: self.is_secure(),
+            host: self.0.host_str().unwrap_or_default().to_owned(),
+            port: self.0.port_or_known_default().unwrap_or_default(),
+        }
+    }
+
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    /// Adds to the query.
+    #[must_use]
+    pub fn with_query(mut self, name: &str, value: &str) -> Self {
+        self.0.query_pairs_mut().append_pair(name, value);
+        self
+    }
+
+    /// The value of that name in the query.
+    pub fn query(&self, name: &str) -> Option<String> {
+        self.0.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    }
+
+    /// All of it, for whoever asks there.
+    pub fn whole(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        Self::of(Url::parse(text).map_err(BadAddress::Malformed)?)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (origin, path) = (self.origin(), self.path());
+        let path = if path == "/" { "" } else { path };
+        write!(f, "{origin}{}", domain::ids::shortened(path))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, usual) = if self.secure { ("https", 443) } else { ("http", 80) };
+        write!(f, "{scheme}://{}", self.host)?;
+        if self.port == usual { Ok(()) } else { write!(f, ":{}", self.port) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn references_lead_where_helm_goes() {
+        let rows = [
+            ("https://a.example/charts", "web-1.tgz", "https://a.example/charts/web-1.tgz"),
+            ("https://a.example/charts/", "web-1.tgz", "https://a.example/charts/web-1.tgz"),
+            ("https://a.example/charts", "/web-1.tgz", "https://a.example/web-1.tgz"),
+            ("https://a.example/charts", "../web-1.tgz", "https://a.example/web-1.tgz"),
+            ("https://a.example/c?key=1", "web-1.tgz", "https://a.example/c/web-1.tgz?key=1"),
+            ("https://a.example/c?key=1", "https://b.example/w?x=2", "https://b.example/w?x=2"),
+            ("https://a.example", "index.yaml", "https://a.example/index.yaml"),
+        ];
+        for (base, reference, expected) in rows {
+            assert_eq!(address(base).below(reference).unwrap().whole(), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let shown = address("https://a.example:8443/x?signature=canary");
+        assert_eq!(format!("{shown} {shown:?}"), "https://a.example:8443/x https://a.example:8443/x");
+        for wrong in ["https://me:canary@a.example/", "ftp://me:canary@a.example", "https://canary@:x"] {
+            let said = wrong.parse::<Address>().unwrap_err();
+            assert!(!format!("{said} {said:?}").contains("canary"), "{said}");
+        }
+        assert!(address("https://a.example").join("https://me:canary@b.example").is_err());
+        assert!(address("https://a.example").join("file:///etc/passwd").is_err());
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let here = address("https://a.example/x").origin();
+        for (other, same) in [
+            ("https://A.example:443/y?z", true),
+            ("https://a.example.:443/", false),
+            ("http://a.example/x", false),
+            ("https://a.example:8443/x", false),
+            ("https://b.example/x", false),
+        ] {
+            assert_eq!(address(other).origin() == here, same, "{other}");
+        }
+    }
+
+    #[test]
+    fn odd_spellings_of_an_address_are_read_as_what_they_are() {
+        for odd in ["http://2130706433/", "http://0x7f.1/", "http://127.1/", "http://0177.0.0.1/"] {
+            assert_eq!(address(odd).host(), "127.0.0.1", "{odd}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What comes, held no further than its limit and waited for no longer than it makes progress.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
+
+use crate::address::Address;
+use crate::failure::Failure;
+
+/// Who sends less than this in the time that a pause may have is not worth waiting for.
+const LEAST: usize = 1024;
+
+/// How much a body may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// As it is sent.
+    pub sent: usize,
+    /// As it is once it is unpacked.
+    pub unpacked: usize,
+}
+
+/// Reads a body to its end. It is unpacked if it was asked for packed.
+pub async fn read(
+    mut body: Incoming,
+    headers: &HeaderMap,
+    at: &Address,
+    limit: Limit,
+    packed: bool,
+    pause: Duration,
+) -> Result<Bytes, Failure> {
+    let too_large = |limit| Failure::TooLarge { at: at.clone(), limit };
+    let said = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if said.is_some_and(|length| length > limit.sent as u64) {
+        return Err(too_large(limit.sent));
+    }
+    let gzip = packed && headers.get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
+    let mut basin = Basin::new(gzip, if gzip { limit.unpacked } else { limit.sent });
+    let (mut sent, mut counted, mut until) = (0, 0, Instant::now() + pause);
+    loop {
+        let slow = || Failure::Slow { at: at.clone(), least: LEAST, within: pause };
+        let frame = timeout_at(until, body.frame()).await.map_err(|_| slow())?;
+        let Some(frame) = frame else { break };
+        let frame =
+            frame.map_err(|error| Failure::Broken { at: at.clone(), why: crate::client::cause(&error) })?;
+        let Ok(data) = frame.into_data() else { continue };
+        sent += data.len();
+        if sent > limit.sent {
+            return Err(too_large(limit.sent));
+        }
+        counted += data.len();
+        if counted >= LEAST {
+            (counted, until) = (0, Instant::now() + pause);
+        }
+        basin.pour(&data).map_err(|spill| spill.failure(at, limit.unpacked))?;
+    }
+    basin.finish().map_err(|spill| spill.failure(at, limit.unpacked))
+}
+
+/// Collects bytes, unpacking them where that is asked.
+enum Basin {
+    Plain(Pool),
+    Packed(Box<GzDecoder<Pool>>),
+}
+
+/// Why a basin takes no more.
+struct Spill(io::Error);
+
+impl Spill {
+    fn failure(self, at: &Address, limit: usize) -> Failure {
+        if self.0.get_ref().is_some_and(|error| error.is::<Full>()) {
+            return Failure::TooLarge { at: at.clone(), limit };
+        }
+        Failure::Damaged { at: at.clone(), why: self.0.to_string() }
+    }
+}
+
+impl Basin {
+    fn new(gzip: bool, limit: usize) -> Self {
+        let pool = Pool { held: Vec::new(), limit };
+        if gzip { Self::Packed(Box::new(GzDecoder::new(pool))) } else { Self::Plain(pool) }
+    }
+
+    fn pour(&mut self, data: &[u8]) -> Result<(), Spill> {
+        match self {
+            Self::Plain(pool) => pool.write_all(data),
+            Self::Packed(decoder) => decoder.write_all(data),
+        }
+        .map_err(Spill)
+    }
+
+    fn finish(self) -> Result<Bytes, Spill> {
+        let pool = match self {
+            Self::Plain(pool) => pool,
+            Self::Packed(decoder) => decoder.finish().map_err(Spill)?,
+        };
+        Ok(pool.held.into())
+    }
+}
+
+/// Holds so much and no more.
+struct Pool {
+    held: Vec<u8>,
+    limit: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("it is full")]
+struct Full;
+
+/// By how much a pool grows at least: doubling would hold twice what came.
+const STEP: usize = 1 << 20;
+
+impl Write for Pool {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.held.len() + data.len() > self.limit {
+            return Err(io::Error::other(Full));
+        }
+        let free = self.held.capacity() - self.held.len();
+        if free < data.len() && self.held.len() > STEP {
+            self.held.reserve_exact(data.len().max(STEP).max(self.held.len() / 8));
+        }
+        self.held.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Finding an address and dialling it.
+//!
+//! A name is resolved once. Every address that it has is checked, and if one of them is refused none is dialled: whoever has
+//! a name lead to two places, one of them not theirs, is not to be believed about the other. The address that was
+//! checked is dialled, and not the name, so that a second answer of the resolver changes nothing.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower::Service;
+
+use crate::policy::Policy;
+
+/// How long one address of several may take.
+const ONE_ADDRESS: Duration = Duration::from_secs(10);
+
+/// Knows which addresses a name has.
+pub trait Resolver: Send + Sync + 'static {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+}
+
+/// Dials an address.
+pub trait Connector: Send + Sync + 'static {
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>>;
+}
+
+/// A connection.
+pub trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Line for T {}
+
+/// The system's resolver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// The system's network.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemConnector;
+
+impl Connector for SystemConnector {
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>> {
+        Box::pin(async move {
+            let line = TcpStream::connect(to).await?;
+            line.set_nodelay(true)?;
+            Ok(Box::new(line) as Box<dyn Line>)
+        })
+    }
+}
+
+/// Why there is no connection. Nobody knows from it what else is there: a refused address is told from one that does not
+/// answer, but nothing was dialled.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DialError {
+    #[error("`{host}` has no address: {why}")]
+    Unknown { host: String, why: String },
+    #[error("`{host}` leads to {address}, which {what}: that address may not be reached from here")]
+    Refused { host: String, address: IpAddr, what: &'static str },
+    #[error("`{host}` does not answer: {why}")]
+    Unreachable { host: String, why: String },
+}
+
+/// The only thing that dials.
+#[derive(Clone)]
+pub struct Dialer {
+    policy: Arc<Policy>,
+    resolver: Arc<dyn Resolver>,
+    connector: Arc<dyn Connector>,
+}
+
+impl Dialer {
+    /// Over the system's own resolver and network.
+    pub fn new(policy: Policy) -> Self {
+        Self::over(policy, SystemResolver, SystemConnector)
+    }
+
+    pub fn over(policy: Policy, resolver: impl Resolver, connector: impl Connector) -> Self {
+        Self { policy: Arc::new(policy), resolver: Arc::new(resolver), connector: Arc::new(connector) }
+    }
+
+    pub async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Line>, DialError> {
+        let mut last = String::from("nothing was tried");
+        for address in self.addresses(host).await? {
+            match timeout(ONE_ADDRESS, self.connector.connect(SocketAddr::new(address, port))).await {
+                Ok(Ok(line)) => return Ok(line),
+                Ok(Err(error)) => last = error.to_string(),
+                Err(_) => last = format!("no answer within {} s", ONE_ADDRESS.as_secs()),
+            }
+        }
+        Err(DialError::Unreachable { host: host.to_owned(), why: last })
+    }
+
+    /// The addresses of a host, if all of them may be reached.
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let unknown = |why: String| DialError::Unknown { host: host.to_owned(), why };
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
+        let addresses = match literal {
+            Ok(address) => vec![address],
+            Err(_) => self.resolver.resolve(host).await.map_err(|error| unknown(error.to_string()))?,
+        };
+        if addresses.is_empty() {
+            return Err(unknown("the resolver knows none".to_owned()));
+        }
+        for address in &addresses {
+            self.policy.check(*address).map_err(|what| DialError::Refused {
+                host: host.to_owned(),
+                address: *address,
+                what,
+            })?;
+        }
+        Ok(addresses)
+    }
+}
+
+impl Connection for Box<dyn Line> {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+/// How hyper asks for connections.
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<Box<dyn Line>>;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let dialer = self.clone();
+        Box::pin(async move {
+            let host = to.host().unwrap_or_default();
+            let port = to.port_u16().unwrap_or(if to.scheme_str() == Some("https") { 443 } else { 80 });
+            Ok(TokioIo::new(dialer.dial(host, port).await?))
+        })
+    }
+}

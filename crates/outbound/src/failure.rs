@@ -1,0 +1,68 @@
+//! Why something could not be fetched.
+//!
+//! The words name the place, without its query, and never what was sent.
+
+use std::time::Duration;
+
+use domain::Kind;
+
+use crate::address::{Address, BadAddress, Origin};
+use crate::dial::DialError;
+
+/// How often one may be sent elsewhere.
+pub const REDIRECTS: usize = 5;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Address(#[from] BadAddress),
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("cannot agree with {at} on a secure connection: {why}")]
+    Tls { at: Origin, why: String },
+    #[error("the certificates for {at} cannot be used: {why}")]
+    Certificates { at: Origin, why: String },
+    #[error("the user name, password or token for {at} has characters that cannot be sent")]
+    Unsendable { at: Origin },
+    #[error("{at} broke off: {why}")]
+    Broken { at: Address, why: String },
+    #[error("{at} has not begun to answer within {} s", .within.as_secs_f32())]
+    Silent { at: Origin, within: Duration },
+    #[error("{at} sends too slowly: less than {least} bytes in {} s", .within.as_secs_f32())]
+    Slow { at: Address, least: usize, within: Duration },
+    #[error("{at} has not been read within {} s", .within.as_secs_f32())]
+    TooLong { at: Address, within: Duration },
+    #[error("{at} is larger than {limit} bytes")]
+    TooLarge { at: Address, limit: usize },
+    #[error("{at} is damaged: {why}")]
+    Damaged { at: Address, why: String },
+    #[error("{at} leads on more than {REDIRECTS} times")]
+    Redirects { at: Address },
+    #[error("{at} leads on to what is no address: {why}")]
+    Astray { at: Address, why: BadAddress },
+    #[error("{at} leads on to {to}, which is not secure")]
+    Downgrade { at: Address, to: Origin },
+    #[error("{at} answers {status}")]
+    Status { at: Address, status: u16 },
+}
+
+impl Failure {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Address(_) | Self::Unsendable { .. } | Self::Certificates { .. } => Kind::Invalid,
+            Self::Dial(DialError::Refused { .. }) | Self::Downgrade { .. } => Kind::Forbidden,
+            Self::Dial(_) | Self::Tls { .. } | Self::Broken { .. } | Self::Damaged { .. } => {
+                Kind::Unavailable
+            }
+            Self::Redirects { .. } | Self::Astray { .. } => Kind::Unavailable,
+            Self::Silent { .. } | Self::Slow { .. } | Self::TooLong { .. } => Kind::Timeout,
+            Self::TooLarge { .. } => Kind::TooLarge,
+            // Whoever asked us is known to us: it is us whom they do not let in.
+            Self::Status { status: 401 | 403, .. } => Kind::Forbidden,
+            Self::Status { status: 404 | 410, .. } => Kind::NotFound,
+            Self::Status { status: 429, .. } => Kind::Exhausted,
+            Self::Status { status: 500.., .. } => Kind::Unavailable,
+            Self::Status { .. } => Kind::Invalid,
+        }
+    }
+}

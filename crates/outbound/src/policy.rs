@@ -1,0 +1,260 @@
+//! Which addresses may be reached.
+//!
+//! What belongs to this machine, to the networks around it or to the provider under it is refused: whoever may name an address
+//! to us must not reach by us what they cannot reach themselves. Configuration can allow networks. An IPv6 address that
+//! carries an IPv4 one is judged by that.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, `192.0.2.7`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    base: IpAddr,
+    bits: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no network: it would be like 10.0.0.0/8, fd00::/8 or 192.0.2.7")]
+pub struct BadNetwork(String);
+
+impl FromStr for Network {
+    type Err = BadNetwork;
+
+    fn from_str(text: &str) -> Result<Self, BadNetwork> {
+        let bad = || BadNetwork(domain::ids::shortened(text));
+        let (base, bits) = match text.split_once('/') {
+            Some((base, bits)) => (base, Some(bits)),
+            None => (text, None),
+        };
+        let base: IpAddr = base.parse().map_err(|_| bad())?;
+        let width = if base.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(width), str::parse).map_err(|_| bad())?;
+        if bits > width { Err(bad()) } else { Ok(Self { base, bits }) }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.bits)
+    }
+}
+
+impl Network {
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.base, address) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                let differ = base.to_bits() ^ address.to_bits();
+                differ.checked_shr(32 - self.bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                let differ = base.to_bits() ^ address.to_bits();
+                differ.checked_shr(128 - self.bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Refused unless allowed, and what each is.
+#[rustfmt::skip]
+const REFUSED_V4: &[(Ipv4Addr, u32, &str)] = &[
+    (Ipv4Addr::new(0, 0, 0, 0),       8, "is unspecified"),
+    (Ipv4Addr::new(10, 0, 0, 0),      8, "is private"),
+    (Ipv4Addr::new(100, 64, 0, 0),   10, "is shared by a provider's customers"),
+    (Ipv4Addr::new(127, 0, 0, 0),     8, "is this machine"),
+    (Ipv4Addr::new(168, 63, 129, 16), 32, "is a provider's metadata service"),
+    (Ipv4Addr::new(169, 254, 0, 0),  16, "is link-local, as metadata services are"),
+    (Ipv4Addr::new(172, 16, 0, 0),   12, "is private"),
+    (Ipv4Addr::new(192, 0, 0, 0),    24, "is kept for protocols"),
+    (Ipv4Addr::new(192, 88, 99, 0),  24, "is a relay"),
+    (Ipv4Addr::new(192, 168, 0, 0),  16, "is private"),
+    (Ipv4Addr::new(198, 18, 0, 0),   15, "is kept for measurements"),
+    (Ipv4Addr::new(224, 0, 0, 0),     4, "is multicast"),
+    (Ipv4Addr::new(240, 0, 0, 0),     4, "is reserved"),
+];
+
+#[rustfmt::skip]
+const REFUSED_V6: &[(Ipv6Addr, u32, &str)] = &[
+    (Ipv6Addr::UNSPECIFIED,                              128, "is unspecified"),
+    (Ipv6Addr::LOCALHOST,                                128, "is this machine"),
+    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),       48, "is translated locally"),
+    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0),           64, "is discarded"),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),          23, "is kept for protocols"),
+    (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0),          16, "is kept for routing"),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),           7, "is private"),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),          10, "is link-local"),
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0),          10, "is site-local"),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0),           8, "is multicast"),
+];
+
+/// What may be reached. By default: what everybody can reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    allow: Vec<Network>,
+}
+
+impl Policy {
+    /// These besides.
+    pub fn allowing(allow: impl IntoIterator<Item = Network>) -> Self {
+        Self { allow: allow.into_iter().collect() }
+    }
+
+    /// Everything: for somebody at their own terminal, who can reach no more by us than without.
+    pub fn anywhere() -> Self {
+        let all = |base| Network { base, bits: 0 };
+        Self::allowing([all(Ipv4Addr::UNSPECIFIED.into()), all(Ipv6Addr::UNSPECIFIED.into())])
+    }
+
+    /// Whether it may be dialled; if not, what it is.
+    pub fn check(&self, address: IpAddr) -> Result<(), &'static str> {
+        let meant = carried(address);
+        if self.allow.iter().any(|network| network.contains(address) || network.contains(meant)) {
+            return Ok(());
+        }
+        // What carries an address of version 4 is refused for that, or for what it is itself.
+        refusal(meant).or_else(|| refusal(address)).map_or(Ok(()), Err)
+    }
+}
+
+fn refusal(address: IpAddr) -> Option<&'static str> {
+    let within = |base: IpAddr, bits| Network { base, bits }.contains(address);
+    let v4 = REFUSED_V4.iter().map(|(base, bits, what)| (IpAddr::from(*base), *bits, *what));
+    let v6 = REFUSED_V6.iter().map(|(base, bits, what)| (IpAddr::from(*base), *bits, *what));
+    v4.chain(v6).find(|(base, bits, _)| within(*base, *bits)).map(|(_, _, what)| what)
+}
+
+/// The address of version 4 that one of version 6 leads to: mapped, compatible, translated (NAT64), 6to4, ISATAP.
+fn carried(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else { return address };
+    let [a, b, c, d, e, f, high, low] = v6.segments();
+    let v4 = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        IpAddr::from(Ipv4Addr::new(a, b, c, d))
+    };
+    match [a, b, c, d, e, f] {
+        // `::` and `::1` are what they are.
+        [0, 0, 0, 0, 0, 0] if high == 0 && low <= 1 => address,
+        [0, 0, 0, 0, 0, 0 | 0xffff] | [0, 0, 0, 0, 0xffff, 0] | [0x64, 0xff9b, 0, 0, 0, 0] => v4(high, low),
+        [0x2002, high, low, ..] => v4(high, low),
+        [.., 0 | 0x200, 0x5efe] => v4(high, low),
+        _ => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_not_everybodys_is_refused_in_every_spelling() {
+        let refused = [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.255.0.1",
+            "100.64.0.1",
+            "100.100.100.200",
+            "127.0.0.1",
+            "127.255.255.254",
+            "168.63.129.16",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.192",
+            "192.168.1.1",
+            "198.19.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:0:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "2001::1",
+            "2002:7f00:1::1",
+            "2002:a9fe:a9fe::",
+            "fe80::1",
+            "fe80::5efe:10.0.0.1",
+            "2a00::5efe:10.0.0.1",
+            "2a00::200:5efe:c0a8:101",
+            "fec0::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "ff02::1",
+        ];
+        for address in refused {
+            assert!(Policy::default().check(ip(address)).is_err(), "{address}");
+            assert!(Policy::anywhere().check(ip(address)).is_ok(), "{address}");
+        }
+        let everybodys = [
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.1",
+            "100.63.255.255",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "203.0.113.9",
+            "2606:4700::1111",
+            "::ffff:1.1.1.1",
+            "64:ff9b::1.1.1.1",
+            "2002:101:101::1",
+        ];
+        for address in everybodys {
+            assert_eq!(Policy::default().check(ip(address)), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_is_allowed_is_allowed_in_every_spelling() {
+        let policy =
+            Policy::allowing(["10.1.0.0/16", "fd00::/8", "127.0.0.1"].map(|text| text.parse().unwrap()));
+        for address in ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "fd12::1", "127.0.0.1"] {
+            assert_eq!(policy.check(ip(address)), Ok(()), "{address}");
+        }
+        for address in ["10.2.0.1", "::ffff:10.2.0.1", "fc00::1", "127.0.0.2", "::1"] {
+            assert!(policy.check(ip(address)).is_err(), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_named() {
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "10.0.0.0/x", "10.0.0.0/", "example.com"] {
+            let said = wrong.parse::<Network>().unwrap_err().to_string();
+            assert!(said.starts_with(&format!("`{wrong}` is no network")), "{said}");
+        }
+        assert_eq!("fd00::/8".parse::<Network>().unwrap().to_string(), "fd00::/8");
+    }
+
+    proptest! {
+        /// Whatever carries it, an address of version 4 is judged the same.
+        #[test]
+        fn nobody_is_let_in_by_another_spelling(bits: u32) {
+            let v4 = Ipv4Addr::from_bits(bits);
+            let policy = Policy::default();
+            if policy.check(v4.into()).is_err() {
+                let [a, b, c, d] = v4.octets();
+                let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                let spellings = [
+                    v4.to_ipv6_mapped(),
+                    Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
+                    Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
+                ];
+                for v6 in spellings {
+                    prop_assert!(policy.check(v6.into()).is_err(), "{v6}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Whom one believes, for rustls.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+
+use crate::access::{Identity, Trust};
+
+/// What rustls is told. An error says what is wrong with the certificates that were given.
+pub fn config(trust: &Trust) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what the protocol's versions need");
+    let builder = if trust.blindly {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+    } else {
+        let roots = Arc::new(roots(trust)?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        builder.with_webpki_verifier(verifier.map_err(|error| error.to_string())?)
+    };
+    match &trust.identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some(identity) => {
+            let (chain, key) = own(identity)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn roots(trust: &Trust) -> Result<RootCertStore, String> {
+    let Some(authorities) = &trust.authorities else { return system() };
+    let mut roots = if trust.also_system { system()? } else { RootCertStore::empty() };
+    for certificate in certificates(authorities)? {
+        roots.add(certificate).map_err(|error| format!("an authority: {error}"))?;
+    }
+    Ok(roots)
+}
+
+/// Those that the system trusts, read once.
+fn system() -> Result<RootCertStore, String> {
+    static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
+    let roots = SYSTEM.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
+    });
+    if roots.is_empty() { Err("the system trusts no authority".to_owned()) } else { Ok(roots.clone()) }
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match all {
+        Ok(all) if all.is_empty() => Err("there is no certificate in them".to_owned()),
+        Ok(all) => Ok(all),
+        Err(error) => Err(format!("they are no PEM: {error}")),
+    }
+}
+
+fn own(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+    // The error could repeat a line of it.
+    let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes());
+    Ok((certificates(&identity.certificate)?, key.map_err(|_| "the key is no PEM".to_owned())?))
+}
+
+/// Believes any certificate, of whoever has its key.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

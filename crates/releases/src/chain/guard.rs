@@ -1,0 +1,33 @@
+//! What no link of the chain may change in an object.
+
+use kube_apply::Object;
+use serde_json::Value;
+
+/// Labels and annotations that say whose an object is and what Helm does with it.
+#[rustfmt::skip]
+const MARKS: &[(&str, &str)] = &[
+    ("labels",      "app.kubernetes.io/managed-by"),
+    ("annotations", "meta.helm.sh/release-name"),
+    ("annotations", "meta.helm.sh/release-namespace"),
+    ("annotations", "helm.sh/hook"),
+];
+
+/// The first thing in `after` that is different from `before` and must not be.
+pub fn trespass(before: &Object, after: &Value) -> Option<String> {
+    let before = before.value();
+    let fields = [
+        ("apiVersion", "/apiVersion"),
+        ("kind", "/kind"),
+        ("metadata.name", "/metadata/name"),
+        ("metadata.generateName", "/metadata/generateName"),
+        ("metadata.namespace", "/metadata/namespace"),
+        ("spec.selector", "/spec/selector"),
+    ];
+    let field = fields.iter().find(|(_, pointer)| before.pointer(pointer) != after.pointer(pointer));
+    if let Some((name, _)) = field {
+        return Some((*name).to_owned());
+    }
+    let mark = |object: &Value, (place, key): &(&str, &str)| object["metadata"][*place].get(*key).cloned();
+    let mark = MARKS.iter().find(|row| mark(before, row) != mark(after, row));
+    mark.map(|(place, key)| format!("metadata.{place}[{key}]"))
+}

@@ -1,0 +1,134 @@
+//! `spec.patches`: strategic merge patches and JSON patches, as kustomize and Flux spell them.
+//!
+//! A strategic merge patch without a target is for the object that it names, which must be there; a target may match
+//! many objects or none.
+
+use helm_template::yaml;
+use json_patch::PatchOperation;
+use kube_apply::Object;
+use kube_types::release::Patch;
+use serde_json::Value;
+
+use super::select::Target;
+use super::strategic::{self, Of};
+use super::{ChainError, guard, json_patch as operations};
+
+/// A patch that has been read.
+struct Change {
+    what: What,
+    target: Option<Target>,
+}
+
+enum What {
+    Strategic(Value),
+    Operations(Vec<PatchOperation>),
+}
+
+pub fn change(objects: Vec<Object>, patches: &[Patch]) -> Result<Vec<Object>, ChainError> {
+    let mut objects = objects;
+    for (index, patch) in patches.iter().enumerate() {
+        let place = format!("spec.patches[{index}]");
+        let change = Change::read(patch).map_err(|why| ChainError { place: place.clone(), why })?;
+        objects = change.apply(objects).map_err(|why| ChainError { place, why })?;
+    }
+    Ok(objects)
+}
+
+impl Change {
+    fn read(patch: &Patch) -> Result<Self, String> {
+        let target = patch.target.as_ref().map(Target::read).transpose()?;
+        // What a parser says may quote the text; where it stands has to do.
+        let data = yaml::parse(patch.patch.as_bytes()).map_err(|_| "patch is no YAML".to_owned())?;
+        let value = kube_apply::manifest::value(data);
+        let what = match value {
+            Value::Array(_) if target.is_none() => {
+                return Err("a JSON patch needs a target: it does not say what it is for".to_owned());
+            }
+            Value::Array(items) => What::Operations(read_operations(items)?),
+            Value::Object(_) => What::Strategic(value),
+            _ => return Err("patch is neither a map nor a list of operations".to_owned()),
+        };
+        Ok(Self { what, target })
+    }
+
+    fn apply(&self, objects: Vec<Object>) -> Result<Vec<Object>, String> {
+        let mut found = false;
+        let mut changed = Vec::with_capacity(objects.len());
+        for object in objects {
+            if self.is_for(&object) {
+                found = true;
+                changed.extend(self.one(&object)?);
+            } else {
+                changed.push(object);
+            }
+        }
+        match &self.what {
+            What::Strategic(patch) if self.target.is_none() && !found => Err(format!(
+                "no {} {} is in the release, and the patch has no target",
+                patch["kind"].as_str().unwrap_or("object"),
+                patch["metadata"]["name"].as_str().unwrap_or("(without a name)"),
+            )),
+            _ => Ok(changed),
+        }
+    }
+
+    fn is_for(&self, object: &Object) -> bool {
+        match (&self.target, &self.what) {
+            (Some(target), _) => target.matches(object),
+            (None, What::Strategic(patch)) => {
+                let group = |api_version: &str| kube_apply::object::group(api_version).to_owned();
+                let metadata = &patch["metadata"];
+                patch["kind"] == object.kind()
+                    && metadata["name"] == object.name()
+                    && patch["apiVersion"].as_str().is_some_and(|v| group(v) == group(object.api_version()))
+                    && metadata["namespace"].as_str().is_none_or(|name| object.namespace() == Some(name))
+            }
+            (None, What::Operations(_)) => false,
+        }
+    }
+
+    /// The object after the patch; `None` if it is not to be.
+    fn one(&self, object: &Object) -> Result<Option<Object>, String> {
+        let of = object.id();
+        let at = |why: String| format!("{of}: {why}");
+        let after = match &self.what {
+            What::Strategic(patch) if strategic::deletes(patch) => return Ok(None),
+            What::Strategic(patch) => {
+                let patch = self.addressed(patch);
+                strategic::apply(Of { group: &of.group, kind: &of.kind }, object.value(), &patch)
+            }
+            What::Operations(list) => operations::apply(object.value(), list),
+        };
+        let after = after.map_err(at)?;
+        if let Some(field) = guard::trespass(object, &after) {
+            return Err(at(format!("{field} cannot be changed by a patch")));
+        }
+        object.with_value(after).map(Some).map_err(|error| at(error.why))
+    }
+
+    /// With a target the names in a strategic merge patch are there for its form only: they change nothing.
+    fn addressed(&self, patch: &Value) -> Value {
+        let mut patch = patch.clone();
+        let Value::Object(fields) = &mut patch else { return patch };
+        // The version may be an older one of the same group.
+        fields.remove("apiVersion");
+        if self.target.is_some() {
+            fields.remove("kind");
+            if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+                metadata.remove("name");
+                metadata.remove("namespace");
+            }
+        }
+        patch
+    }
+}
+
+/// Operations one by one, so that a wrong one can be named.
+fn read_operations(items: Vec<Value>) -> Result<Vec<PatchOperation>, String> {
+    let read = |(index, item)| {
+        serde_json::from_value(item).map_err(|_| {
+            format!("operation {index} is none: it has `op`, `path` and, by its kind, `value` or `from`")
+        })
+    };
+    items.into_iter().enumerate().map(read).collect()
+}

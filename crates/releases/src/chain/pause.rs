@@ -1,0 +1,168 @@
+//! Workloads at zero, data and addresses kept.
+//!
+//! What is done to each kind is one row of [`RULES`]; what has no row stays as it is, so claims, Services, Ingresses,
+//! ConfigMaps and Secrets do. A stopped role is the same for one workload.
+
+use kube_apply::Object;
+use serde_json::{Map, Value, json};
+
+use super::is_hook;
+
+/// The label that a paused `DaemonSet` wants of a node, and that no node has.
+pub const PAUSED: &str = "longshore.dev/paused";
+/// A `StatefulSet` with this annotation set to `true` keeps its replicas, and its vendor's controller takes the pods
+/// offline, identity and all, because of [`OFFLINE`].
+pub const USE_OFFLINE: &str = "Transwarp_Walm_Use_Pod_Offline";
+pub const OFFLINE: &str = "offline-pod.transwarp.io/all-ordinals";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// `spec.replicas: 0`
+    NoReplicas,
+    /// The same, unless it is taken offline by its vendor's controller.
+    NoReplicasOrOffline,
+    /// A node selector that matches nothing.
+    NoNode,
+    /// `spec.suspend: true`. A `Job` that has ended stays as it is; one that runs ends its pods and begins anew.
+    Suspended,
+    /// Asks its own controller to hold the target at zero.
+    HeldAtZero,
+    /// It is left out, and comes back with the next rendering: it cannot be at zero, or would scale up what is.
+    Absent,
+}
+
+use Rule::*;
+
+/// What is done to a kind: group, kind, rule.
+#[rustfmt::skip]
+const RULES: &[(&str, &str, Rule)] = &[
+    ("apps",        "Deployment",              NoReplicas),
+    ("extensions",  "Deployment",              NoReplicas),
+    ("apps",        "StatefulSet",             NoReplicasOrOffline),
+    ("apps",        "ReplicaSet",              NoReplicas),
+    ("extensions",  "ReplicaSet",              NoReplicas),
+    ("",            "ReplicationController",   NoReplicas),
+    ("apps",        "DaemonSet",               NoNode),
+    ("extensions",  "DaemonSet",               NoNode),
+    ("batch",       "CronJob",                 Suspended),
+    ("batch",       "Job",                     Suspended),
+    ("",            "Pod",                     Absent),
+    ("autoscaling", "HorizontalPodAutoscaler", Absent),
+    ("keda.sh",     "ScaledObject",            HeldAtZero),
+];
+
+/// All objects, with what runs at zero.
+pub fn all(objects: Vec<Object>) -> Vec<Object> {
+    objects
+        .into_iter()
+        .filter_map(|object| if is_hook(&object) { Some(object) } else { one(object) })
+        .collect()
+}
+
+/// An object at zero; `None` if that means that it is not there.
+pub fn one(object: Object) -> Option<Object> {
+    let Some(rule) = rule(&object) else { return Some(object) };
+    if rule == Absent {
+        return None;
+    }
+    let mut value = object.value().clone();
+    apply(rule, &mut value);
+    Some(object.with_value(value).expect("an object is still one when a field of its spec is set"))
+}
+
+/// It makes pods, and can be held at zero.
+pub fn is_workload(object: &Object) -> bool {
+    rule(object).is_some() && !matches!(object.kind(), "HorizontalPodAutoscaler" | "ScaledObject")
+}
+
+/// It would scale up the workload that `kind` and `name` say.
+pub fn scales(object: &Object, kind: &str, name: &str) -> bool {
+    let target = &object.value()["spec"]["scaleTargetRef"];
+    // KEDA takes a Deployment where nothing is said.
+    let targets = target["kind"].as_str().unwrap_or("Deployment");
+    matches!(rule(object), Some(Absent | HeldAtZero)) && target["name"] == name && targets == kind
+}
+
+fn rule(object: &Object) -> Option<Rule> {
+    let group = kube_apply::object::group(object.api_version());
+    RULES.iter().find(|row| (row.0, row.1) == (group, object.kind())).map(|row| row.2)
+}
+
+fn apply(rule: Rule, object: &mut Value) {
+    let offline = object["metadata"]["annotations"][USE_OFFLINE] == "true";
+    match rule {
+        NoReplicasOrOffline if offline => set(object, &["metadata", "annotations", OFFLINE], json!("")),
+        NoReplicas | NoReplicasOrOffline => set(object, &["spec", "replicas"], json!(0)),
+        NoNode => set(object, &["spec", "template", "spec", "nodeSelector", PAUSED], json!("true")),
+        Suspended => set(object, &["spec", "suspend"], json!(true)),
+        HeldAtZero => {
+            set(object, &["metadata", "annotations", "autoscaling.keda.sh/paused-replicas"], json!("0"));
+        }
+        Absent => {}
+    }
+}
+
+/// Sets a field. What is in the way and is no map is not an object's, and gives way.
+pub(super) fn set(object: &mut Value, path: &[&str], value: Value) {
+    let mut place = object;
+    for key in path {
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        place = &mut place[*key];
+    }
+    *place = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_while_paused() {
+        let spec = json!({"replicas": 3, "template": {"spec": {"nodeSelector": {"disk": "fast"}}}});
+        let others = [
+            ("v1", "PersistentVolumeClaim"),
+            ("v1", "Service"),
+            ("v1", "ConfigMap"),
+            ("v1", "Secret"),
+            ("networking.k8s.io/v1", "Ingress"),
+            ("policy/v1", "PodDisruptionBudget"),
+            ("example.com/v1", "Deployment"),
+        ];
+        let kinds = RULES.iter().map(|(group, kind, _)| match *group {
+            "" => ("v1".to_owned(), *kind),
+            group => (format!("{group}/v1"), *kind),
+        });
+        let others = others.iter().map(|(api_version, kind)| ((*api_version).to_owned(), *kind));
+        let mut picture = String::new();
+        for (api_version, kind) in kinds.chain(others) {
+            let object =
+                json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec});
+            let before = Object::from_value(object).unwrap();
+            let after = match one(before.clone()) {
+                None => "absent".to_owned(),
+                Some(after) if after == before => "as it was".to_owned(),
+                Some(after) => format!("{} {}", after.value()["metadata"], after.value()["spec"]),
+            };
+            writeln!(picture, "{api_version} {kind}: {after}").unwrap();
+        }
+        insta::assert_snapshot!(picture);
+    }
+
+    #[test]
+    fn pods_that_are_taken_offline_keep_their_count() {
+        let metadata = |annotations: Value| json!({"name": "x", "annotations": annotations});
+        let object = |annotations: Value| {
+            Object::from_value(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": metadata(annotations), "spec": {"replicas": 3}}))
+            .unwrap()
+        };
+        let after = one(object(json!({USE_OFFLINE: "true"}))).unwrap();
+        assert_eq!(after, object(json!({USE_OFFLINE: "true", OFFLINE: ""})));
+        let after = one(object(json!({USE_OFFLINE: "false"}))).unwrap();
+        assert_eq!(after.value()["spec"]["replicas"], 0);
+    }
+}

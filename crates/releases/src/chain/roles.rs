@@ -1,0 +1,94 @@
+//! What is different for one workload of a release: how many, how large, or none at all.
+
+use domain::quantity::Quantity;
+use kube_apply::Object;
+use kube_types::release::RoleOverride;
+use kube_types::release::parts::RoleResources;
+use serde_json::{Value, json};
+
+use super::{ChainError, is_hook, pause};
+
+/// Kinds that have a number of replicas.
+const REPLICATED: &[&str] = &["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
+
+/// The override speaks of this object.
+pub fn is_meant(role: &RoleOverride, object: &Object) -> bool {
+    role.kind == object.kind() && role.name == object.name() && pause::is_workload(object) && !is_hook(object)
+}
+
+pub fn change(objects: Vec<Object>, roles: &[RoleOverride]) -> Result<Vec<Object>, ChainError> {
+    let mut objects = objects;
+    for (index, role) in roles.iter().enumerate() {
+        let wrong = |why: String| ChainError { place: format!("spec.roles[{index}]"), why };
+        check(role).map_err(wrong)?;
+        let mut changed = Vec::with_capacity(objects.len());
+        for object in objects {
+            if is_meant(role, &object) {
+                let object = resized(role, object).map_err(wrong)?;
+                changed.extend(if role.stopped { pause::one(object) } else { Some(object) });
+            } else if !(role.stopped && pause::scales(&object, &role.kind, &role.name)) {
+                changed.push(object);
+            }
+        }
+        objects = changed;
+    }
+    Ok(objects)
+}
+
+/// What is wrong with an override, whatever it is for.
+fn check(role: &RoleOverride) -> Result<(), String> {
+    if role.replicas.is_some() && !REPLICATED.contains(&role.kind.as_str()) {
+        return Err(format!("a {} has no replicas", role.kind));
+    }
+    let Some(RoleResources { requests, limits }) = &role.resources else { return Ok(()) };
+    for (half, list) in [("requests", requests), ("limits", limits)] {
+        for (name, amount) in list {
+            Quantity::parse(amount).map_err(|why| format!("resources.{half}[{name}]: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn resized(role: &RoleOverride, object: Object) -> Result<Object, String> {
+    if role.replicas.is_none() && role.resources.is_none() {
+        return Ok(object);
+    }
+    let mut value = object.value().clone();
+    if let Some(replicas) = role.replicas {
+        pause::set(&mut value, &["spec", "replicas"], json!(replicas));
+    }
+    if let Some(resources) = &role.resources {
+        let container = container(role, &mut value)?;
+        for (half, list) in [("requests", &resources.requests), ("limits", &resources.limits)] {
+            for (name, amount) in list {
+                pause::set(container, &["resources", half, name], json!(amount));
+            }
+        }
+    }
+    object.with_value(value).map_err(|error| error.why)
+}
+
+/// The container whose size changes: the one that is named, or else the first.
+fn container<'a>(role: &RoleOverride, object: &'a mut Value) -> Result<&'a mut Value, String> {
+    let template = match role.kind.as_str() {
+        "Pod" => "",
+        "CronJob" => "/spec/jobTemplate/spec/template",
+        _ => "/spec/template",
+    };
+    let of = format!("{}/{}", role.kind, role.name);
+    let mut found = None;
+    let named = |container: &Value| role.container.as_deref().is_none_or(|name| container["name"] == name);
+    for list in ["containers", "initContainers"] {
+        let pointer = format!("{template}/spec/{list}");
+        let containers = object.pointer(&pointer).and_then(Value::as_array);
+        if let Some(at) = containers.and_then(|containers| containers.iter().position(named)) {
+            found = Some(format!("{pointer}/{at}"));
+            break;
+        }
+    }
+    let found = found.and_then(|pointer| object.pointer_mut(&pointer));
+    found.ok_or_else(|| match &role.container {
+        Some(name) => format!("{of} has no container {name}"),
+        None => format!("{of} has no container"),
+    })
+}

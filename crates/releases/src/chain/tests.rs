@@ -1,0 +1,288 @@
+//! The chain as a whole, and its laws.
+
+use kube_types::release::parts::RoleResources;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn objects(values: Vec<Value>) -> Vec<Object> {
+    values.into_iter().map(|value| Object::from_value(value).unwrap()).collect()
+}
+
+fn workload(kind: &str, name: &str) -> Value {
+    let api_version = match kind {
+        "Job" | "CronJob" => "batch/v1",
+        "Pod" | "Service" | "ConfigMap" => "v1",
+        "HorizontalPodAutoscaler" => "autoscaling/v2",
+        _ => "apps/v1",
+    };
+    json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [
+                {"name": "main", "image": "i", "resources": {"limits": {"cpu": "1"}}}, {"name": "side"},
+            ]}},
+        },
+    })
+}
+
+fn role(kind: &str, name: &str) -> RoleOverride {
+    RoleOverride { kind: kind.into(), name: name.into(), ..RoleOverride::default() }
+}
+
+fn patch(text: &str, target: Option<Value>) -> Patch {
+    Patch { patch: text.into(), target: target.map(|target| serde_json::from_value(target).unwrap()) }
+}
+
+fn error(objects: Vec<Object>, chain: &Chain<'_>) -> String {
+    change(objects, chain).unwrap_err().to_string()
+}
+
+#[test]
+fn nothing_asked_nothing_changed() {
+    let before = objects(vec![workload("Deployment", "web"), workload("Service", "web")]);
+    assert_eq!(change(before.clone(), &Chain::default()), Ok(before));
+}
+
+#[test]
+fn a_role_has_its_own_size() {
+    let resources = RoleResources {
+        requests: [("cpu".into(), "100m".into())].into(),
+        limits: [("memory".into(), "1Gi".into())].into(),
+    };
+    let main =
+        RoleOverride { replicas: Some(5), resources: Some(resources.clone()), ..role("Deployment", "web") };
+    let side = RoleOverride {
+        container: Some("side".into()),
+        resources: Some(resources),
+        ..role("Deployment", "web")
+    };
+    let chain = Chain { roles: &[main, side], ..Chain::default() };
+    let after =
+        change(objects(vec![workload("Deployment", "web"), workload("Deployment", "api")]), &chain).unwrap();
+    let spec = &after[0].value()["spec"];
+    assert_eq!(spec["replicas"], 5);
+    let containers = &spec["template"]["spec"]["containers"];
+    assert_eq!(
+        containers[0]["resources"],
+        json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}})
+    );
+    assert_eq!(containers[1]["resources"], json!({"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}));
+    assert_eq!(after[1].value(), &workload("Deployment", "api"));
+}
+
+#[test]
+fn a_stopped_role_takes_what_would_scale_it_up_with_it() {
+    let stopped = RoleOverride { replicas: Some(5), stopped: true, ..role("Deployment", "web") };
+    let chain = Chain { roles: &[stopped], ..Chain::default() };
+    let before = objects(vec![
+        workload("Deployment", "web"),
+        workload("HorizontalPodAutoscaler", "web"),
+        workload("StatefulSet", "db"),
+    ]);
+    let after = change(before, &chain).unwrap();
+    let left: Vec<_> =
+        after.iter().map(|object| (object.kind(), object.value()["spec"]["replicas"].clone())).collect();
+    assert_eq!(left, [("Deployment", json!(0)), ("StatefulSet", json!(2))]);
+}
+
+#[test]
+fn an_override_that_cannot_be_is_named() {
+    let web = || objects(vec![workload("DaemonSet", "web")]);
+    let wrong = |role: RoleOverride| error(web(), &Chain { roles: &[role], ..Chain::default() });
+    let replicas = RoleOverride { replicas: Some(1), ..role("DaemonSet", "web") };
+    assert_eq!(wrong(replicas), "spec.roles[0]: a DaemonSet has no replicas");
+    let amount =
+        RoleResources { requests: [("cpu".into(), "much".into())].into(), ..RoleResources::default() };
+    let amount = RoleOverride { resources: Some(amount), ..role("DaemonSet", "web") };
+    assert!(wrong(amount).starts_with("spec.roles[0]: resources.requests[cpu]: quantities must match"));
+    let container = RoleOverride {
+        container: Some("x".into()),
+        resources: Some(RoleResources::default()),
+        ..role("DaemonSet", "web")
+    };
+    assert_eq!(wrong(container), "spec.roles[0]: DaemonSet/web has no container x");
+    // A workload that is not there may come back.
+    let absent = [role("DaemonSet", "other")];
+    assert_eq!(idle(&web(), &absent), absent.iter().collect::<Vec<_>>());
+    assert!(change(web(), &Chain { roles: &absent, ..Chain::default() }).is_ok());
+}
+
+#[test]
+fn patches_of_both_kinds() {
+    let patches = [
+        patch(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: side, image: s}]}}}",
+            None,
+        ),
+        patch(
+            "- {op: replace, path: /spec/replicas, value: 7}",
+            Some(json!({"kind": "Deployment", "name": "w.*"})),
+        ),
+        patch(
+            "{apiVersion: v1, kind: Any, metadata: {name: any, annotations: {team: shop}}}",
+            Some(json!({"labelSelector": "app"})),
+        ),
+        patch("{$patch: delete, apiVersion: v1, kind: ConfigMap, metadata: {name: old}}", None),
+    ];
+    let before = objects(vec![
+        workload("Deployment", "web"),
+        workload("Service", "web"),
+        workload("ConfigMap", "old"),
+    ]);
+    let after = change(before, &Chain { patches: &patches, ..Chain::default() }).unwrap();
+    assert_eq!(after.len(), 2);
+    let web = after[0].value();
+    assert_eq!(web["spec"]["replicas"], 7);
+    assert_eq!(web["spec"]["template"]["spec"]["containers"][1], json!({"name": "side", "image": "s"}));
+    assert!(after.iter().all(|object| object.annotation("team") == Some("shop")));
+    assert_eq!((after[1].kind(), after[1].name()), ("Service", "web"));
+}
+
+#[test]
+fn a_patch_that_would_make_it_another_object_is_refused_and_named() {
+    let to = |path: &str| format!("- {{op: add, path: {path}, value: other}}");
+    let marks = "/metadata/labels/app.kubernetes.io~1managed-by";
+    let table = [
+        (to("/kind"), "kind"),
+        (to("/apiVersion"), "apiVersion"),
+        (to("/metadata/name"), "metadata.name"),
+        (to("/metadata/namespace"), "metadata.namespace"),
+        (to("/spec/selector"), "spec.selector"),
+        (to("/spec/selector/matchLabels/app"), "spec.selector"),
+        ("{spec: {selector: null}}".into(), "spec.selector"),
+        (to(marks), "metadata.labels[app.kubernetes.io/managed-by]"),
+        (
+            "{metadata: {annotations: {meta.helm.sh/release-name: other}}}".into(),
+            "metadata.annotations[meta.helm.sh/release-name]",
+        ),
+        (
+            "{metadata: {annotations: {helm.sh/hook: pre-install}}}".into(),
+            "metadata.annotations[helm.sh/hook]",
+        ),
+        ("- {op: replace, path: '', value: {}}".into(), "apiVersion"),
+    ];
+    for (text, field) in table {
+        let good = patch("{metadata: {labels: {x: y}}}", Some(json!({"name": "web"})));
+        let patches = [good, patch(&text, Some(json!({"name": "web"})))];
+        let chain = Chain { patches: &patches, ..Chain::default() };
+        assert_eq!(
+            error(objects(vec![workload("Deployment", "web")]), &chain),
+            format!("spec.patches[1]: Deployment web: {field} cannot be changed by a patch"),
+        );
+    }
+}
+
+#[test]
+fn a_patch_that_is_none_is_named_and_not_repeated() {
+    let any = || Some(json!({"name": "web"}));
+    let table = [
+        (patch("secret: [", any()), "patch is no YAML"),
+        (patch("secret", any()), "patch is neither a map nor a list of operations"),
+        (
+            patch("- {op: add, path: /a, value: 1}", None),
+            "a JSON patch needs a target: it does not say what it is for",
+        ),
+        (
+            patch("- {op: remove, path: /a}\n- {op: secret}", any()),
+            "operation 1 is none: it has `op`, `path` and, by its kind, `value` or `from`",
+        ),
+        (
+            patch("- {op: test, path: /kind, value: secret}", any()),
+            "Deployment web: operation 0 at /kind: value did not match",
+        ),
+        (patch("{}", Some(json!({"name": "("}))), "target.name is no pattern that can be used"),
+        (
+            patch("{apiVersion: apps/v1, kind: Deployment, metadata: {name: gone}}", None),
+            "no Deployment gone is in the release, and the patch has no target",
+        ),
+        (
+            patch("{spec: 1}", None),
+            "no object (without a name) is in the release, and the patch has no target",
+        ),
+    ];
+    for (patch, why) in table {
+        let chain = Chain { patches: &[patch], ..Chain::default() };
+        assert_eq!(
+            error(objects(vec![workload("Deployment", "web")]), &chain),
+            format!("spec.patches[0]: {why}")
+        );
+    }
+}
+
+#[test]
+fn a_hook_is_not_held_at_zero() {
+    let mut hook = workload("Job", "migrate");
+    hook["metadata"]["annotations"] = json!({"helm.sh/hook": "pre-upgrade"});
+    let before = objects(vec![hook]);
+    let stopped = RoleOverride { stopped: true, ..role("Job", "migrate") };
+    let chain = Chain { roles: &[stopped], paused: true, ..Chain::default() };
+    assert_eq!(change(before.clone(), &chain), Ok(before));
+}
+
+fn any_objects() -> impl Strategy<Value = Vec<Object>> {
+    let kinds = vec![
+        "Deployment",
+        "StatefulSet",
+        "DaemonSet",
+        "ReplicaSet",
+        "Job",
+        "CronJob",
+        "Pod",
+        "Service",
+        "HorizontalPodAutoscaler",
+        "ConfigMap",
+    ];
+    let one = (proptest::sample::select(kinds), "[ab]").prop_map(|(kind, name)| workload(kind, &name));
+    proptest::collection::vec(one, 0..6).prop_map(objects)
+}
+
+fn any_roles() -> impl Strategy<Value = Vec<RoleOverride>> {
+    let kinds = proptest::sample::select(vec!["Deployment", "StatefulSet", "ReplicaSet"]);
+    let one = (kinds, "[ab]", proptest::option::of(0i64..9), any::<bool>())
+        .prop_map(|(kind, name, replicas, stopped)| RoleOverride { replicas, stopped, ..role(kind, &name) });
+    proptest::collection::vec(one, 0..4)
+}
+
+fn any_patches() -> impl Strategy<Value = Vec<Patch>> {
+    let texts = vec![
+        "{metadata: {labels: {x: y}}}",
+        "{spec: {replicas: 4}}",
+        "{spec: {selector: {matchLabels: {app: other}}}}",
+        "{spec: {template: {spec: {containers: [{name: main, image: j}, {name: new}]}}}}",
+        "[{op: replace, path: /spec/selector/matchLabels/app, value: z}]",
+        "[{op: remove, path: /spec/selector}]",
+        "[{op: add, path: /spec/replicas, value: 3}]",
+    ];
+    let one = (proptest::sample::select(texts), "[ab]")
+        .prop_map(|(text, name)| patch(text, Some(json!({"name": name}))));
+    proptest::collection::vec(one, 0..4)
+}
+
+proptest! {
+    #[test]
+    fn no_selector_ever_changes(objects in any_objects(), roles in any_roles(), patches in any_patches(), paused: bool) {
+        let chain = Chain { roles: &roles, patches: &patches, paused };
+        if let Ok(after) = change(objects.clone(), &chain) {
+            for object in after {
+                let same = |before: &&Object| {
+                    before.id() == object.id() && before.value()["spec"]["selector"] == object.value()["spec"]["selector"]
+                };
+                prop_assert!(objects.iter().any(|before| same(&before)));
+            }
+        }
+    }
+
+    /// A JSON patch that appends to a list is no law's friend; everything else can be done twice.
+    #[test]
+    fn twice_is_once(objects in any_objects(), roles in any_roles(), patches in any_patches(), paused: bool) {
+        let chain = Chain { roles: &roles, patches: &patches, paused };
+        if let Ok(once) = change(objects, &chain) {
+            prop_assert_eq!(change(once.clone(), &chain), Ok(once));
+        }
+    }
+}

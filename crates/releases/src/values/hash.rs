@@ -1,0 +1,77 @@
+//! Fingerprints: of the values alone, and of all that an operation depends on.
+
+use aws_lc_rs::digest;
+use helm_template::data::Members;
+use md5::{Digest as _, Md5};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::canonical;
+
+/// SHA-256 over the chart's digest, the values and the options: what has to change for there to be something to do.
+pub fn spec_hash(chart_digest: &str, values: &Members, options: &impl Serialize) -> String {
+    let options = serde_json::to_value(options).expect("options are plain data");
+    let mut context = digest::Context::new(&digest::SHA256);
+    // With their lengths, so that nothing can move from one into the other.
+    for part in [chart_digest, &canonical(values), &sorted(&options)] {
+        context.update(&part.len().to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    hex(context.finish().as_ref())
+}
+
+/// KubeSphere's fingerprint of values. It guards nothing.
+pub fn md5(text: &[u8]) -> String {
+    hex(&Md5::digest(text))
+}
+
+/// JSON with the members in order, whatever order they came in.
+fn sorted(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(key, _)| key.as_str());
+            let members: Vec<String> = members
+                .iter()
+                .map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), sorted(value)))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
+        scalar => scalar.to_string(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_template::data::Data;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_what_others_would_say() {
+        assert_eq!(md5(b"replicas: 1\n"), "1b0f8dbf9fdec31a74c52a1e6be981d8");
+        let values = Members::from([("a".into(), Data::Float(1.0)), ("b".into(), Data::string("<x>"))]);
+        assert_eq!(canonical(&values), r#"{"a":1,"b":"<x>"}"#);
+    }
+
+    #[test]
+    fn each_part_counts_and_none_runs_into_the_next() {
+        let values = |text: &str| Members::from([("a".into(), Data::string(text))]);
+        let options = json!({"wait": true, "atomic": false});
+        let base = spec_hash("sha256:1", &values("x"), &options);
+        assert_eq!(base, spec_hash("sha256:1", &values("x"), &json!({"atomic": false, "wait": true})));
+        assert_ne!(base, spec_hash("sha256:2", &values("x"), &options));
+        assert_ne!(base, spec_hash("sha256:1", &values("y"), &options));
+        assert_ne!(base, spec_hash("sha256:1", &values("x"), &json!({"wait": true})));
+    }
+}

@@ -1,0 +1,34 @@
+//! Values leaf by leaf: what is no map or list, or an empty one, by its JSON pointer.
+
+use std::collections::BTreeMap;
+
+use helm_template::data::{Data, Members};
+
+pub fn of(values: &Members) -> BTreeMap<String, Data> {
+    let mut found = BTreeMap::new();
+    for (key, value) in values {
+        walk(value, &below("", key), &mut found);
+    }
+    found
+}
+
+/// The pointer of a member or an element.
+pub fn below(pointer: &str, key: &str) -> String {
+    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+fn walk(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
+    match value {
+        Data::Map(members) if !members.is_empty() => {
+            for (key, value) in members {
+                walk(value, &below(pointer, key), found);
+            }
+        }
+        Data::List(items) if !items.is_empty() => {
+            for (index, value) in items.iter().enumerate() {
+                walk(value, &below(pointer, &index.to_string()), found);
+            }
+        }
+        leaf => drop(found.insert(pointer.to_owned(), leaf.clone())),
+    }
+}
