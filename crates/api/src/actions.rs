@@ -33,6 +33,13 @@ pub struct Reason {
     who: Vec<String>,
 }
 
+impl Action {
+    /// Whether somebody else than this caller could do it.
+    pub fn is_for_others(&self) -> bool {
+        self.reason.as_ref().is_some_and(|reason| reason.kind == "role")
+    }
+}
+
 struct Act {
     path: &'static str,
     id: &'static str,
@@ -53,13 +60,23 @@ pub fn actions(
     blocked: &[(&'static str, &'static str)],
 ) -> Vec<Action> {
     let params = Params::named(names(path).zip(values.iter().copied()));
+    of_params(actor, path, &params, blocked)
+}
+
+/// As [`actions`], where the values of the names are known already.
+pub fn of_params(
+    actor: &Actor,
+    path: &str,
+    params: &Params,
+    blocked: &[(&'static str, &'static str)],
+) -> Vec<Action> {
     let count = names(path).count();
     let of_object = ACTS.iter().filter(|act| {
         let rest = act.path.strip_prefix(path);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && names(act.path).count() == count
     });
     let asked = of_object.map(|act| {
-        let refused = act.needs.ask(actor, &params).err().map(|problem| Reason {
+        let refused = act.needs.ask(actor, params).err().map(|problem| Reason {
             kind: "role",
             code: problem.code(),
             who: who(act.needs),
@@ -73,7 +90,7 @@ pub fn actions(
 
 fn who(needs: Needs) -> Vec<String> {
     let (what, in_workspace) = match needs {
-        Needs::Workspace(what) => (what, true),
+        Needs::Workspace(what) | Needs::Release(what) | Needs::Repo(what) => (what, true),
         Needs::Platform(what) | Needs::Own(what) | Needs::Nearby(what) => (what, false),
         Needs::Nothing | Needs::Guest | Needs::Anybody | Needs::Themselves => return Vec::new(),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::header::IF_MATCH;
@@ -9,6 +10,7 @@ use axum::http::request::Parts;
 use domain::ids::UserId;
 use domain::roles::Capability;
 use domain::{Actor, Place};
+use releases::acts::Asked;
 
 use crate::Api;
 use crate::answer::{Answer, List};
@@ -16,6 +18,9 @@ use crate::credentials::session_cookie;
 use crate::params::Params;
 use crate::problem::{Problem, shortened};
 use crate::sent::Takes;
+
+/// By what somebody knows an attempt again.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// What the door found out before the handler runs.
 #[derive(Clone)]
@@ -31,6 +36,8 @@ pub struct Call<B = ()> {
     pub params: Params,
     /// The version that the caller expects to change.
     pub expected: Option<String>,
+    /// By what the caller knows this attempt again.
+    pub key: Option<String>,
     /// The cookie of the session by which they came, or of another that they have.
     pub session_cookie: Option<String>,
     pub body: B,
@@ -49,10 +56,11 @@ impl<B: Takes> Call<B> {
         });
         let query = query(&parts)?;
         let expected = expected(&parts)?;
+        let key = key(&parts)?;
         let session_cookie = session_cookie(&parts.headers).map(str::to_owned);
         let body = B::read(Request::from_parts(parts, body)).await?;
         let Entry { actor, from, params } = entry;
-        Ok(Self { api, params, expected, session_cookie, body, actor, from, query })
+        Ok(Self { api, params, expected, key, session_cookie, body, actor, from, query })
     }
 }
 
@@ -100,6 +108,24 @@ impl<B> Call<B> {
         self.api.tenancy.directory().stale_for().map(|stale| stale.as_secs())
     }
 
+    /// What the query says by a name; nothing where it says nothing.
+    pub fn said(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// A number in the query.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
+        let read = |text: &str| {
+            text.parse().map_err(|_| Problem::invalid(format!("`{name}` in the query is a number")))
+        };
+        self.said(name).map(read).transpose()
+    }
+
+    /// The conditions that the headers name.
+    pub fn asked(&self) -> Asked<'_> {
+        Asked { seen: self.expected.as_deref(), key: self.key.as_deref() }
+    }
+
     /// Whether a name of the query is set: `?now` and `?now=true` are.
     pub fn asks(&self, name: &str) -> Result<bool, Problem> {
         match self.query.get(name).map(String::as_str) {
@@ -136,6 +162,15 @@ fn expected(parts: &Parts) -> Result<Option<String>, Problem> {
             Ok(Some(version.to_owned()))
         }
         _ => Err(Problem::invalid("`If-Match` takes one version in quotes, as `ETag` has it")),
+    }
+}
+
+/// `Idempotency-Key`: any text that is not too long.
+fn key(parts: &Parts) -> Result<Option<String>, Problem> {
+    let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str() {
+        Ok(text) if !text.trim().is_empty() && text.len() <= 255 => Ok(Some(text.trim().to_owned())),
+        _ => Err(Problem::invalid("`Idempotency-Key` takes a text of up to 255 characters")),
     }
 }
 

@@ -15,7 +15,7 @@ use events::audit::{Outcome, Record};
 use tenancy::Error;
 
 use crate::Api;
-use crate::call::{Entry, only_known, params};
+use crate::call::{Entry, IDEMPOTENCY_KEY, only_known, params};
 use crate::credentials::Credentials;
 use crate::layers::request_id;
 use crate::needs::Needs;
@@ -38,6 +38,7 @@ pub struct Door {
     pub needs: Needs,
     pub query: Option<&'static [&'static str]>,
     pub versioned: bool,
+    pub once: bool,
 }
 
 /// Lets a request through to its handler, or not.
@@ -59,7 +60,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
     };
     let mut trail = Trail::begin(door.api.audit.clone(), &parts.method, record);
     let answer = async {
-        let params = named?;
+        let params = door.placed(named?);
         smuggles_nothing(&parts.headers)?;
         let near = peer::is_local(&parts.headers, peer);
         let actor = door.recognise(&parts.method, &parts.headers, near).await?;
@@ -85,6 +86,16 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
 }
 
 impl Door {
+    /// A path that names a namespace or a repository alone says by it whose it is.
+    fn placed(&self, params: Params) -> Params {
+        let owner = match (params.has("workspace"), params.has("namespace")) {
+            (true, _) => None,
+            (false, true) => self.api.tenancy.directory().workspace_of(params.get("namespace")),
+            (false, false) => releases::repos::workspace_of(params.get("repo")),
+        };
+        params.owned_by(owner)
+    }
+
     /// Who asks, or `None` where the route needs nobody.
     async fn recognise(
         &self,
@@ -116,6 +127,9 @@ impl Door {
             return Err(Problem::invalid(
                 "`If-Match` is not taken here: what is changed has no version of its own",
             ));
+        }
+        if !self.once && parts.headers.contains_key(IDEMPOTENCY_KEY) {
+            return Err(Problem::invalid("`Idempotency-Key` is not taken here"));
         }
         self.query.map_or(Ok(()), |known| only_known(parts, known))
     }

@@ -3,7 +3,7 @@
 //! A handler unwraps a request, calls one function of a domain crate and dresses the answer; it decides nothing. Modules in
 //! reading order: every route in one table ([`routes`]) and what a row of it is ([`route`], [`needs`]); what every request
 //! passes ([`layers`]), the door before each handler ([`door`]: [`peer`], [`credentials`], [`params`], [`trail`],
-//! [`until_revoked`]); what a handler takes and gives ([`call`], [`sent`], [`answer`], [`actions`], [`problem`]); our own
+//! [`until_revoked`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`]); our own
 //! routes ([`native`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
 //!
 //! Always true: the router is made from the table and from nothing else, and every row stands behind its door.
@@ -22,6 +22,7 @@ pub mod openapi;
 pub mod params;
 pub mod peer;
 pub mod problem;
+pub mod query;
 pub mod route;
 pub mod routes;
 pub mod sent;
@@ -35,6 +36,7 @@ use axum::middleware::from_fn_with_state;
 use domain::Actor;
 use domain::clock::Clock;
 use events::audit::Sink;
+use releases::Releases;
 use tenancy::Tenancy;
 
 use door::Door;
@@ -49,6 +51,7 @@ pub struct Api {
     pub readiness: Readiness,
     pub metrics: Metrics,
     pub tenancy: Tenancy,
+    pub releases: Releases,
     pub audit: Arc<dyn Sink>,
     pub clock: Arc<dyn Clock>,
     pub settings: Settings,
@@ -90,8 +93,8 @@ pub fn router(api: &Api) -> Router {
 pub fn router_of(api: &Api, table: Vec<Route>) -> Router {
     let mut router = Router::new();
     for row in table {
-        let Route { path, act, needs, query, versioned, handler, .. } = row;
-        let door = Arc::new(Door { api: api.clone(), act, needs, query, versioned });
+        let Route { path, act, needs, query, versioned, once, handler, .. } = row;
+        let door = Arc::new(Door { api: api.clone(), act, needs, query, versioned, once });
         router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));
     }
     let router = router

@@ -26,6 +26,11 @@ pub enum Needs {
     Platform(Capability),
     /// The capability in `{workspace}`.
     Workspace(Capability),
+    /// The capability in the workspace whose namespace `{namespace}` is.
+    Release(Capability),
+    /// The capability in the workspace whose repository `{repo}` is, or, where it is everybody's, on the platform. To look at
+    /// everybody's nothing is needed.
+    Repo(Capability),
 }
 
 impl Needs {
@@ -34,7 +39,13 @@ impl Needs {
         match self {
             Self::Nothing | Self::Guest => true,
             Self::Nearby(_) => from_this_machine,
-            Self::Anybody | Self::Themselves | Self::Own(_) | Self::Platform(_) | Self::Workspace(_) => false,
+            Self::Anybody
+            | Self::Themselves
+            | Self::Own(_)
+            | Self::Platform(_)
+            | Self::Workspace(_)
+            | Self::Release(_)
+            | Self::Repo(_) => false,
         }
     }
 
@@ -46,8 +57,27 @@ impl Needs {
             Self::Nearby(what) | Self::Platform(what) => Ok(actor.may(what, Place::Platform)?),
             Self::Workspace(what) => Ok(actor.may(what, Place::Workspace(&params.workspace()?))?),
             Self::Own(what) => own(what, actor, params),
+            Self::Release(what) => in_namespace(what, actor, params),
+            Self::Repo(what) if params.owner().is_none() && what.looks() => Ok(()),
+            Self::Repo(what) => {
+                let place = params.owner().map_or(Place::Platform, Place::Workspace);
+                actor.may(what, place).map_err(|refusal| match refusal {
+                    domain::Refusal::Unseen(_) => Problem::not_found("repository", params.get("repo")),
+                    other => other.into(),
+                })
+            }
         }
     }
+}
+
+/// What is in a namespace that is not theirs is not there for them, whoever's it is.
+fn in_namespace(what: Capability, actor: &Actor, params: &Params) -> Result<(), Problem> {
+    let unseen = || Problem::not_found("release", &params.release_key());
+    let owner = params.owner().ok_or_else(unseen)?;
+    actor.may(what, Place::Workspace(owner)).map_err(|refusal| match refusal {
+        domain::Refusal::Unseen(_) => unseen(),
+        other => other.into(),
+    })
 }
 
 fn own(what: Capability, actor: &Actor, params: &Params) -> Result<(), Problem> {

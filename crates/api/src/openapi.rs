@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::needs::Needs;
 use crate::problem::ProblemView;
+use crate::query;
 use crate::route::Route;
 use crate::routes;
 
@@ -83,20 +84,18 @@ fn operation(
     });
     let in_path = names(route.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
-    let in_query = route
-        .query
-        .unwrap_or_default()
-        .iter()
-        .map(|name| json!({"name": name, "in": "query", "schema": {"type": "boolean"}}));
+    let in_query = route.query.unwrap_or_default().iter().map(|name| query::describe(name));
+    let key = json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}, "description": "What is sent again with the same key is done once"});
+    let once = route.once.then_some(key);
     let version = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"}, "description": "The version that is to be changed, as `ETag` has it"});
     let in_header = route.versioned.then_some(version);
-    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).collect();
+    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).chain(once).collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some(schema) = route.takes {
+    if let Some(taken) = &route.takes {
         operation["requestBody"] =
-            json!({"required": true, "content": {"application/json": {"schema": schema(sent)}}});
+            json!({"required": true, "content": {taken.media: {"schema": (taken.schema)(sent)}}});
     }
     if !route.needs.open(false) {
         operation["security"] = json!([{"token": []}, {"session": []}]);
@@ -120,6 +119,10 @@ fn needs(needs: Needs) -> String {
         Needs::Own(what) => format!("For the person concerned, and with {what}."),
         Needs::Platform(what) => format!("With {what} on the platform."),
         Needs::Workspace(what) => format!("With {what} in the workspace."),
+        Needs::Repo(what) => {
+            format!("With {what} in the workspace whose it is; on the platform if it is everybody's.")
+        }
+        Needs::Release(what) => format!("With {what} in the workspace whose namespace it is."),
     }
 }
 

@@ -8,7 +8,11 @@ use crate::problem::Problem;
 
 /// The parts of a path that the route table has in braces, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Params(Vec<(String, String)>);
+pub struct Params {
+    named: Vec<(String, String)>,
+    /// The workspace whose namespace `{namespace}` is, or whose repository `{repo}` is.
+    owner: Option<WorkspaceName>,
+}
 
 /// What a name in the audit trail may consist of; anything else is no name of ours.
 fn is_name(text: &str) -> bool {
@@ -18,21 +22,36 @@ fn is_name(text: &str) -> bool {
 
 impl Params {
     pub fn of(raw: &RawPathParams) -> Self {
-        Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        Self::named(raw.iter())
     }
 
     /// These names with these values.
     pub fn named<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
-        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        let named = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self { named, owner: None }
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(own, _)| own == name)
+        self.named.iter().any(|(own, _)| own == name)
     }
 
     /// Empty where the path has no such part.
     pub fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+        self.named.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+
+    /// With the workspace to which belongs what the path names.
+    pub fn owned_by(self, owner: Option<WorkspaceName>) -> Self {
+        Self { owner, ..self }
+    }
+
+    pub fn owner(&self) -> Option<&WorkspaceName> {
+        self.owner.as_ref()
+    }
+
+    /// What `{cluster}/{namespace}/{release}` names, as it is called in lists.
+    pub fn release_key(&self) -> String {
+        format!("{}/{}/{}", self.get("cluster"), self.get("namespace"), self.get("release"))
     }
 
     /// A name that no workspace can have is one that nobody has given.
@@ -57,7 +76,7 @@ impl Params {
 
     /// What the path is about, for the audit trail: names only, since a part of a path can hold whatever a caller wrote.
     pub fn object(&self) -> Option<String> {
-        let names = self.0.iter().map(|(_, value)| if is_name(value) { value.as_str() } else { "?" });
+        let names = self.named.iter().map(|(_, value)| if is_name(value) { value.as_str() } else { "?" });
         let object = names.collect::<Vec<_>>().join("/");
         (!object.is_empty()).then_some(object)
     }

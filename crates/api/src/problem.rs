@@ -125,6 +125,28 @@ impl From<Error> for Problem {
     }
 }
 
+impl From<releases::acts::Error> for Problem {
+    fn from(error: releases::acts::Error) -> Self {
+        use releases::acts::Error::*;
+        let kind = error.kind();
+        if matches!(kind, Kind::Unavailable | Kind::Internal) {
+            tracing::error!(error = &error as &dyn std::error::Error, "a release could not be seen to");
+        }
+        let code = match &error {
+            Refused(refusal) => return refusal.clone().into(),
+            NotYours(_) => "namespace",
+            NoWorkspace(_) => "workspace",
+            NoPerson => "no-person",
+            ByHand(_) => "by-hand",
+            Exists(_) | RepoExists(_) => "exists",
+            Changed(_) | Moved(_) => "changed",
+            Chart(_) => "chart",
+            _ => word(kind),
+        };
+        Self::new(kind, code, error.to_string())
+    }
+}
+
 /// The word for programs, where the kind alone would not say enough.
 fn code(error: &Error) -> &'static str {
     match error {
@@ -136,20 +158,24 @@ fn code(error: &Error) -> &'static str {
         Error::RegistrationClosed => "registration-closed",
         Error::AccountExists => "account-exists",
         Error::Changed(_) | Error::Moved(_) => "changed",
-        other => match other.kind() {
-            Kind::Invalid => "invalid",
-            Kind::Unauthenticated => "unauthenticated",
-            Kind::Forbidden => "forbidden",
-            Kind::NotFound => "not-found",
-            Kind::Conflict => "conflict",
-            Kind::Precondition => "precondition",
-            Kind::TooLarge => "too-large",
-            Kind::Exhausted => "exhausted",
-            Kind::Timeout => "timeout",
-            Kind::Unavailable => "unavailable",
-            Kind::Unsupported => "unsupported",
-            Kind::Internal => "internal",
-        },
+        other => word(other.kind()),
+    }
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Invalid => "invalid",
+        Kind::Unauthenticated => "unauthenticated",
+        Kind::Forbidden => "forbidden",
+        Kind::NotFound => "not-found",
+        Kind::Conflict => "conflict",
+        Kind::Precondition => "precondition",
+        Kind::TooLarge => "too-large",
+        Kind::Exhausted => "exhausted",
+        Kind::Timeout => "timeout",
+        Kind::Unavailable => "unavailable",
+        Kind::Unsupported => "unsupported",
+        Kind::Internal => "internal",
     }
 }
 

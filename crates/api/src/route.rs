@@ -13,7 +13,7 @@ use crate::answer::Gives;
 use crate::call::Call;
 use crate::needs::Needs;
 use crate::problem::Problem;
-use crate::sent::{SchemaOf, Takes};
+use crate::sent::{SchemaOf, Taken, Takes};
 
 /// Everything that is known of a route.
 #[must_use]
@@ -28,7 +28,9 @@ pub struct Route {
     pub query: Option<&'static [&'static str]>,
     /// Whether `If-Match` can name the version that is to be changed.
     pub versioned: bool,
-    pub takes: Option<SchemaOf>,
+    /// Whether `Idempotency-Key` can name the attempt.
+    pub once: bool,
+    pub takes: Option<Taken>,
     pub gives: Gift,
     pub handler: MethodRouter<Api>,
 }
@@ -37,6 +39,11 @@ impl Route {
     /// Takes these in the query too.
     pub fn with(self, query: &'static [&'static str]) -> Self {
         Self { query: Some(query), ..self }
+    }
+
+    /// Sent again with the same key, it is done once.
+    pub fn once(self) -> Self {
+        Self { once: true, ..self }
     }
 
     /// Changes something that has versions.
@@ -78,7 +85,8 @@ where
         summary,
         query: Some(&[]),
         versioned: false,
-        takes: B::schema(),
+        once: false,
+        takes: B::taken(),
         gives: Gift { status, media: T::MEDIA, schema: T::schema() },
         handler: on(filter, handle),
     }
@@ -131,6 +139,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         summary,
         query: None,
         versioned: false,
+        once: false,
         takes: None,
         gives: Gift { status: StatusCode::OK, media, schema: None },
         handler: on(MethodFilter::GET, handler),

@@ -2,13 +2,17 @@
 //! and the matrix of roles all read this table.
 
 use domain::roles::Capability::{
-    DeleteWorkspace, ManageMembers, ManageNamespaces, ManageUsers, ReadAudit, ReadUsers, ReadWorkspace,
+    ChangeReleases, DeleteWorkspace, ManageMembers, ManageNamespaces, ManageUsers, ReadAudit, ReadReleases,
+    ReadStore, ReadUsers, ReadWorkspace, WriteRepositories,
 };
 
 use crate::native::{
-    invitations, kubeconfig, members, progress, quota, roles, session, tokens, users, workspaces,
+    invitations, kubeconfig, members, operations, packages, progress, quota, releases, repos, roles, session,
+    tokens, users, workspaces,
 };
-use crate::needs::Needs::{Anybody, Guest, Nearby, Nothing, Own, Platform, Themselves, Workspace};
+use crate::needs::Needs::{
+    Anybody, Guest, Nearby, Nothing, Own, Platform, Release, Repo, Themselves, Workspace,
+};
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw, retire};
 use crate::{health, metrics, openapi};
 
@@ -23,6 +27,8 @@ pub const ROOT: &str = "/api/longshore/v1";
 /// Where an object of a kind is.
 pub const USER: &str = path!("users/{user}");
 pub const WORKSPACE: &str = path!("workspaces/{workspace}");
+pub const RELEASE: &str = path!("releases/{cluster}/{namespace}/{release}");
+pub const REPO: &str = path!("repos/{repo}");
 pub const MEMBER: &str = path!("workspaces/{workspace}/members/{user}");
 
 /// The table. Whoever may observe the whole platform may read its metrics.
@@ -75,5 +81,35 @@ pub fn table() -> Vec<Route> {
         get   (path!("invitations"),              "invitations.own",      Themselves, "What one was asked to join", invitations::own),
         act   (path!("invitations/{workspace}"),  "invitations.accept",   Themselves, "Join", invitations::accept),
         delete(path!("invitations/{workspace}"),  "invitations.decline",  Themselves, "Do not join", invitations::decline),
+
+        get   (path!("releases"),        "releases.list",      Anybody,                 "The releases that one may see", releases::list::list).with(releases::list::QUERY),
+        create(path!("releases"),        "releases.create",    Anybody,                 "Ask for a release", releases::create).once(),
+        get   (RELEASE,                  "releases.read",      Release(ReadReleases),   "A release", releases::show),
+        patch (RELEASE,                  "releases.update",    Release(ChangeReleases), "Change a release; what is not said stays", releases::change).versioned().once(),
+        retire(RELEASE,                  "releases.delete",    Release(ChangeReleases), "Uninstall a release", releases::delete).versioned(),
+        get   (path!("releases/{cluster}/{namespace}/{release}/history"),   "releases.history",   Release(ReadReleases),   "The revisions of a release, the newest first", releases::look::history),
+        get   (path!("releases/{cluster}/{namespace}/{release}/values"),    "releases.values",    Release(ReadReleases),   "The values of a revision", releases::look::values).with(&["revision", "all"]),
+        get   (path!("releases/{cluster}/{namespace}/{release}/manifest"),  "releases.manifest",  Release(ReadReleases),   "The objects of a revision, as they were written", releases::look::manifest).with(&["revision"]),
+        get   (path!("releases/{cluster}/{namespace}/{release}/notes"),     "releases.notes",     Release(ReadReleases),   "The notes of a revision", releases::look::notes).with(&["revision"]),
+        get   (path!("releases/{cluster}/{namespace}/{release}/diff"),      "releases.diff",      Release(ReadReleases),   "What is different between two revisions", releases::look::diff).with(&["from", "to", "of"]),
+        get   (path!("releases/{cluster}/{namespace}/{release}/resources"), "releases.resources", Release(ReadReleases),   "The objects of a release, and how each does", releases::look::resources),
+        act   (path!("releases/{cluster}/{namespace}/{release}/rollback"),  "releases.rollback",  Release(ChangeReleases), "Go back to what a revision was made of", releases::acts::rollback).versioned().once(),
+        act   (path!("releases/{cluster}/{namespace}/{release}/pause"),     "releases.pause",     Release(ChangeReleases), "Take all workloads to zero; data and addresses stay", releases::acts::pause).versioned().once(),
+        act   (path!("releases/{cluster}/{namespace}/{release}/recover"),   "releases.recover",   Release(ChangeReleases), "Bring a paused release back", releases::acts::recover).versioned().once(),
+        act   (path!("releases/{cluster}/{namespace}/{release}/restart"),   "releases.restart",   Release(ChangeReleases), "Restart the pods of all workloads", releases::acts::restart).with(&["rolling"]),
+        act   (path!("releases/{cluster}/{namespace}/{release}/test"),      "releases.test",      Release(ChangeReleases), "Run the tests of a release", releases::acts::test),
+        act   (path!("releases/{cluster}/{namespace}/{release}/adopt"),     "releases.adopt",     Release(ChangeReleases), "Look after a release that the helm command line made", releases::acts::adopt),
+
+        get   (path!("operations/{operation}"),           "operations.read",   Anybody,  "How far something has come that was asked for", operations::show),
+        get   (path!("operations/{operation}/progress"),  "operations.follow", Anybody,  "The same, as it happens, until it is over", operations::follow),
+
+        get   (path!("repos"),                        "repos.list",    Anybody,                  "The repositories that one may see", repos::list).with(&["ws"]),
+        create(path!("repos"),                        "repos.create",  Anybody,                  "Tell of a repository", repos::create),
+        get   (REPO,                                  "repos.read",    Repo(ReadStore),          "A repository", repos::show),
+        patch (REPO,                                  "repos.update",  Repo(WriteRepositories),  "Change a repository; what is not said stays", repos::change).versioned(),
+        delete(REPO,                                  "repos.delete",  Repo(WriteRepositories),  "Forget a repository; releases of its charts stay", repos::delete).versioned(),
+        get   (path!("repos/{repo}/charts"),          "repos.charts",  Repo(ReadStore),          "The charts of a repository", repos::charts),
+        get   (path!("repos/{repo}/charts/{chart}"),  "repos.chart",   Repo(ReadStore),          "The versions of a chart, the newest first", repos::chart),
+        act   (path!("packages"),        "packages.keep",      Anybody,                 "Keep the archive of a chart, so that a release can be asked for of it", packages::keep).with(&["ws"]),
     ]
 }

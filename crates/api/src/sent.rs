@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use domain::Kind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::problem::{Problem, shortened};
 
@@ -20,15 +21,21 @@ const BODY_LIMIT: usize = 64 * 1024;
 /// Of a type, its schema.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
+/// What a body is, for the description of the API.
+pub struct Taken {
+    pub media: &'static str,
+    pub schema: SchemaOf,
+}
+
 /// What a handler can take from a request's body.
 pub trait Takes: Sized + Send + 'static {
     /// `None` where there is no body.
-    fn schema() -> Option<SchemaOf>;
+    fn taken() -> Option<Taken>;
     fn read(request: Request) -> impl Future<Output = Result<Self, Problem>> + Send;
 }
 
 impl Takes for () {
-    fn schema() -> Option<SchemaOf> {
+    fn taken() -> Option<Taken> {
         None
     }
 
@@ -37,30 +44,120 @@ impl Takes for () {
     }
 }
 
-/// A body of JSON.
+/// A body of JSON, of at most `LIMIT` bytes.
 #[derive(Debug)]
-pub struct Sent<T>(pub T);
+pub struct Sent<T, const LIMIT: usize = BODY_LIMIT>(pub T);
 
-impl<T: DeserializeOwned + JsonSchema + Send + 'static> Takes for Sent<T> {
-    fn schema() -> Option<SchemaOf> {
-        Some(SchemaGenerator::subschema_for::<T>)
+impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Takes for Sent<T, LIMIT> {
+    fn taken() -> Option<Taken> {
+        Some(Taken { media: "application/json", schema: SchemaGenerator::subschema_for::<T> })
     }
 
     async fn read(request: Request) -> Result<Self, Problem> {
         // A form of another site can send text, and cannot send this.
-        let json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
-            let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-            kind.eq_ignore_ascii_case("application/json")
-                || kind.eq_ignore_ascii_case("application/merge-patch+json")
-        });
-        if !json {
+        if !is_said(&request, &["application/json", "application/merge-patch+json"]) {
             let detail = "the body has to be JSON, and Content-Type has to say so";
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
-        let body = to_bytes(request.into_body(), BODY_LIMIT).await.map_err(|_| {
-            Problem::new(Kind::TooLarge, "too-large", format!("the body has more than {BODY_LIMIT} bytes"))
-        })?;
-        parse(&body).map(Self)
+        parse(&whole(request, LIMIT).await?).map(Self)
+    }
+}
+
+/// The bytes of a chart's archive.
+#[derive(Debug)]
+pub struct Archive(pub Bytes);
+
+/// No larger package is kept.
+const ARCHIVE_LIMIT: usize = 10 << 20;
+
+impl Takes for Archive {
+    fn taken() -> Option<Taken> {
+        let schema = |_: &mut SchemaGenerator| json_schema!({"type": "string", "format": "binary"});
+        Some(Taken { media: "application/gzip", schema })
+    }
+
+    async fn read(request: Request) -> Result<Self, Problem> {
+        let archives =
+            ["application/gzip", "application/x-gzip", "application/octet-stream", "application/x-tar"];
+        if !is_said(&request, &archives) {
+            let detail = "the body has to be an archive, and Content-Type has to say `application/gzip`";
+            return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
+        }
+        Ok(Self(whole(request, ARCHIVE_LIMIT).await?))
+    }
+}
+
+fn is_said(request: &Request, kinds: &[&str]) -> bool {
+    request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
+    })
+}
+
+/// The whole body. What says itself that it is too large is not read at all.
+async fn whole(request: Request, limit: usize) -> Result<Bytes, Problem> {
+    let too_large =
+        || Problem::new(Kind::TooLarge, "too-large", format!("the body has more than {limit} bytes"));
+    let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if said.is_some_and(|length: u64| length > limit as u64) {
+        return Err(too_large());
+    }
+    to_bytes(request.into_body(), limit).await.map_err(|_| too_large())
+}
+
+/// A part of a body in the words of a custom resource, which would overlook what they do not know: that is refused here.
+#[derive(Clone, Debug, Default)]
+pub struct Strict<T>(pub T);
+
+impl<'de, T: DeserializeOwned + Serialize> Deserialize<'de> for Strict<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sent = Value::deserialize(deserializer)?;
+        let read: T = serde_json::from_value(sent.clone()).map_err(|_| D::Error::custom(UNEXPECTED))?;
+        let known = serde_json::to_value(&read).map_err(|_| D::Error::custom(UNEXPECTED))?;
+        match unknown(&sent, &known) {
+            Some(name) => Err(D::Error::custom(format_args!("unknown field `{}`", shortened(&name)))),
+            None => Ok(Self(read)),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Strict<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+const UNEXPECTED: &str = "not what is expected there";
+
+/// The first name in `sent` that was overlooked. One that says as much as its absence is not written again.
+fn unknown(sent: &Value, known: &Value) -> Option<String> {
+    let is_nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Bool(truth) => !truth,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+    };
+    match (sent, known) {
+        (Value::Object(sent), Value::Object(known)) => {
+            sent.iter().find_map(|(name, value)| match known.get(name) {
+                Some(known) => unknown(value, known),
+                None => (!is_nothing(value)).then(|| name.clone()),
+            })
+        }
+        (Value::Array(sent), Value::Array(known)) => {
+            sent.iter().zip(known).find_map(|(sent, known)| unknown(sent, known))
+        }
+        _ => None,
     }
 }
 
@@ -76,7 +173,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
                 let end = text.rfind(" at line ").unwrap_or(text.len());
                 text[..end].to_owned()
             }
-            serde_json::error::Category::Data => "not what is expected there".to_owned(),
+            serde_json::error::Category::Data => UNEXPECTED.to_owned(),
             _ => format!("not JSON at line {}, column {}", cause.line(), cause.column()),
         };
         let place = if path == "." { "the body".to_owned() } else { format!("`{}`", shortened(&path)) };

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::{Expect, Realtime, View};
+use crate::status::{Expect, Family, Realtime, View};
 use Old::*;
 use State::*;
 
@@ -120,6 +120,20 @@ impl State {
             LastKnown => {
                 last.filter(|last| *last != self).map_or(Creating.as_str(), |last| last.old(None, first))
             }
+        }
+    }
+
+    /// The word that it has in common with other things.
+    pub fn family(self) -> Family {
+        match self {
+            Active => Family::Good,
+            Pending | Dispatching | Creating | Created | Upgrading | Rollbacking | Upgraded | Deleting => {
+                Family::Moving
+            }
+            Degraded => Family::Attention,
+            Failed => Family::Bad,
+            Suspended | Paused => Family::Resting,
+            Unknown => Family::Unknown,
         }
     }
 

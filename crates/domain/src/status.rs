@@ -30,6 +30,41 @@ pub enum Realtime {
     Restarting,
 }
 
+/// How something does, in one word for all kinds of things: what lists are filtered by and what has a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    Good,
+    Moving,
+    Attention,
+    Bad,
+    Resting,
+    Unknown,
+    /// There is nothing of it.
+    None,
+}
+
+impl Family {
+    pub const ALL: [Self; 7] =
+        [Self::Good, Self::Moving, Self::Attention, Self::Bad, Self::Resting, Self::Unknown, Self::None];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Moving => "moving",
+            Self::Attention => "attention",
+            Self::Bad => "bad",
+            Self::Resting => "resting",
+            Self::Unknown => "unknown",
+            Self::None => "none",
+        }
+    }
+
+    pub fn read(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == text)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     pub expect: Expect,

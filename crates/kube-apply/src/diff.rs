@@ -62,6 +62,22 @@ pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<Di
     kept.chain(added).filter_map(|(before, after)| difference(before, after, &mask)).collect()
 }
 
+/// What is different between two documents, field by field and as a text. They are compared as they are, and shown as `shown`
+/// has them, in which something may be masked.
+pub fn documents(
+    (before, after): (&Value, &Value),
+    shown: (&Value, &Value),
+    titles: (&str, &str),
+) -> (Vec<Change>, String) {
+    let mut changes = Vec::new();
+    compare(String::new(), Some(before), Some(after), &mut changes);
+    for change in &mut changes {
+        change.before = change.before.take().and_then(|_| shown.0.pointer(&change.path).cloned());
+        change.after = change.after.take().and_then(|_| shown.1.pointer(&change.path).cloned());
+    }
+    (changes, lines(&readable(shown.0), &readable(shown.1), titles))
+}
+
 /// All of it as one text.
 pub fn text(differences: &[Difference]) -> String {
     differences.iter().map(|difference| difference.text.as_str()).collect()
@@ -111,16 +127,21 @@ fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What) -
     let (old, new) = (before.map(readable).unwrap_or_default(), after.map(readable).unwrap_or_default());
     let title = |there: bool| if there { id.to_string() } else { "nothing".to_owned() };
     let header = (title(what != What::Added), title(what != What::Removed));
-    let lines = TextDiff::configure().timeout(PATIENCE).diff_lines(&old, &new);
-    let mut unified = lines.unified_diff();
-    unified.context_radius(CONTEXT).header(&header.0, &header.1).missing_newline_hint(false);
-    let text = unified.to_string();
+    let text = lines(&old, &new, (&header.0, &header.1));
     // Names that differ only where they are masked.
     if text.is_empty() {
         format!("--- {}\n+++ {}\n(only what is masked differs)\n", header.0, header.1)
     } else {
         text
     }
+}
+
+/// A unified difference; empty where there is none.
+fn lines(before: &str, after: &str, titles: (&str, &str)) -> String {
+    let lines = TextDiff::configure().timeout(PATIENCE).diff_lines(before, after);
+    let mut unified = lines.unified_diff();
+    unified.context_radius(CONTEXT).header(titles.0, titles.1).missing_newline_hint(false);
+    unified.to_string()
 }
 
 /// As YAML.

@@ -37,6 +37,9 @@ pub const LAST_USE: &str = "longshore.dev/last-use";
 pub const WORKSPACE_UID: &str = "longshore.dev/workspace-uid";
 /// Annotation of a person's ServiceAccount: the UID of the User whose id it claims.
 pub const USER_UID: &str = "longshore.dev/user-uid";
+/// Annotation of what somebody asked for under a key of theirs: a digest of who they are, what they asked for, and the key. What
+/// they send again under it is not done again.
+pub const ASKED: &str = "longshore.dev/asked";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 

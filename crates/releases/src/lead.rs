@@ -58,9 +58,7 @@ impl Releases {
     pub async fn lead(&self) -> Infallible {
         let (again, waiting) = mpsc::unbounded_channel();
         let controller = Arc::new(self.controller(again));
-        let marks = self.marks();
-        marks.synced().await;
-        self.synced().await;
+        let marks = self.parts().marks.clone();
         let workloads = controller.workloads.follow(&self.parts().clients.own());
         futures::join!(
             controller.clone().run_requests(),

@@ -2,7 +2,8 @@
 //!
 //! Modules in reading order: who there is ([`people`]) and which charts ([`charts`]); the values of a release ([`values`]) and what
 //! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
-//! (`workloads`); what people can ask for ([`acts`]); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
+//! (`workloads`); what people can ask for ([`acts`]) and lists of what there is ([`list`]), where charts
+//! come from ([`repos`]); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
 //! from what was seen (`tell`).
 //!
 //! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
@@ -24,6 +25,7 @@ use kube_apply::Discovery;
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
 
 use charts::Charts;
+use list::List;
 use people::People;
 use records::Mark;
 
@@ -36,9 +38,11 @@ mod error;
 pub mod key;
 mod known;
 mod lead;
+pub mod list;
 pub mod people;
 mod records;
 mod release;
+pub mod repos;
 mod requests;
 #[cfg(test)]
 mod stage;
@@ -54,6 +58,9 @@ pub(crate) struct Parts {
     clients: Clients,
     requests: Feed<HelmRequest>,
     releases: Feed<HelmRelease>,
+    /// All of Helm's records, without their content.
+    marks: Feed<Mark>,
+    list: List,
     charts: Arc<Charts>,
     people: Arc<dyn People>,
     helms: Helms,
@@ -83,9 +90,17 @@ impl Releases {
     ) -> Result<Self, StartError> {
         let discovery = Discovery::read(&clients.own()).await;
         let discovery = discovery.map_err(|error| StartError::Discovery(Box::new(error)))?;
-        let releases = Self(Arc::new(Parts {
-            requests: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
-            releases: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
+        let requests = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
+        let releases = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
+        let marks = marks(&clients);
+        let synced = async { futures::join!(requests.synced(), releases.synced(), marks.synced()) };
+        let synced = tokio::time::timeout(PATIENCE, synced).await;
+        synced.map_err(|_| StartError::Silent(PATIENCE))?;
+        Ok(Self(Arc::new(Parts {
+            list: List::start(&requests, &releases, &marks),
+            requests,
+            releases,
+            marks,
             helms: Helms {
                 discovery,
                 renderer: Renderer::new(),
@@ -96,10 +111,7 @@ impl Releases {
             clients,
             people,
             clock,
-        }));
-        let synced = tokio::time::timeout(PATIENCE, releases.synced()).await;
-        synced.map_err(|_| StartError::Silent(PATIENCE))?;
-        Ok(releases)
+        })))
     }
 
     /// All charts that the server can have.
@@ -109,22 +121,19 @@ impl Releases {
 
     /// For how long nothing has been heard of the cluster; nothing while the watches stand.
     pub fn stale_for(&self) -> Option<Duration> {
-        [self.0.requests.stale_for(), self.0.releases.stale_for()].into_iter().flatten().max()
-    }
-
-    async fn synced(&self) {
-        futures::join!(self.0.requests.synced(), self.0.releases.synced());
+        let Parts { requests, releases, marks, .. } = self.parts();
+        [requests.stale_for(), releases.stale_for(), marks.stale_for()].into_iter().flatten().max()
     }
 
     pub(crate) fn parts(&self) -> &Parts {
         &self.0
     }
+}
 
-    /// All of Helm's records, without their content.
-    fn marks(&self) -> Feed<Mark> {
-        let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
-        Feed::start(Api::all(self.0.clients.own()), records, |mark| mark.metadata.annotations = None)
-    }
+/// A watch of the metadata of Helm's records.
+fn marks(clients: &Clients) -> Feed<Mark> {
+    let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
+    Feed::start(Api::all(clients.own()), records, |mark| mark.metadata.annotations = None)
 }
 
 impl Parts {

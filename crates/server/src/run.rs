@@ -150,6 +150,7 @@ pub async fn run(
         readiness,
         metrics,
         tenancy: tenancy.clone(),
+        releases: releases.clone(),
         audit: Arc::new(StandardError),
         clock,
         settings: api::Settings {

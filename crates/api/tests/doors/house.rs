@@ -19,6 +19,11 @@ use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{PlatformRole, WorkspaceRole};
 use events::audit::{Record, Sink};
 use kube_access::Clients;
+use kube_embedded::cluster::{Cluster, Config};
+use kube_embedded::sim::Simulation;
+use outbound::{Dialer, Policy};
+use releases::Releases;
+use releases::people::People;
 use serde_json::{Value, json};
 use tenancy::Tenancy;
 use tenancy::register::Registration;
@@ -115,20 +120,40 @@ impl House {
         Self::made(settings, tenancy::Settings::default()).await
     }
 
+    /// With nodes that pretend to run pods, on which the platform has the rights that it has anywhere.
+    pub async fn running() -> Self {
+        let simulation = Some(Simulation { nodes: 1, ..Simulation::default() });
+        let config = Config { simulation, ..Config::default() };
+        let world = World { cluster: Cluster::open(config).await.unwrap() };
+        world.apply(tenancy::manifests::manifests()).await;
+        let settings = Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" };
+        let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };
+        Self::on(world, settings, open).await
+    }
+
     async fn made(settings: Settings, of_tenancy: tenancy::Settings) -> Self {
-        let (world, fault) = (World::new().await, Fault::none());
+        Self::on(World::new().await, settings, of_tenancy).await
+    }
+
+    async fn on(world: World, settings: Settings, of_tenancy: tenancy::Settings) -> Self {
+        let fault = Fault::none();
         let clients = Clients::with_limit(fault.over(world.platform()), Duration::from_secs(2));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let tenancy = Tenancy::start(clients, of_tenancy, clock.clone()).await.unwrap();
+        let tenancy = Tenancy::start(clients.clone(), of_tenancy, clock.clone()).await.unwrap();
+        let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
+        let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
+        let people = Arc::new(Everybody(tenancy.clone()));
+        let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let audit = Arc::new(Collected::default());
         // A thread of its own: this work is not one that can wander between threads.
         let (leading, stopped) = oneshot::channel();
-        let leader = tenancy.clone();
+        let (leader, releasing) = (tenancy.clone(), releases.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 tokio::select! {
                     _ = leader.lead() => {}
+                    _ = releasing.lead() => {}
                     _ = stopped => {}
                 }
             });
@@ -137,6 +162,7 @@ impl House {
             readiness: Readiness::default(),
             metrics: Metrics::new("test", |_| {}),
             tenancy,
+            releases,
             audit: audit.clone(),
             clock,
             settings,
@@ -212,6 +238,24 @@ impl House {
         let answer = self.post("session", &Key::Nothing, json!({"login": login, "secret": secret})).await;
         assert_eq!(answer.code(), 200, "{}", answer.text);
         session_of(&answer)
+    }
+}
+
+/// Who there is, as the server tells those who look after releases.
+struct Everybody(Tenancy);
+
+impl People for Everybody {
+    fn person(&self, user: &UserId, uid: &str) -> Option<releases::people::Person> {
+        let actor = self.0.directory().actor(user, Via::Kubernetes)?;
+        let known = matches!(&actor.who, Who::Person { uid: own, .. } if own == uid);
+        known.then(|| releases::people::Person {
+            acts_as: actor.impersonation(),
+            administrates: actor.is_platform_admin(),
+        })
+    }
+
+    fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
+        self.0.directory().workspace_of(namespace)
     }
 }
 

@@ -8,6 +8,7 @@ mod house;
 mod identity;
 mod matrix;
 mod outage;
+mod releases;
 mod streams;
 mod strict;
 mod tenants;

@@ -97,7 +97,8 @@ impl Caller {
             Needs::Themselves if whole => Through,
             Needs::Themselves => Refused(403),
             Needs::Nearby(what) | Needs::Platform(what) => by(what, false, 403),
-            Needs::Workspace(what) => in_place(what),
+            // The path has a namespace of `acme`, or a repository.
+            Needs::Workspace(what) | Needs::Release(what) | Needs::Repo(what) => in_place(what),
             Needs::Own(_) if own && in_workspace && !whole => Refused(403),
             Needs::Own(what) if own && !whole => by(what, false, 403),
             Needs::Own(_) if own && in_workspace => in_place(Capability::ReadWorkspace),
@@ -212,7 +213,12 @@ async fn callers(house: &House) -> (Vec<Caller>, String) {
 
 /// The path with names in it: `acme`, and `user`.
 fn filled(path: &str, user: &str) -> String {
-    path.replace("{workspace}", "acme")
+    path.replace("{cluster}/{namespace}", "host/acme")
+        .replace("{release}", "web")
+        .replace("{operation}", "req-web.1")
+        .replace("{repo}", "acme.charts")
+        .replace("{chart}", "web")
+        .replace("{workspace}", "acme")
         .replace("{user}", user)
         .replace("{token}", "aaaaaaaaaa")
         .replace("{namespace}", "acme-test")
@@ -271,6 +277,7 @@ fn no_two_rows_have_one_word_and_every_name_has_a_meaning() {
         assert!(places.insert(format!("{method} {path}")), "{method} {path} twice");
         assert!(!filled(path, "me").contains('{'), "{path} has a name that nobody knows");
         assert!(!matches!(needs, Needs::Workspace(_)) || path.contains("{workspace}"), "{path}");
+        assert!(!matches!(needs, Needs::Release(_)) || path.contains("{cluster}/{namespace}"), "{path}");
         assert!(!matches!(needs, Needs::Own(_)) || path.contains("{user}"), "{path}");
     }
 }

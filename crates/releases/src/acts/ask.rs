@@ -13,7 +13,7 @@ use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec};
 
 use super::versions::request_name;
 use super::view::ReleaseView;
-use super::{Error, HOST, run_as};
+use super::{Error, HOST, once, run_as};
 use crate::Releases;
 use crate::charts::Chart;
 
@@ -31,6 +31,8 @@ pub struct NewRelease {
     pub roles: Vec<RoleOverride>,
     pub paused: bool,
     pub description: String,
+    /// By what the caller knows the attempt again, where they say.
+    pub key: Option<String>,
 }
 
 impl Releases {
@@ -52,6 +54,7 @@ impl Releases {
             roles,
             paused,
             description,
+            key,
         } = wanted;
         let (namespace, name, values) = (&namespace, &name, &values);
         let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
@@ -59,12 +62,19 @@ impl Releases {
         names::check(name).map_err(Error::Invalid)?;
         is_map(values)?;
         self.allowed(actor, "create", namespace, name).await?;
+        let request = request_name(HOST, namespace, name);
+        let mark = key.map(|key| once::mark(actor, "install", &key));
+        if mark.is_some()
+            && let Some(made) = self.requests().get_opt(&request).await?
+            && once::was_done(&made, mark.as_ref())
+        {
+            return Ok(ReleaseView::of_request(&made));
+        }
         if self.parts().releases.get_in(namespace, name).is_some() {
             return Err(Error::Exists(name.clone()));
         }
         let reader = Reader::Workspace(workspace.to_string());
         let chart = self.parts().charts.get(source, &reader).await?;
-        let request = request_name(HOST, namespace, name);
         let mut spec = HelmRequestSpec {
             release_name: name.clone(),
             workspace: workspace.to_string(),
@@ -92,9 +102,9 @@ impl Releases {
             (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
             (WORKSPACE.to_owned(), workspace.to_string()),
         ];
-        let written = HelmRequest {
+        let mut written = HelmRequest {
             metadata: ObjectMeta {
-                name: Some(request),
+                name: Some(request.clone()),
                 labels: Some(labels.into()),
                 finalizers: Some(vec![REQUEST_FINALIZER.to_owned()]),
                 ..ObjectMeta::default()
@@ -102,14 +112,21 @@ impl Releases {
             spec,
             status: None,
         };
+        once::remember(&mut written, mark.clone());
         match self.requests().create(&PostParams::default(), &written).await {
             Ok(request) => Ok(ReleaseView::of_request(&request)),
             Err(error) => {
                 self.drop_version(&kept).await;
-                Err(match error {
-                    kube::Error::Api(status) if status.is_already_exists() => Error::Exists(name.clone()),
-                    other => other.into(),
-                })
+                match error {
+                    kube::Error::Api(status) if status.is_already_exists() => {
+                        // The same attempt, sent twice at the same time.
+                        let made = self.requests().get_opt(&request).await?;
+                        let made = made.filter(|made| once::was_done(made, mark.as_ref()));
+                        made.map(|made| ReleaseView::of_request(&made))
+                            .ok_or_else(|| Error::Exists(name.clone()))
+                    }
+                    other => Err(other.into()),
+                }
             }
         }
     }

@@ -9,8 +9,8 @@ use kube_types::release::{Options, Patch, RoleOverride};
 
 use super::ask::{is_map, said};
 use super::versions::VERSION;
-use super::view::ReleaseView;
-use super::{Error, run_as, unmoved};
+use super::view::{ReleaseView, wish};
+use super::{Asked, Error, once, run_as, unmoved};
 use crate::Releases;
 
 /// What is to be different. What is not said stays.
@@ -28,17 +28,33 @@ pub struct Changes {
 }
 
 impl Releases {
-    /// Changes a release. `seen` is the version of it that the caller saw, where they say.
+    /// Changes a release.
     pub async fn upgrade(
         &self,
         actor: &Actor,
         namespace: &str,
         name: &str,
         changes: Changes,
-        seen: Option<&str>,
+        asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
-        let mut request = self.request_for(actor, "update", namespace, name).await?;
-        unmoved(&request, seen)?;
+        let request = self.request_for(actor, "update", namespace, name).await?;
+        self.changed(actor, request, changes, "update", asked).await
+    }
+
+    async fn changed(
+        &self,
+        actor: &Actor,
+        mut request: HelmRequest,
+        changes: Changes,
+        act: &str,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        let mark = asked.key.map(|key| once::mark(actor, act, key));
+        if once::was_done(&request, mark.as_ref()) {
+            return Ok(ReleaseView::of_request(&request));
+        }
+        unmoved(&request, asked.seen)?;
+        once::remember(&mut request, mark);
         let Changes { source, values, options, patches, roles, paused, suspend, description } = changes;
         if let Some(source) = source {
             let reader = Reader::Workspace(request.spec.workspace.clone());
@@ -71,10 +87,15 @@ impl Releases {
         namespace: &str,
         name: &str,
         revision: i64,
-        seen: Option<&str>,
+        asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
         let mut request = self.request_for(actor, "update", namespace, name).await?;
-        unmoved(&request, seen)?;
+        let mark = asked.key.map(|key| once::mark(actor, "rollback", key));
+        if once::was_done(&request, mark.as_ref()) {
+            return Ok(ReleaseView::of_request(&request));
+        }
+        unmoved(&request, asked.seen)?;
+        once::remember(&mut request, mark);
         let unknown = || Error::NoRevision(name.to_owned(), revision);
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
         let record = storage.get(name, revision).await?.ok_or_else(unknown)?.record;
@@ -89,13 +110,25 @@ impl Releases {
     }
 
     /// Takes all workloads of a release to zero; its data and addresses stay.
-    pub async fn pause(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
-        self.set_paused(actor, namespace, name, true).await
+    pub async fn pause(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        self.set_paused(actor, namespace, name, true, asked).await
     }
 
     /// Brings a paused release back.
-    pub async fn recover(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
-        self.set_paused(actor, namespace, name, false).await
+    pub async fn recover(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        self.set_paused(actor, namespace, name, false, asked).await
     }
 
     async fn set_paused(
@@ -104,13 +137,14 @@ impl Releases {
         namespace: &str,
         name: &str,
         paused: bool,
+        asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
         let request = self.request_for(actor, "update", namespace, name).await?;
         if request.spec.paused == paused {
             return Ok(ReleaseView::of_request(&request));
         }
         let changes = Changes { paused: Some(paused), ..Changes::default() };
-        self.upgrade(actor, namespace, name, changes, None).await
+        self.changed(actor, request, changes, if paused { "pause" } else { "recover" }, asked).await
     }
 
     /// Says what is different for some workloads of a release, over all upgrades.
@@ -122,7 +156,7 @@ impl Releases {
         roles: Vec<RoleOverride>,
     ) -> Result<ReleaseView, Error> {
         let changes = Changes { roles: Some(roles), ..Changes::default() };
-        self.upgrade(actor, namespace, name, changes, None).await
+        self.upgrade(actor, namespace, name, changes, Asked::default()).await
     }
 
     /// Deletes a release: it is uninstalled, and its request goes.
@@ -132,13 +166,13 @@ impl Releases {
         namespace: &str,
         name: &str,
         seen: Option<&str>,
-    ) -> Result<(), Error> {
+    ) -> Result<ReleaseView, Error> {
         let request = self.request_for(actor, "delete", namespace, name).await?;
         unmoved(&request, seen)?;
         let this_one = Preconditions { uid: request.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
         self.requests().delete(&request.name_any(), &params).await?;
-        Ok(())
+        Ok(ReleaseView::leaving(&request))
     }
 
     /// Writes a request that was changed as its next version, which acts as whoever changed it.
@@ -153,7 +187,7 @@ impl Releases {
         request.spec.version += 1;
         let kept = self.keep_version(&name, &request.spec, values).await?;
         request.spec.values_ref = Some(kept.clone());
-        match self.requests().replace(&name, &PostParams::default(), &request).await {
+        match self.write_wish(&request).await {
             Ok(written) => {
                 let most = written.spec.options.max_history.unwrap_or(10);
                 if let Err(error) = self.prune_versions(&name, written.spec.version, most).await {
@@ -172,9 +206,31 @@ impl Releases {
             }
         }
     }
+
+    /// Writes a request over the one that was read. That its state moved meanwhile is in nobody's way; that somebody else
+    /// asked for something is.
+    async fn write_wish(&self, request: &HelmRequest) -> Result<HelmRequest, kube::Error> {
+        let (api, name) = (self.requests(), request.name_any());
+        let mut next = request.clone();
+        for _ in 0..ATTEMPTS {
+            let conflict = match api.replace(&name, &PostParams::default(), &next).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => status,
+                done => return done,
+            };
+            let now = api.get(&name).await?;
+            if wish(&now) != wish(request) {
+                return Err(kube::Error::Api(conflict));
+            }
+            next.metadata.resource_version = now.metadata.resource_version;
+        }
+        api.replace(&name, &PostParams::default(), &next).await
+    }
 }
 
-fn set<T>(field: &mut T, new: Option<T>) {
+/// How often a request is written whose state moves all the time.
+const ATTEMPTS: usize = 10;
+
+pub(crate) fn set<T>(field: &mut T, new: Option<T>) {
     if let Some(new) = new {
         *field = new;
     }

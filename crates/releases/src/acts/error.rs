@@ -11,14 +11,24 @@ pub enum Error {
     Refused(#[from] Refusal),
     #[error("`{0}` is no namespace of yours")]
     NotYours(String),
+    #[error("`{0}` is no workspace of yours")]
+    NoWorkspace(String),
     #[error("you may not {verb} releases in namespace `{namespace}`")]
     Forbidden { verb: String, namespace: String },
     #[error("only people ask for releases here: a program writes a HelmRelease in its own namespace")]
     NoPerson,
     #[error("there is no release `{0}`")]
     NotFound(String),
+    #[error("there is no repository `{}`", domain::ids::shortened(.0))]
+    NoRepo(String),
+    #[error("there is a repository `{0}` already")]
+    RepoExists(String),
+    #[error("there is no operation `{}`", domain::ids::shortened(.0))]
+    NoOperation(String),
     #[error("release `{0}` was written by hand: it is changed as it was written")]
     ByHand(String),
+    #[error("release `{0}` was not deployed yet")]
+    NotDeployed(String),
     #[error("release `{0}` has no revision {1} that it could go back to")]
     NoRevision(String, i64),
     #[error("there is a release `{0}` in this namespace already")]
@@ -29,9 +39,9 @@ pub enum Error {
     TooLarge { what: &'static str, size: usize, limit: usize },
     #[error(transparent)]
     Chart(#[from] ChartError),
-    #[error("somebody else changed release `{0}` at the same time; look again")]
+    #[error("somebody else changed `{0}` at the same time; look again")]
     Changed(String),
-    #[error("release `{0}` is no longer as you saw it; look again")]
+    #[error("`{0}` is no longer as you saw it; look again")]
     Moved(String),
     #[error("{0}")]
     Helm(#[from] helm_release::Error),
@@ -47,10 +57,14 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-            Self::NotYours(_) | Self::Forbidden { .. } => Kind::Forbidden,
+            Self::NotYours(_) | Self::NoWorkspace(_) | Self::Forbidden { .. } => Kind::Forbidden,
             Self::NoPerson | Self::ByHand(_) => Kind::Unsupported,
-            Self::NotFound(_) | Self::NoRevision(..) => Kind::NotFound,
-            Self::Exists(_) | Self::Changed(_) => Kind::Conflict,
+            Self::NotFound(_)
+            | Self::NoRepo(_)
+            | Self::NoOperation(_)
+            | Self::NotDeployed(_)
+            | Self::NoRevision(..) => Kind::NotFound,
+            Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) => Kind::Conflict,
             Self::Invalid(_) => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Chart(error) => error.kind(),

@@ -4,14 +4,20 @@
 //! of that namespace, and then writes as the platform. What follows from it, follows by itself (`crate::lead`).
 //!
 //! Always true: whoever acted last is whom the release acts as. What somebody may not see is not there for them.
-//! Modules in reading order: what is kept of each version ([`versions`]), asking for one ([`ask`]), changing it
-//! ([`change`]), what is done at once ([`now`]), looking ([`look`], [`view`]), why not ([`error`]).
+//! Modules in reading order: that what is sent twice is done once ([`once`]); archives that somebody brings ([`packages`]), what
+//! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]), what is done at once
+//! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`resources`], [`view`]), why not ([`error`]).
 
 pub mod ask;
 pub mod change;
+pub mod compare;
 pub mod error;
 pub mod look;
 pub mod now;
+pub mod once;
+pub mod operation;
+pub mod packages;
+pub mod resources;
 mod versions;
 pub mod view;
 
@@ -19,14 +25,15 @@ use domain::ids::WorkspaceName;
 use domain::roles::Capability;
 use domain::{Actor, Place};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use kube::{Api, ResourceExt};
+use kube::Api;
 use kube_types::request::RunAs;
 use kube_types::{HelmRelease, HelmRequest};
 
 use crate::Releases;
 use domain::actor::Who;
 pub use error::Error;
-pub(crate) use versions::VERSION;
+pub use once::Asked;
+pub(crate) use versions::{VERSION, request_name};
 
 /// The cluster that the platform runs on.
 pub const HOST: &str = "host";
@@ -83,16 +90,16 @@ impl Releases {
         }
     }
 
-    /// A release that they may see.
+    /// A release in a namespace that they may see; nothing where only Helm's records may tell of it.
     fn release_for(
         &self,
         actor: &Actor,
         namespace: &str,
         name: &str,
-    ) -> Result<std::sync::Arc<HelmRelease>, Error> {
-        let unseen = || Error::NotFound(format!("{namespace}/{name}"));
-        self.workspace(actor, Capability::ReadReleases, namespace).map_err(|_| unseen())?;
-        self.parts().releases.get_in(namespace, name).ok_or_else(unseen)
+    ) -> Result<Option<std::sync::Arc<HelmRelease>>, Error> {
+        let unseen = |_| Error::NotFound(format!("{namespace}/{name}"));
+        self.workspace(actor, Capability::ReadReleases, namespace).map_err(unseen)?;
+        Ok(self.parts().releases.get_in(namespace, name))
     }
 
     fn requests(&self) -> Api<HelmRequest> {
@@ -111,9 +118,7 @@ fn run_as(actor: &Actor) -> Result<RunAs, Error> {
 /// The version that the caller saw must be the one that there is.
 fn unmoved(request: &HelmRequest, seen: Option<&str>) -> Result<(), Error> {
     match seen {
-        Some(seen) if request.resource_version().as_deref() != Some(seen) => {
-            Err(Error::Moved(request.spec.release_name.clone()))
-        }
+        Some(seen) if view::wish(request) != seen => Err(Error::Moved(request.spec.release_name.clone())),
         _ => Ok(()),
     }
 }

@@ -96,7 +96,7 @@ impl Releases {
             run: Run::new(tell),
         };
         let record = helm.test(&test).await?;
-        let mask = sensitive(&record, &release);
+        let mask = sensitive(&record, release.as_deref());
         let tests = record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test"));
         Ok(tests
             .map(|hook| TestResult {

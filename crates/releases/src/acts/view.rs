@@ -2,6 +2,7 @@
 
 use domain::release::State;
 use domain::status::View;
+use helm_release::{Record, Status};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube_types::release::status::{Deployed, NotReady, ResolvedChart, Resources};
@@ -9,6 +10,8 @@ use kube_types::{HelmRelease, HelmRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::list::row::family;
 
 /// One release in a list, or by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -26,6 +29,9 @@ pub struct ReleaseView {
     pub deployed_version: i64,
     /// Helm's.
     pub revision: i64,
+    /// How it does, in one word for all kinds of things.
+    pub status: &'static str,
+    /// How it stands, exactly.
     pub state: String,
     /// What was asked for: running, stopped or not-installed.
     #[schemars(with = "String")]
@@ -59,8 +65,23 @@ pub struct ReleaseView {
     pub sequence: i64,
     /// The version of the object that a change can name.
     pub v: String,
-    /// Written by somebody beside the platform, and changed as it was written.
-    pub by_hand: bool,
+    pub made_by: MadeBy,
+    /// The operation of what was asked for last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub operation: String,
+}
+
+/// Who looks after a release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MadeBy {
+    /// Somebody asked the platform for it.
+    #[default]
+    Request,
+    /// Somebody wrote a `HelmRelease`, and changes it as they wrote it.
+    Hand,
+    /// The helm command line. It can be adopted.
+    Helm,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -104,6 +125,13 @@ pub struct ValuesView {
     pub values: Value,
 }
 
+impl ChartView {
+    pub fn of_record(record: &Record) -> Self {
+        let head = record.chart.head();
+        Self { name: head.name, version: head.version, app_version: head.app_version, digest: String::new() }
+    }
+}
+
 impl From<&ResolvedChart> for ChartView {
     fn from(chart: &ResolvedChart) -> Self {
         Self {
@@ -134,6 +162,7 @@ impl ReleaseView {
             version: request.map_or(release.spec.version, |request| request.spec.version),
             deployed_version: status.version,
             revision: status.helm.map_or(0, |helm| helm.revision),
+            status: state.family().as_str(),
             state: state.to_string(),
             expect,
             realtime,
@@ -152,10 +181,49 @@ impl ReleaseView {
             updated: moment(status.last_update.as_ref()),
             deployed: moment(status.last_deployed.as_ref()),
             sequence: status.sequence,
-            v: request
-                .map_or_else(|| release.resource_version(), ResourceExt::resource_version)
-                .unwrap_or_default(),
-            by_hand: release.spec.request_ref.is_none(),
+            v: request.map_or_else(|| wish(release), wish),
+            made_by: if release.spec.request_ref.is_some() { MadeBy::Request } else { MadeBy::Hand },
+            operation: request.map(super::operation::id).unwrap_or_default(),
+        }
+    }
+
+    /// One that only Helm's records tell of.
+    pub fn of_record(record: &Record) -> Self {
+        let status = record.info.status;
+        let state = match status {
+            Status::Failed => State::Failed,
+            Status::Deployed => State::Active,
+            _ => State::Unknown,
+        };
+        let View { expect, realtime } = state.view(false);
+        Self {
+            cluster: super::HOST.to_owned(),
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            workspace: String::new(),
+            chart: ChartView::of_record(record),
+            version: 0,
+            deployed_version: 0,
+            revision: record.version,
+            status: family(status).as_str(),
+            state: status.as_str().to_owned(),
+            expect,
+            realtime,
+            message: String::new(),
+            stalled: false,
+            objects: 0,
+            ready: 0,
+            not_ready: Vec::new(),
+            paused: false,
+            suspended: false,
+            by: String::new(),
+            created: record.info.first_deployed.at(),
+            updated: record.info.last_deployed.at(),
+            deployed: record.info.last_deployed.at(),
+            sequence: 0,
+            v: format!("r{}", record.version),
+            made_by: MadeBy::Helm,
+            operation: String::new(),
         }
     }
 
@@ -164,7 +232,10 @@ impl ReleaseView {
         let release = crate::requests::wanted::release(request);
         let mut view = Self::of(&release, Some(request));
         let status = request.status.clone().unwrap_or_default();
-        view.state = if status.state.is_empty() { State::Pending.to_string() } else { status.state };
+        let state = status.state.parse().unwrap_or(State::Pending);
+        view.state = state.to_string();
+        view.status = state.family().as_str();
+        view.message = status.message;
         view.by.clone_from(&request.spec.run_as.user);
         view.created = request.metadata.creation_timestamp.as_ref().map(|time| time.0);
         view.deployed_version = status.version;
@@ -172,6 +243,26 @@ impl ReleaseView {
         view.sequence = status.sequence;
         view
     }
+}
+
+impl ReleaseView {
+    /// A request that was just deleted.
+    pub fn leaving(request: &HelmRequest) -> Self {
+        let mut view = Self::of_request(request);
+        let View { expect, realtime } = State::Deleting.view(false);
+        (view.expect, view.realtime) = (expect, realtime);
+        view.state = State::Deleting.to_string();
+        view.status = State::Deleting.family().as_str();
+        view
+    }
+}
+
+/// The version of what somebody asked for: another when that changes, and not when its state does. One that was made anew under
+/// the same name has no version of the one before.
+pub(crate) fn wish<K: ResourceExt>(object: &K) -> String {
+    let uid: String =
+        object.uid().unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    format!("{uid}{}", object.meta().generation.unwrap_or_default())
 }
 
 fn by(deployed: &[Deployed], release: &HelmRelease) -> String {

@@ -66,14 +66,17 @@ fn texts(map: &Value) -> BTreeMap<String, String> {
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// `app=web,tier in (a,b),!old`
 fn expressions(field: &str, text: Option<&str>) -> Result<Labels, String> {
+    labels(text.unwrap_or_default()).ok_or_else(|| format!("target.{field} is no selector"))
+}
+
+/// `app=web,tier in (a,b),!old`; nothing if it is no selector.
+pub(crate) fn labels(text: &str) -> Option<Labels> {
     let mut labels = Labels::default();
-    for term in terms(text.unwrap_or_default()) {
-        let read = expression(term.trim()).ok_or_else(|| format!("target.{field} is no selector"))?;
-        labels.extend(read);
+    for term in terms(text) {
+        labels.extend(expression(term.trim())?);
     }
-    Ok(labels)
+    Some(labels)
 }
 
 /// The terms between commas that are not in parentheses; none of an empty text.

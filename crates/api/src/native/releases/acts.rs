@@ -1,0 +1,71 @@
+//! What can be done with a release beside changing what it is made of.
+
+use kube_apply::Silent;
+use releases::acts::now::TestResult;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::named;
+use super::view::{self, ReleaseAnswer};
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::problem::Problem;
+use crate::sent::Sent;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WayBack {
+    /// Helm's revision to go back to.
+    revision: i64,
+}
+
+/// What was restarted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Restarted {
+    workloads: Vec<String>,
+}
+
+/// What became of the tests of a release.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Tested {
+    tests: Vec<TestResult>,
+}
+
+/// `POST …/rollback`
+pub async fn rollback(call: Call<Sent<WayBack>>) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name), revision) = (call.actor()?, named(&call)?, call.body.0.revision);
+    let asked = call.asked();
+    view::answer(&call, call.api.releases.rollback(actor, namespace, name, revision, asked).await?)
+}
+
+/// `POST …/pause`
+pub async fn pause(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    view::answer(&call, call.api.releases.pause(actor, namespace, name, call.asked()).await?)
+}
+
+/// `POST …/recover`
+pub async fn recover(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    view::answer(&call, call.api.releases.recover(actor, namespace, name, call.asked()).await?)
+}
+
+/// `POST …/adopt`
+pub async fn adopt(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    view::answer(&call, call.api.releases.adopt(actor, namespace, name).await?)
+}
+
+/// `POST …/restart`
+pub async fn restart(call: Call) -> Result<Answer<Restarted>, Problem> {
+    let (actor, (namespace, name), rolling) = (call.actor()?, named(&call)?, call.asks("rolling")?);
+    let workloads = call.api.releases.restart(actor, namespace, name, rolling).await?;
+    Ok(Answer::new(Restarted { workloads }))
+}
+
+/// `POST …/test`
+pub async fn test(call: Call) -> Result<Answer<Tested>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let tests = call.api.releases.test(actor, namespace, name, &Silent).await?;
+    Ok(Answer::new(Tested { tests }))
+}

@@ -1,0 +1,70 @@
+//! What can be read of a release. What is sensitive in it is masked.
+
+use releases::acts::compare::{Comparison, Of};
+use releases::acts::resources::ResourcesView;
+use releases::acts::view::{RevisionView, ValuesView};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::named;
+use crate::answer::{Answer, List};
+use crate::call::Call;
+use crate::problem::Problem;
+
+/// The objects of a revision, as they were written.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Manifest {
+    objects: Vec<Value>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Notes {
+    notes: String,
+}
+
+/// `GET …/history`
+pub async fn history(call: Call) -> Result<Answer<List<RevisionView>>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let revisions = call.api.releases.history(actor, namespace, name).await?;
+    Ok(call.list(revisions))
+}
+
+/// `GET …/values`
+pub async fn values(call: Call) -> Result<Answer<ValuesView>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let (revision, all) = (call.number("revision")?, call.asks("all")?);
+    Ok(Answer::new(call.api.releases.values(actor, namespace, name, revision, all).await?))
+}
+
+/// `GET …/manifest`
+pub async fn manifest(call: Call) -> Result<Answer<Manifest>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let objects = call.api.releases.manifest(actor, namespace, name, call.number("revision")?).await?;
+    Ok(Answer::new(Manifest { objects }))
+}
+
+/// `GET …/notes`
+pub async fn notes(call: Call) -> Result<Answer<Notes>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let notes = call.api.releases.notes(actor, namespace, name, call.number("revision")?).await?;
+    Ok(Answer::new(Notes { notes }))
+}
+
+/// `GET …/diff`
+pub async fn diff(call: Call) -> Result<Answer<Comparison>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let of = match call.said("of") {
+        None | Some("manifest") => Of::Manifest,
+        Some("values") => Of::Values,
+        Some(_) => return Err(Problem::invalid("`of` in the query is manifest or values")),
+    };
+    let (from, to) = (call.number("from")?, call.number("to")?);
+    Ok(Answer::new(call.api.releases.compare(actor, namespace, name, (from, to), of).await?))
+}
+
+/// `GET …/resources`
+pub async fn resources(call: Call) -> Result<Answer<ResourcesView>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    Ok(Answer::new(call.api.releases.resources(actor, namespace, name).await?))
+}

@@ -1,0 +1,47 @@
+//! The words that queries are made of. One means the same at every route.
+
+use serde_json::{Value, json};
+
+/// A row: the word, of which type its value is, and what it means.
+type Row = (&'static str, &'static str, &'static str);
+
+#[rustfmt::skip]
+pub const WORDS: &[Row] = &[
+    ("now",      "boolean", "At once, and not after a while"),
+    ("ws",       "string",  "In this workspace"),
+    ("c",        "string",  "On this cluster"),
+    ("ns",       "string",  "In this namespace"),
+    ("q",        "string",  "What names and charts contain"),
+    ("status",   "string",  "How it does: good, moving, attention, bad, resting, unknown, none; several with commas"),
+    ("label",    "string",  "A selector of labels, as kubectl takes it"),
+    ("field",    "string",  "Terms such as `chart=web,state!=active`"),
+    ("sort",     "string",  "By what it is sorted; with a minus the last comes first"),
+    ("at",       "integer", "The rank of the first"),
+    ("limit",    "integer", "How many"),
+    ("cursor",   "string",  "Where the page before ended, as it said in `next`"),
+    ("facets",   "string",  "What is counted over all that fit; several with commas"),
+    ("revision", "integer", "Helm's revision; without it the newest"),
+    ("all",      "boolean", "With what the chart says by itself"),
+    ("from",     "integer", "The revision before; without it the one before `to`"),
+    ("to",       "integer", "The revision after; without it the newest"),
+    ("of",       "string",  "What is compared: manifest or values"),
+    ("rolling",  "boolean", "One after the other"),
+];
+
+/// A word, for the description of the API.
+pub fn describe(word: &str) -> Value {
+    let (_, kind, meaning) = WORDS.iter().find(|row| row.0 == word).expect("every word of a query has a row");
+    json!({"name": word, "in": "query", "schema": {"type": kind}, "description": meaning})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_every_route_has_one_row() {
+        for word in crate::routes::table().iter().filter_map(|row| row.query).flatten() {
+            assert_eq!(WORDS.iter().filter(|row| row.0 == *word).count(), 1, "{word}");
+        }
+    }
+}

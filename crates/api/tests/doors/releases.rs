@@ -1,0 +1,298 @@
+//! The whole life of a release through the doors, on a cluster that pretends to run pods.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Request};
+use domain::roles::WorkspaceRole;
+use helm_chart::{File, Loader, archive};
+use helm_template::profile::Profile;
+use serde_json::{Value, json};
+use testkit::until;
+
+use crate::house::{Answer, House, Key, Person, ROOT, request};
+
+/// What nobody may read anywhere.
+const CANARY: &str = "canary-of-a-release-4711";
+
+const CHART: &[(&str, &str)] = &[
+    (
+        "Chart.yaml",
+        "apiVersion: v2\nname: web\nversion: 1.0.0\nappVersion: \"7\"\ndescription: A web server\n",
+    ),
+    ("values.yaml", "replicas: 1\ngreeting: hello\npassword: \"\"\n"),
+    (
+        "values.schema.json",
+        r#"{"type": "object", "properties": {"password": {"type": "string", "writeOnly": true}, "replicas": {"type": "integer"}}}"#,
+    ),
+    (
+        "templates/web.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  replicas: {{ .Values.replicas }}\n  \
+         selector: {matchLabels: {app: {{ .Release.Name }}}}\n  template:\n    metadata:\n      labels: {app: {{ .Release.Name }}}\n    \
+         spec:\n      containers:\n      - {name: web, image: web, env: [{name: P, value: {{ .Values.password | quote }}}]}\n",
+    ),
+    (
+        "templates/secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}\nstringData:\n  password: {{ .Values.password | quote }}\n",
+    ),
+    (
+        "templates/greeting.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: {{ .Values.greeting | quote }}\n",
+    ),
+    ("templates/NOTES.txt", "The password is {{ .Values.password }}.\n"),
+];
+
+pub fn packed() -> Vec<u8> {
+    let file =
+        |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
+    let chart = Loader::new(Profile::Helm4).files(CHART.iter().map(file).collect()).unwrap();
+    archive::write(&chart, Profile::Helm4, 0).unwrap()
+}
+
+/// A house in which `acme` is, with a developer and a viewer.
+struct Acme {
+    house: House,
+    developer: Person,
+    viewer: Person,
+    stranger: Person,
+}
+
+impl Acme {
+    async fn new() -> Self {
+        let house = House::running().await;
+        let maker = house.person(1, &[]).await;
+        let (developer, viewer) = (house.person(2, &[]).await, house.person(3, &[]).await);
+        let stranger = house.person(4, &[]).await;
+        let members = [(&developer, WorkspaceRole::Developer), (&viewer, WorkspaceRole::Viewer)];
+        house.workspace("acme", &maker, &members).await;
+        Self { house, developer, viewer, stranger }
+    }
+
+    async fn upload(&self, key: &Key, bytes: Vec<u8>) -> Answer {
+        let mut asked = request(Method::POST, &format!("{ROOT}/packages"), key, None);
+        asked.headers_mut().insert(CONTENT_TYPE, "application/gzip".parse().unwrap());
+        let (parts, _) = asked.into_parts();
+        self.house.send(Request::from_parts(parts, Body::from(bytes))).await
+    }
+
+    /// Asks for `web` of the chart above.
+    async fn install(&self, values: Value) -> Answer {
+        let package = self.upload(&self.developer.key(), packed()).await;
+        assert_eq!(package.code(), 200, "{}", package.text);
+        let body = json!({
+            "namespace": "acme", "name": "web", "values": values,
+            "chart": {"package": package.json()["package"]},
+        });
+        self.house.post("releases", &self.developer.key(), body).await
+    }
+
+    /// Waits until `web` is in that state, at that version of what was asked for.
+    async fn until(&self, state: &str, version: i64) -> Value {
+        let mut last = Value::Null;
+        let waited = until("the state", async || {
+            last = self.house.get("releases/host/acme/web", &self.developer.key()).await.json();
+            (last["state"] == state && last["deployedVersion"] == version).then(|| last.clone())
+        });
+        match tokio::time::timeout(Duration::from_mins(1), waited).await {
+            Ok(found) => found,
+            Err(_) => panic!("waited for {state}: {last}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_from_the_upload_to_the_end() {
+    let acme = Acme::new().await;
+    let (house, key) = (&acme.house, acme.developer.key());
+    let made = acme.install(json!({"password": CANARY})).await;
+    assert_eq!(made.code(), 201, "{}", made.text);
+    assert_eq!(made.headers["location"], format!("{ROOT}/releases/host/acme/web"));
+    assert_eq!(made.json()["state"], "pending");
+    let active = acme.until("active", 1).await;
+    assert_eq!(active["revision"], 1);
+    assert_eq!(active["status"], "good");
+
+    let list = house.get("releases?facets=status,chart&sort=-updated", &key).await.json();
+    assert_eq!(list["total"], 1, "{list}");
+    assert_eq!(list["items"][0]["key"], "host/acme/web");
+    assert_eq!(list["items"][0]["chart"]["name"], "web");
+    assert_eq!(list["facets"], json!({"chart": {"web": 1}, "status": {"good": 1}}));
+
+    // Whoever saw another version changes nothing.
+    let change = json!({"values": {"password": CANARY, "greeting": "good morning", "replicas": 2}});
+    let path = format!("{ROOT}/releases/host/acme/web");
+    let with_version = |version: &str| {
+        let mut asked = request(Method::PATCH, &path, &key, Some(change.clone()));
+        asked.headers_mut().insert("if-match", format!("\"{version}\"").parse().unwrap());
+        asked
+    };
+    assert_eq!(house.send(with_version("other")).await.code(), 412);
+    let changed = house.send(with_version(active["v"].as_str().unwrap())).await;
+    assert_eq!(changed.code(), 200, "{}", changed.text);
+    acme.until("active", 2).await;
+
+    let diff = house.get("releases/host/acme/web/diff", &key).await;
+    assert!(diff.json()["text"].as_str().unwrap().contains("+  greeting: good morning"), "{}", diff.text);
+    let diff = house.get("releases/host/acme/web/diff?of=values&from=1&to=2", &key).await.json();
+    assert!(diff["text"].as_str().unwrap().contains("+greeting: good morning"), "{diff}");
+    let resources = house.get("releases/host/acme/web/resources", &key).await.json();
+    assert_eq!((&resources["total"], &resources["ready"]), (&json!(3), &json!(3)), "{resources}");
+
+    let back = house.post("releases/host/acme/web/rollback", &key, json!({"revision": 1})).await;
+    assert_eq!(back.code(), 200, "{}", back.text);
+    acme.until("active", 3).await;
+    let history = house.get("releases/host/acme/web/history", &key).await.json();
+    let revisions: Vec<_> = history["items"].as_array().unwrap().iter().map(|one| &one["revision"]).collect();
+    assert_eq!(revisions, [3, 2, 1]);
+    let values = house.get("releases/host/acme/web/values", &key).await.json();
+    assert_eq!(values["values"]["greeting"], Value::Null, "{values}");
+
+    let paused = house.post("releases/host/acme/web/pause", &key, json!({})).await;
+    assert_eq!(paused.code(), 200, "{}", paused.text);
+    acme.until("paused", 4).await;
+    assert_eq!(house.post("releases/host/acme/web/recover", &key, json!({})).await.code(), 200);
+    acme.until("active", 5).await;
+    let restarted = house.post("releases/host/acme/web/restart?rolling", &key, json!({})).await;
+    assert_eq!(restarted.json(), json!({"workloads": ["Deployment web"]}));
+
+    let gone = house.ask(Method::DELETE, "releases/host/acme/web", &key, None).await;
+    assert_eq!(gone.code(), 202, "{}", gone.text);
+    assert_eq!(gone.json()["state"], "deleting");
+    until("it is gone", async || {
+        let shown = house.get("releases/host/acme/web", &key).await;
+        (shown.code() == 404).then_some(())
+    })
+    .await;
+    until("the list knows", async || (house.get("releases", &key).await.json()["total"] == 0).then_some(()))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_of_a_release_is_shown() {
+    let acme = Acme::new().await;
+    let made = acme.install(json!({"password": CANARY})).await;
+    assert_eq!(made.code(), 201, "{}", made.text);
+    acme.until("active", 1).await;
+    let change = json!({"values": {"password": format!("{CANARY}-new")}});
+    let changed =
+        acme.house.ask(Method::PATCH, "releases/host/acme/web", &acme.developer.key(), Some(change)).await;
+    assert_eq!(changed.code(), 200, "{}", changed.text);
+    acme.until("active", 2).await;
+    let forms =
+        [CANARY, "Y2FuYXJ5LW9mLWEtcmVsZWFzZ", "NhbmFyeS1vZi1hLXJlbGVhc2", "jYW5hcnktb2YtYS1yZWxlYXNl"];
+    let below = [
+        "",
+        "/history",
+        "/values",
+        "/values?all",
+        "/values?revision=1",
+        "/manifest",
+        "/manifest?revision=1",
+        "/notes",
+        "/diff",
+        "/diff?of=values",
+        "/resources",
+    ];
+    let mut told = format!("{:?}", acme.house.audit.take());
+    for path in below {
+        for key in [acme.developer.key(), acme.viewer.key()] {
+            let answer = acme.house.get(&format!("releases/host/acme/web{path}"), &key).await;
+            assert_eq!(answer.code(), 200, "{path}: {}", answer.text);
+            told.push_str(&answer.text);
+        }
+    }
+    told.push_str(&acme.house.get("releases", &acme.viewer.key()).await.text);
+    for form in forms {
+        assert!(!told.contains(form), "{form}");
+    }
+    let diff = acme.house.get("releases/host/acme/web/diff?of=values", &acme.developer.key()).await.json();
+    assert_eq!(diff["differences"][0]["changes"][0]["path"], "/password", "that it changed is told: {diff}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_theirs_is_not_there_and_what_is_wrong_is_named() {
+    let acme = Acme::new().await;
+    let (house, key) = (&acme.house, acme.developer.key());
+    let made = acme.install(json!({})).await;
+    assert_eq!(made.code(), 201, "{}", made.text);
+    for below in ["", "/history", "/values", "/manifest", "/notes", "/diff", "/resources"] {
+        let path = format!("releases/host/acme/web{below}");
+        assert_eq!(house.get(&path, &acme.stranger.key()).await.code(), 404, "{path}");
+    }
+    assert_eq!(house.get("releases?ns=acme", &acme.stranger.key()).await.code(), 403);
+    assert_eq!(house.get("releases?ns=nowhere", &acme.stranger.key()).await.code(), 403);
+    assert_eq!(house.get("releases?ws=acme", &acme.stranger.key()).await.code(), 403);
+    assert_eq!(house.get("releases", &acme.stranger.key()).await.json()["total"], 0);
+    assert_eq!(house.get("releases/edge/acme/web", &key).await.code(), 404);
+    let viewer = house.post("releases/host/acme/web/pause", &acme.viewer.key(), json!({})).await;
+    assert_eq!(viewer.code(), 403);
+
+    let body = |change: Value| {
+        let mut body = json!({"namespace": "acme", "name": "db", "chart": {"package": "pkg-none"}});
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        body
+    };
+    for (change, status, detail) in [
+        (json!({}), 404, "pkg-none"),
+        (json!({"namespace": "acme-nowhere"}), 403, "`acme-nowhere` is no namespace of yours"),
+        (json!({"cluster": "edge"}), 404, "edge"),
+        (json!({"name": "Db"}), 400, ""),
+        (json!({"values": [1]}), 400, "`values`"),
+        (json!({"values": "a: b: c"}), 400, "the values are no map of YAML"),
+        (json!({"chart": {"repo": "r"}}), 400, "`chart`: either"),
+        (json!({"options": {"wiat": true}}), 400, "unknown field `wiat`"),
+        (json!({"colour": "red"}), 400, "unknown field `colour`"),
+        (json!({"name": "web", "chart": {"oci": "oci://127.0.0.1/x"}}), 409, "there is a release `web`"),
+    ] {
+        let answer = house.post("releases", &key, body(change.clone())).await;
+        let found = answer.json();
+        assert_eq!(answer.code(), status, "{change}: {found}");
+        assert!(found["detail"].as_str().unwrap().contains(detail), "{change}: {found}");
+    }
+    for (query, detail) in [
+        ("sort=size", "`sort` knows no `size`"),
+        ("cursor=abc", "`cursor` is none of this list"),
+        ("limit=0", "`limit` is from 1 to 500"),
+        ("at=x", "`at` in the query is a number"),
+        ("colour=red", "the query takes no `colour` here"),
+    ] {
+        let answer = house.get(&format!("releases?{query}"), &key).await;
+        assert_eq!(answer.code(), 400, "{query}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains(detail), "{}", answer.text);
+    }
+    let broken = acme.upload(&key, b"no archive".to_vec()).await;
+    assert_eq!(broken.code(), 400, "{}", broken.text);
+    assert_eq!(acme.upload(&key, vec![0; (10 << 20) + 1]).await.code(), 413);
+    let report = acme.upload(&key, packed()).await.json();
+    assert_eq!(
+        (&report["chart"]["name"], &report["hasSchema"], &report["templates"]),
+        (&json!("web"), &json!(true), &json!(4))
+    );
+    let by_a_viewer = acme.upload(&acme.viewer.key(), packed()).await;
+    assert_eq!(by_a_viewer.code(), 200, "their own workspace lets them: {}", by_a_viewer.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_twice_under_one_key_is_done_once() {
+    let acme = Acme::new().await;
+    let (house, key) = (&acme.house, acme.developer.key());
+    let package = acme.upload(&key, packed()).await.json()["package"].clone();
+    let body = json!({"namespace": "acme", "name": "web", "chart": {"package": package}});
+    let send = async |path: &str, attempt: &str, body: &Value| {
+        let mut asked = request(Method::POST, &format!("{ROOT}/{path}"), &key, Some(body.clone()));
+        asked.headers_mut().insert("idempotency-key", attempt.parse().unwrap());
+        house.send(asked).await
+    };
+    assert_eq!(send("releases", "one", &body).await.code(), 201);
+    assert_eq!(send("releases", "one", &body).await.code(), 201);
+    assert_eq!(send("releases", "two", &body).await.code(), 409);
+    acme.until("active", 1).await;
+    let first = send("releases/host/acme/web/rollback", "back", &json!({"revision": 1})).await.json();
+    let again = send("releases/host/acme/web/rollback", "back", &json!({"revision": 1})).await.json();
+    assert_eq!((&first["version"], &again["version"]), (&json!(2), &json!(2)));
+    let other = send("releases/host/acme/web/rollback", "again", &json!({"revision": 1})).await.json();
+    assert_eq!(other["version"], 3);
+    let refused = send("tokens", "one", &json!({"name": "t", "scopes": ["all"]})).await;
+    assert_eq!(refused.code(), 400, "{}", refused.text);
+}

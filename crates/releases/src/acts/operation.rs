@@ -1,0 +1,202 @@
+//! How far something has come that was asked for: each version of a request is one operation.
+//!
+//! Nothing is kept for it: it is read from the request and from the release that follows from it.
+
+use domain::Actor;
+use domain::release::State;
+use domain::roles::Capability;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube_types::progress::is_true;
+use kube_types::release::conditions::STALLED;
+use kube_types::{HelmRelease, HelmRequest};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::{Error, HOST};
+use crate::Releases;
+use crate::requests::wanted;
+
+/// An operation, as the console knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Operation")]
+pub struct OperationView {
+    pub id: String,
+    /// install, upgrade, rollback or uninstall.
+    pub act: &'static str,
+    /// Cluster, namespace and name of the release.
+    pub target: String,
+    pub state: Phase,
+    pub steps: Vec<StepView>,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// Whoever asked for it.
+    pub by: String,
+    /// None can be called off; one that is overtaken by another is `cancelled`.
+    pub cancellable: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Queued,
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl Phase {
+    /// Whether anything more will happen.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "OperationStep")]
+pub struct StepView {
+    /// accepted, dispatched, deployed, ready; or removed.
+    pub name: &'static str,
+    pub state: Phase,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+/// What the operation of that version of a request is called.
+pub fn id(request: &HelmRequest) -> String {
+    format!("{}.{}", request.name_any(), request.spec.version)
+}
+
+impl Releases {
+    /// How far an operation has come, for those who may see its release.
+    pub async fn operation(&self, actor: &Actor, id: &str) -> Result<OperationView, Error> {
+        let unknown = || Error::NoOperation(id.to_owned());
+        let (name, version) = id.rsplit_once('.').ok_or_else(unknown)?;
+        let version = version.parse().map_err(|_| unknown())?;
+        let request = match self.parts().requests.get(name) {
+            Some(request) if request.spec.version >= version => HelmRequest::clone(&request),
+            // One that was asked for just now may not have been heard of.
+            _ => self.requests().get_opt(name).await?.ok_or_else(unknown)?,
+        };
+        let seen = self.workspace(actor, Capability::ReadReleases, &request.spec.namespace);
+        seen.map_err(|_| unknown())?;
+        if !(1..=request.spec.version).contains(&version) {
+            return Err(unknown());
+        }
+        let release = self.parts().releases.get_in(&request.spec.namespace, &request.spec.release_name);
+        let release = release.filter(|release| wanted::belongs(release, &request));
+        Ok(view(&request, release.as_deref(), version))
+    }
+
+    /// Changes whenever anything is heard of any release.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.parts().list.changes()
+    }
+}
+
+fn view(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> OperationView {
+    let leaving = request.metadata.deletion_timestamp.as_ref();
+    let current = version == request.spec.version;
+    let status = release.and_then(|release| release.status.as_ref());
+    let ended = status.and_then(|status| status.deploy_status.iter().find(|done| done.version == version));
+    let act = match (leaving, request.spec.rollback_of, version) {
+        (Some(_), ..) if current => "uninstall",
+        (_, _, 1) => "install",
+        (_, Some(_), _) if current => "rollback",
+        _ if ended.is_some_and(|done| done.rollback_of.is_some()) => "rollback",
+        _ => "upgrade",
+    };
+    let steps = match leaving {
+        Some(_) if current => vec![removed(release)],
+        _ => steps(request, release, version),
+    };
+    let state = overall(&steps, current);
+    OperationView {
+        id: format!("{}.{version}", request.name_any()),
+        act,
+        target: format!("{HOST}/{}/{}", request.spec.namespace, request.spec.release_name),
+        state,
+        steps,
+        deadline: status
+            .and_then(|status| status.operation.as_ref())
+            .filter(|_| current)
+            .map(|operation| operation.deadline.0),
+        by: ended.map_or(&request.spec.run_as.user, |done| &done.by).clone(),
+        cancellable: false,
+    }
+}
+
+/// All steps taken together.
+fn overall(steps: &[StepView], current: bool) -> Phase {
+    let is = |phase: Phase| steps.iter().any(|step| step.state == phase);
+    if is(Phase::Failed) {
+        Phase::Failed
+    } else if steps.iter().all(|step| step.state == Phase::Done) {
+        Phase::Done
+    } else if !current {
+        Phase::Cancelled
+    } else if is(Phase::Running) {
+        Phase::Running
+    } else {
+        Phase::Queued
+    }
+}
+
+fn steps(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> Vec<StepView> {
+    let step = |name, state| StepView { name, state, note: String::new(), at: None };
+    let mut steps = vec![step("accepted", Phase::Done)];
+    let told = request.status.as_ref().filter(|told| told.observed_generation == request.metadata.generation);
+    let dispatched = release.is_some_and(|release| release.spec.version >= version);
+    steps.push(match told.filter(|told| !dispatched && told.state == State::Failed.as_str()) {
+        Some(told) => StepView { note: told.message.clone(), ..step("dispatched", Phase::Failed) },
+        None => step("dispatched", if dispatched { Phase::Done } else { Phase::Queued }),
+    });
+    let Some(release) = release else {
+        steps.extend([step("deployed", Phase::Queued), step("ready", Phase::Queued)]);
+        return steps;
+    };
+    let status = release.status.clone().unwrap_or_default();
+    // What the status says is of this version only if the release has it, and was looked at since.
+    let is_of = release.spec.version == version && status.observed_generation == release.metadata.generation;
+    let stalled = is_true(&status.conditions, STALLED);
+    let ended = status.deploy_status.iter().find(|done| done.version == version);
+    let failed = ended.is_some_and(|done| done.state == State::Failed.as_str());
+    let at = ended.map(|done| done.deploy_time.0);
+    let deployed = (ended.is_some() && !failed) || (is_of && status.version == version);
+    let phase = match () {
+        () if deployed => Phase::Done,
+        () if is_of && stalled => Phase::Failed,
+        () if is_of && (status.operation.is_some() || status.attempts > 0) => Phase::Running,
+        () if failed && !is_of => Phase::Failed,
+        () => Phase::Queued,
+    };
+    let note = match ended {
+        Some(done) if failed => done.message.clone(),
+        _ if is_of && !deployed => status.message.clone(),
+        _ => String::new(),
+    };
+    steps.push(StepView { name: "deployed", state: phase, note, at });
+    let ready = match status.state.parse() {
+        _ if !deployed => Phase::Queued,
+        // Another version came after it: whether this one would have become ready nobody knows.
+        _ if !is_of => Phase::Done,
+        Ok(State::Active | State::Paused | State::Suspended) => Phase::Done,
+        Ok(State::Degraded | State::Failed) => Phase::Failed,
+        _ => Phase::Running,
+    };
+    let note = if is_of && deployed && ready != Phase::Done { status.message } else { String::new() };
+    steps.push(StepView { name: "ready", state: ready, note, at: None });
+    steps
+}
+
+fn removed(release: Option<&HelmRelease>) -> StepView {
+    let status = release.and_then(|release| release.status.as_ref());
+    let note = status.map(|status| status.message.clone()).unwrap_or_default();
+    StepView { name: "removed", state: Phase::Running, note, at: None }
+}

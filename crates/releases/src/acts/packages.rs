@@ -1,0 +1,86 @@
+//! Archives of charts that somebody brings.
+
+use bytes::Bytes;
+use chart_store::{Reader, Source};
+use domain::roles::Capability;
+use domain::{Actor, Place};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Error;
+use super::view::ChartView;
+use crate::Releases;
+
+/// What was found in an archive, and what it is called here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Package")]
+pub struct PackageReport {
+    /// By this name a release can be asked for of it. It is kept for an hour or so, and for as long as a release needs it.
+    pub package: String,
+    pub chart: ChartView,
+    /// The bytes of the archive.
+    pub size: usize,
+    /// `application` or `library`; the latter cannot be installed.
+    pub kind: String,
+    pub description: String,
+    pub templates: usize,
+    pub files: usize,
+    pub dependencies: Vec<String>,
+    /// Its values are checked by a schema.
+    pub has_schema: bool,
+    pub deprecated: bool,
+}
+
+impl Releases {
+    /// Keeps an archive for those who may ask for releases, in this workspace or in any.
+    pub async fn keep_package(
+        &self,
+        actor: &Actor,
+        workspace: Option<&str>,
+        archive: Bytes,
+    ) -> Result<PackageReport, Error> {
+        let workspace = match workspace {
+            Some(name) => name.parse().map_err(|_| Error::NoWorkspace(name.to_owned()))?,
+            None => {
+                let may = |name: &&domain::ids::WorkspaceName| {
+                    actor.may(Capability::ChangeReleases, Place::Workspace(name)).is_ok()
+                };
+                let any = actor.memberships.keys().find(may).cloned();
+                match any {
+                    Some(any) => any,
+                    None => {
+                        actor.may(Capability::ChangeReleases, Place::Platform)?;
+                        return self.kept_package(Reader::Platform, archive).await;
+                    }
+                }
+            }
+        };
+        let may = actor.may(Capability::ChangeReleases, Place::Workspace(&workspace));
+        may.map_err(|refusal| match refusal {
+            domain::Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
+            other => other.into(),
+        })?;
+        self.kept_package(Reader::Workspace(workspace.to_string()), archive).await
+    }
+
+    async fn kept_package(&self, reader: Reader, archive: Bytes) -> Result<PackageReport, Error> {
+        let size = archive.len();
+        let found = self.parts().charts.get(&Source::Archive(archive), &reader).await?;
+        let chart = found.ready.chart();
+        let metadata = &chart.metadata;
+        let kind = if metadata.chart_type.is_empty() { "application" } else { &metadata.chart_type };
+        Ok(PackageReport {
+            package: found.resolved.package.clone(),
+            chart: ChartView::from(&found.resolved),
+            size,
+            kind: kind.to_owned(),
+            description: metadata.description.to_string(),
+            templates: chart.templates.len(),
+            files: chart.files.len(),
+            dependencies: chart.dependencies.iter().map(|chart| chart.metadata.name.to_string()).collect(),
+            has_schema: chart.schema.is_some(),
+            deprecated: metadata.deprecated,
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! The objects of a release, and how each does. What is in them is not shown.
+
+use domain::Actor;
+use futures::StreamExt;
+use futures::stream;
+use kube_apply::ready::judge;
+use kube_apply::{Object, State, Strategy, Target, live};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Error;
+use super::look::objects;
+use crate::Releases;
+
+/// So many objects are asked for at once.
+const AT_ONCE: usize = 8;
+
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Resources")]
+pub struct ResourcesView {
+    pub revision: i64,
+    pub total: usize,
+    pub ready: usize,
+    pub objects: Vec<ObjectView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Resource")]
+pub struct ObjectView {
+    pub api_version: String,
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    /// ready, progressing, failed, absent, terminating, or unknown where the caller may not read it.
+    pub state: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl Releases {
+    /// The objects of what was deployed last, as this caller finds them in the cluster.
+    pub async fn resources(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+    ) -> Result<ResourcesView, Error> {
+        let (record, _) = self.record(actor, namespace, name, None).await?;
+        let target = Target {
+            client: self.parts().clients.acting_as(&actor.impersonation()),
+            discovery: self.parts().helms.discovery.clone(),
+            namespace: namespace.to_owned(),
+        };
+        let looks = objects(&record).into_iter().map(|object| look(&target, object));
+        let objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        let ready = objects.iter().filter(|object| object.state == "ready").count();
+        Ok(ResourcesView { revision: record.version, total: objects.len(), ready, objects })
+    }
+}
+
+async fn look(target: &Target, object: Object) -> ObjectView {
+    let found = live(target, std::slice::from_ref(&object)).await;
+    let (state, reason) = match found.as_deref() {
+        Ok([found]) => {
+            match found.value.as_ref().map_or(State::Absent, |live| judge(live, Strategy::Watcher)) {
+                State::Ready => ("ready", String::new()),
+                State::Progressing(reason) => ("progressing", reason),
+                State::Failed(reason) => ("failed", reason),
+                State::Absent => ("absent", String::new()),
+                State::Terminating => ("terminating", String::new()),
+            }
+        }
+        Ok(_) => ("absent", String::new()),
+        Err(failure) => ("unknown", failure.to_string()),
+    };
+    ObjectView {
+        api_version: object.api_version().to_owned(),
+        kind: object.kind().to_owned(),
+        namespace: object.namespace().unwrap_or_default().to_owned(),
+        name: object.name().to_owned(),
+        state,
+        reason,
+    }
+}

@@ -1,0 +1,135 @@
+//! Lists of releases, from memory: those that were asked for, those that were written by hand, and those that the helm command
+//! line made.
+//!
+//! Fed by watches of requests, of releases and of the metadata of Helm's records. Modules in reading order: what is told
+//! of one ([`row`]), in which order and from where ([`order`]), which are meant ([`query`]), and all of them ([`table`]).
+
+pub mod order;
+pub mod query;
+pub mod row;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use domain::roles::Capability;
+use domain::{Actor, Place};
+use futures::stream::{self, StreamExt};
+use kube_access::{Change, Feed};
+use kube_types::{HelmRelease, HelmRequest};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::Releases;
+use crate::acts::{Error, HOST, request_name};
+use crate::key::Key;
+use crate::lead::object;
+use crate::records::{Mark, Records};
+pub use order::{Cursor, Sort};
+pub use query::{Facet, Query};
+pub use row::Row;
+pub use table::Page;
+use table::Table;
+
+/// The list, for as long as somebody has it.
+pub(crate) struct List {
+    table: Arc<Table>,
+    _following: AbortOnDropHandle<()>,
+}
+
+/// What rows are made of.
+struct Sources {
+    requests: Feed<HelmRequest>,
+    releases: Feed<HelmRelease>,
+    records: Records,
+}
+
+impl List {
+    /// The feeds have told all that there is.
+    pub fn start(requests: &Feed<HelmRequest>, releases: &Feed<HelmRelease>, marks: &Feed<Mark>) -> Self {
+        let table = Arc::new(Table::default());
+        let sources =
+            Sources { requests: requests.clone(), releases: releases.clone(), records: Records::default() };
+        let marks = marks.clone();
+        let of_marks =
+            marks.all().into_iter().filter_map(|mark| sources.records.enter(&Change::Applied(mark)));
+        let known: HashSet<Key> = of_marks
+            .chain(releases.all().iter().map(|release| Key::of(&**release)))
+            .chain(requests.all().iter().map(|request| released(request)))
+            .collect();
+        for key in known {
+            table.put(&key, sources.row(&key));
+        }
+        let followed = follow(table.clone(), sources, marks);
+        Self { table, _following: AbortOnDropHandle::new(tokio::spawn(followed)) }
+    }
+
+    /// Changes whenever anything is heard of any release.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.table.changes()
+    }
+}
+
+async fn follow(table: Arc<Table>, sources: Sources, marks: Feed<Mark>) {
+    let mut changed = stream::select_all([
+        sources.releases.changes().map(|change| Some(Key::of(object(&change)))).boxed(),
+        sources.requests.changes().map(|change| Some(released(object(&change)))).boxed(),
+        marks.changes().map(|change| sources.records.enter(&change)).boxed(),
+    ]);
+    while let Some(key) = changed.next().await {
+        if let Some(key) = key {
+            table.put(&key, sources.row(&key));
+            table.tell();
+        }
+    }
+}
+
+fn released(request: &HelmRequest) -> Key {
+    Key::new(&request.spec.namespace, &request.spec.release_name)
+}
+
+impl Sources {
+    fn row(&self, key: &Key) -> Option<Row> {
+        let request = self.requests.get(&request_name(HOST, &key.namespace, &key.name));
+        if let Some(release) = self.releases.get_in(&key.namespace, &key.name) {
+            let request = request.filter(|request| crate::requests::wanted::belongs(&release, request));
+            return Some(Row::of(key, &release, request.as_deref()));
+        }
+        if let Some(request) = request {
+            return Some(Row::of_request(key, &request));
+        }
+        self.records.newest(key).map(|newest| Row::of_record(key, &newest))
+    }
+}
+
+impl Releases {
+    /// The releases that they may see. A workspace or a namespace that is not theirs is refused.
+    pub fn list(&self, actor: &Actor, query: &Query) -> Result<Page, Error> {
+        let people = &self.parts().people;
+        let reads = |workspace: &domain::ids::WorkspaceName| {
+            actor.may(Capability::ReadReleases, Place::Workspace(workspace)).is_ok()
+        };
+        if let Some(namespace) = &query.namespace {
+            let theirs = people.workspace_of(namespace).filter(|workspace| reads(workspace));
+            theirs.ok_or_else(|| Error::NotYours(namespace.clone()))?;
+        }
+        if let Some(workspace) = &query.workspace {
+            let theirs = workspace.parse().ok().filter(|workspace| reads(workspace));
+            theirs.ok_or_else(|| Error::NoWorkspace(workspace.clone()))?;
+        }
+        let mut known: HashMap<String, bool> = HashMap::new();
+        Ok(self.parts().list.table.page(query, |namespace| {
+            if let Some(seen) = known.get(namespace) {
+                return *seen;
+            }
+            let workspace = people.workspace_of(namespace).filter(|workspace| {
+                query.workspace.as_deref().is_none_or(|wanted| wanted == workspace.as_str())
+                    && reads(workspace)
+            });
+            known.insert(namespace.to_owned(), workspace.is_some());
+            workspace.is_some()
+        }))
+    }
+}

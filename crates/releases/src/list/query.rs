@@ -1,0 +1,204 @@
+//! Which releases somebody wants to see, and in which order.
+
+use std::collections::BTreeSet;
+
+use domain::status::Family;
+use kube::core::{Selector, SelectorExt};
+
+use super::order::{Cursor, Sort};
+use super::row::Row;
+use crate::acts::Error;
+
+/// How many are on a page unless somebody says otherwise, and at most.
+pub const USUAL: usize = 100;
+pub const MOST: usize = 500;
+
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pub workspace: Option<String>,
+    pub namespace: Option<String>,
+    /// What the name, the namespace or the chart contains.
+    pub text: Option<String>,
+    /// Empty: whatever it is.
+    pub statuses: BTreeSet<Family>,
+    pub labels: Selector,
+    pub fields: Vec<Field>,
+    pub sort: Sort,
+    pub descending: bool,
+    pub from: From,
+    /// How many; 0: the usual number.
+    pub limit: usize,
+    pub facets: BTreeSet<Facet>,
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// At this rank among those that fit.
+    Rank(usize),
+    /// Where another page ended.
+    Cursor(Cursor),
+}
+
+impl Default for From {
+    fn default() -> Self {
+        Self::Rank(0)
+    }
+}
+
+/// `name=value`, or `name!=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    name: FieldName,
+    is: bool,
+    value: String,
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($variant,)*
+        }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+
+            fn read(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text)
+            }
+        }
+    };
+}
+
+words! {
+    /// What a field selector can name.
+    FieldName {
+        Name = "name",
+        Namespace = "namespace",
+        State = "state",
+        Chart = "chart",
+        ChartVersion = "chartVersion",
+        AppVersion = "appVersion",
+        Revision = "revision",
+        By = "by",
+    }
+}
+
+words! {
+    /// What can be counted over all that fit.
+    Facet {
+        Status = "status",
+        State = "state",
+        Chart = "chart",
+        Namespace = "namespace",
+    }
+}
+
+impl Facet {
+    /// What a release counts as.
+    pub(super) fn of(self, row: &Row) -> &str {
+        match self {
+            Self::Status => row.status.as_str(),
+            Self::State => row.state,
+            Self::Chart => &row.chart.name,
+            Self::Namespace => &row.key.namespace,
+        }
+    }
+
+    /// `status,chart`
+    pub fn read_all(text: &str) -> Result<BTreeSet<Self>, Error> {
+        let read = |word| Self::read(word).ok_or_else(|| unknown("facets", word, Self::ALL, Self::as_str));
+        parts(text).map(read).collect()
+    }
+}
+
+/// `bad,attention`
+pub fn statuses(text: &str) -> Result<BTreeSet<Family>, Error> {
+    let read = |word| Family::read(word).ok_or_else(|| unknown("status", word, &Family::ALL, Family::as_str));
+    parts(text).map(read).collect()
+}
+
+/// `-updated`: the order, and whether the last comes first.
+pub fn sort(text: &str) -> Result<(Sort, bool), Error> {
+    let (word, descending) = match text.strip_prefix('-') {
+        Some(word) => (word, true),
+        None => (text, false),
+    };
+    let known = Sort::ALL.into_iter().find(|sort| sort.as_str() == word);
+    let known = known.ok_or_else(|| unknown("sort", word, &Sort::ALL, Sort::as_str))?;
+    Ok((known, descending))
+}
+
+/// A selector of labels, as kubectl takes it.
+pub fn labels(text: &str) -> Result<Selector, Error> {
+    let read = crate::chain::select::labels(text);
+    read.ok_or_else(|| Error::Invalid("`label` is no selector of labels".to_owned()))
+}
+
+/// `chart=web,state!=active`
+pub fn fields(text: &str) -> Result<Vec<Field>, Error> {
+    let read = |term: &str| {
+        let split = term.split_once("!=").map(|(name, value)| (name, false, value));
+        let equal = || term.split_once("==").or_else(|| term.split_once('='));
+        let split = split.or_else(|| equal().map(|(name, value)| (name, true, value)));
+        let (name, is, value) =
+            split.ok_or_else(|| Error::Invalid("`field` takes terms such as `chart=web`".to_owned()))?;
+        let name = name.trim();
+        let name =
+            FieldName::read(name).ok_or_else(|| unknown("field", name, FieldName::ALL, FieldName::as_str))?;
+        Ok(Field { name, is, value: value.trim().to_owned() })
+    };
+    parts(text).map(read).collect()
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn unknown<T: Copy>(place: &str, word: &str, known: &[T], as_str: fn(T) -> &'static str) -> Error {
+    let known: Vec<&str> = known.iter().map(|word| as_str(*word)).collect();
+    let word = domain::ids::shortened(word);
+    Error::Invalid(format!("`{place}` knows no `{word}`: {}", known.join(", ")))
+}
+
+impl Query {
+    /// Whether a release fits all that is asked for, but for its status and who may see it.
+    pub(super) fn fits(&self, row: &Row) -> bool {
+        self.namespace.as_deref().is_none_or(|wanted| *row.key.namespace == *wanted)
+            && self.text.as_deref().is_none_or(|text| {
+                row.key.name.contains(text)
+                    || row.key.namespace.contains(text)
+                    || row.chart.name.contains(text)
+            })
+            && self.fields.iter().all(|field| field.fits(row))
+            && self.labels.matches(&row.labels)
+    }
+
+    pub(super) fn has_status(&self, row: &Row) -> bool {
+        self.statuses.is_empty() || self.statuses.contains(&row.status)
+    }
+}
+
+impl Field {
+    fn fits(&self, row: &Row) -> bool {
+        let is = match self.name {
+            FieldName::Name => *row.key.name == *self.value,
+            FieldName::Namespace => *row.key.namespace == *self.value,
+            FieldName::State => row.state == self.value,
+            FieldName::Chart => row.chart.name == self.value,
+            FieldName::ChartVersion => row.chart.version == self.value,
+            FieldName::AppVersion => row.chart.app_version == self.value,
+            FieldName::Revision => self.value.parse() == Ok(row.revision),
+            FieldName::By => row.by == self.value,
+        };
+        is == self.is
+    }
+}

@@ -1,0 +1,158 @@
+//! All releases in every order that a list can have, kept so while they change: a page costs one walk and no sorting.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use super::order::{Cursor, Sort};
+use super::query::{From, MOST, Query, USUAL};
+use super::row::Row;
+use crate::key::Key;
+
+/// How many values of a facet are told.
+const VALUES: usize = 100;
+
+#[derive(Default)]
+pub(crate) struct Table {
+    inner: RwLock<Inner>,
+    heard: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    rows: HashMap<Key, Arc<Row>>,
+    orders: [Vec<Arc<Row>>; Sort::ALL.len()],
+    /// How often something changed.
+    changes: u64,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub rows: Vec<Arc<Row>>,
+    /// All that fit, on this page or not.
+    pub total: usize,
+    /// The rank of the first.
+    pub at: usize,
+    /// Where the next page begins; none: this was the last.
+    pub next: Option<Cursor>,
+    /// How many there are of each, by what was asked to be counted.
+    pub facets: BTreeMap<&'static str, BTreeMap<String, usize>>,
+    /// Grows with each change of any release.
+    pub seq: u64,
+}
+
+impl Table {
+    /// Enters how a release stands; nothing: it is gone.
+    pub fn put(&self, key: &Key, row: Option<Row>) {
+        let mut inner = self.inner.write();
+        let inner = &mut *inner;
+        if inner.rows.get(key).map(|row| &**row) == row.as_ref() {
+            return;
+        }
+        inner.changes += 1;
+        if let Some(old) = inner.rows.remove(key) {
+            for (sort, order) in Sort::ALL.into_iter().zip(&mut inner.orders) {
+                if let Ok(at) = order.binary_search_by(|row| sort.order(row, &old)) {
+                    order.remove(at);
+                }
+            }
+        }
+        if let Some(row) = row.map(Arc::new) {
+            for (sort, order) in Sort::ALL.into_iter().zip(&mut inner.orders) {
+                let at = order.partition_point(|other| sort.order(other, &row).is_lt());
+                order.insert(at, row.clone());
+            }
+            inner.rows.insert(key.clone(), row);
+        }
+    }
+
+    /// Something was heard of a release, whether the list shows it or not.
+    pub fn tell(&self) {
+        self.heard.send_modify(|heard| *heard += 1);
+    }
+
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.heard.subscribe()
+    }
+
+    /// The part that is asked for. `may_see` says of a namespace whether what is in it may be shown.
+    pub fn page(&self, query: &Query, may_see: impl FnMut(&str) -> bool) -> Page {
+        let inner = self.inner.read();
+        let order = &inner.orders[query.sort as usize];
+        let mut walk = Walk::new(query, may_see);
+        if query.descending {
+            order.iter().rev().for_each(|row| walk.pass(row));
+        } else {
+            order.iter().for_each(|row| walk.pass(row));
+        }
+        walk.page(inner.changes)
+    }
+}
+
+/// One walk over all releases.
+struct Walk<'a, F> {
+    query: &'a Query,
+    may_see: F,
+    limit: usize,
+    rows: Vec<Arc<Row>>,
+    /// How many fitted so far.
+    total: usize,
+    at: Option<usize>,
+    counts: Vec<HashMap<&'a str, usize>>,
+}
+
+impl<'a, F: FnMut(&str) -> bool> Walk<'a, F> {
+    fn new(query: &'a Query, may_see: F) -> Self {
+        let limit = if query.limit == 0 { USUAL } else { query.limit.min(MOST) };
+        let counts = query.facets.iter().map(|_| HashMap::new()).collect();
+        Self { query, may_see, limit, rows: Vec::with_capacity(limit), total: 0, at: None, counts }
+    }
+
+    fn pass(&mut self, row: &'a Arc<Row>) {
+        if !self.query.fits(row) || !(self.may_see)(&row.key.namespace) {
+            return;
+        }
+        let has_status = self.query.has_status(row);
+        for (facet, counts) in self.query.facets.iter().zip(&mut self.counts) {
+            // Of each status it is told how many there would be if that one were asked for.
+            if has_status || *facet == super::query::Facet::Status {
+                *counts.entry(facet.of(row)).or_default() += 1;
+            }
+        }
+        if !has_status {
+            return;
+        }
+        let begun = match &self.query.from {
+            From::Rank(at) => self.total >= *at,
+            From::Cursor(cursor) => cursor.precedes(row, self.query.sort, self.query.descending),
+        };
+        if begun && self.rows.len() < self.limit {
+            self.at.get_or_insert(self.total);
+            self.rows.push(row.clone());
+        }
+        self.total += 1;
+    }
+
+    fn page(self, seq: u64) -> Page {
+        let at = self.at.unwrap_or(self.total);
+        let more = at + self.rows.len() < self.total;
+        let last = self.rows.last().filter(|_| more);
+        let facets = self.query.facets.iter().zip(self.counts).map(|(facet, counts)| {
+            let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+            counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
+            counts.truncate(VALUES);
+            (facet.as_str(), counts.into_iter().map(|(value, count)| (value.to_owned(), count)).collect())
+        });
+        Page {
+            next: last.map(|row| Cursor::after(row, self.query.sort, self.query.descending)),
+            facets: facets.collect(),
+            rows: self.rows,
+            total: self.total,
+            at,
+            seq,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Laws of lists.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::status::Family;
+use helm_release::Status;
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::order::{Cursor, Sort};
+use super::query::{self, Facet, From, Query};
+use super::row::Row;
+use super::table::Table;
+use crate::key::Key;
+use crate::records::Revision;
+
+fn row(namespace: &str, name: &str, revision: i64, chart: u8) -> Row {
+    let status = Status::ALL[usize::from(chart) % Status::ALL.len()];
+    let since = Timestamp::from_second(revision * 7 % 5).ok();
+    let newest = Revision { revision, status, since, hash: None };
+    let mut row = Row::of_record(&Key::new(namespace, name), &newest);
+    row.chart.name = format!("chart-{}", chart % 3);
+    row
+}
+
+fn enter(table: &Table, row: Row) {
+    table.put(&row.key.clone(), Some(row));
+}
+
+/// Some of few names, so that the same are changed again and again.
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let one = ("[ab]", "[a-h]", 1..6i64, 0..9u8)
+        .prop_map(|(namespace, name, revision, chart)| row(&namespace, &name, revision, chart));
+    prop::collection::vec(one, 0..40)
+}
+
+fn orders() -> impl Strategy<Value = (Sort, bool)> {
+    (prop::sample::select(Sort::ALL.to_vec()), any::<bool>())
+}
+
+proptest! {
+    /// What stays as it is is seen exactly once, whatever others do meanwhile.
+    #[test]
+    fn paging_visits_each_exactly_once_under_change(
+        stay in rows(), come in rows(), (sort, descending) in orders(), limit in 1..7usize,
+    ) {
+        let table = Table::default();
+        // Those that stay are in a namespace of their own.
+        let stay: Vec<Row> = stay.into_iter().map(|row| Row { key: Key::new("stay", &row.key.name), ..row }).collect();
+        for row in &stay {
+            enter(&table, row.clone());
+        }
+        let expected: BTreeSet<Key> = stay.iter().map(|row| row.key.clone()).collect();
+        let (mut seen, mut come) = (Vec::new(), come.into_iter());
+        let mut query = Query { sort, descending, limit, ..Query::default() };
+        loop {
+            let page = table.page(&query, |_| true);
+            prop_assert!(page.rows.len() <= limit);
+            seen.extend(page.rows.iter().map(|row| row.key.clone()).filter(|key| &*key.namespace == "stay"));
+            let Some(next) = page.next else { break };
+            let again = Cursor::read(&next.text());
+            prop_assert_eq!(again.as_ref(), Some(&next));
+            prop_assert!(next.is_for(sort, descending));
+            query.from = From::Cursor(next);
+            for _ in 0..3 {
+                if let Some(row) = come.next() {
+                    let gone = row.revision % 2 == 0;
+                    table.put(&row.key.clone(), (!gone).then_some(row));
+                }
+            }
+        }
+        let unique: BTreeSet<Key> = seen.iter().cloned().collect();
+        prop_assert_eq!(unique.len(), seen.len(), "one was seen twice");
+        prop_assert_eq!(unique, expected);
+    }
+
+    /// The orders that are kept are those that sorting would give, and a window by rank is a part of them.
+    #[test]
+    fn what_is_kept_is_sorted(rows in rows(), (sort, descending) in orders(), at in 0..20usize) {
+        let table = Table::default();
+        for row in rows.clone() {
+            enter(&table, row);
+        }
+        let all = table.page(&Query { sort, descending, limit: 500, ..Query::default() }, |_| true);
+        let mut sorted: Vec<Arc<Row>> = all.rows.clone();
+        sorted.sort_by(|one, other| sort.order(one, other));
+        if descending {
+            sorted.reverse();
+        }
+        prop_assert_eq!(&all.rows, &sorted);
+        let keys: BTreeSet<Key> = rows.iter().map(|row| row.key.clone()).collect();
+        prop_assert_eq!(all.total, keys.len());
+        let window = Query { sort, descending, limit: 3, from: From::Rank(at), ..Query::default() };
+        let window = table.page(&window, |_| true);
+        let part: Vec<Arc<Row>> = sorted.into_iter().skip(at).take(3).collect();
+        prop_assert_eq!(window.rows, part);
+        prop_assert_eq!(window.total, all.total);
+    }
+}
+
+#[test]
+fn what_may_not_be_seen_is_not_counted_either() {
+    let table = Table::default();
+    for (namespace, name, chart) in [("ours", "a", 1), ("ours", "b", 4), ("ours", "c", 1), ("theirs", "d", 1)]
+    {
+        enter(&table, row(namespace, name, 1, chart));
+    }
+    let facets = BTreeSet::from([Facet::Status, Facet::Chart, Facet::Namespace]);
+    let query = Query { statuses: [Family::Bad].into(), facets, ..Query::default() };
+    let page = table.page(&query, |namespace| namespace == "ours");
+    assert_eq!(page.rows.iter().map(|row| &*row.key.name).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(page.total, 1);
+    // Of each status how many there would be; of the rest how many there are.
+    assert_eq!(
+        serde_json::to_string(&page.facets).unwrap(),
+        r#"{"chart":{"chart-1":1},"namespace":{"ours":1},"status":{"bad":1,"good":2}}"#
+    );
+}
+
+#[test]
+fn a_change_is_seen_and_what_is_no_change_is_none() {
+    let table = Table::default();
+    enter(&table, row("ours", "a", 1, 1));
+    let first = table.page(&Query::default(), |_| true).seq;
+    enter(&table, row("ours", "a", 1, 1));
+    assert_eq!(table.page(&Query::default(), |_| true).seq, first);
+    enter(&table, row("ours", "a", 2, 1));
+    let page = table.page(&Query::default(), |_| true);
+    assert!(page.seq > first);
+    assert_eq!(page.rows[0].revision, 2);
+    table.put(&Key::new("ours", "a"), None);
+    assert_eq!(table.page(&Query::default(), |_| true).total, 0);
+}
+
+#[test]
+fn selectors_choose_and_nonsense_is_named() {
+    let mut web = row("ours", "web", 3, 1);
+    web.labels.insert("tier".to_owned(), "front".to_owned());
+    let table = Table::default();
+    enter(&table, web);
+    enter(&table, row("ours", "db", 1, 2));
+    let names = |query: Query| {
+        let page = table.page(&query, |_| true);
+        page.rows.iter().map(|row| row.key.name.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let fields = |text: &str| Query { fields: query::fields(text).unwrap(), ..Query::default() };
+    let labels = |text: &str| Query { labels: query::labels(text).unwrap(), ..Query::default() };
+    assert_eq!(names(fields("chart=chart-1")), "web");
+    assert_eq!(names(fields("chart!=chart-1, revision=1")), "db");
+    assert_eq!(names(labels("tier in (front,back)")), "web");
+    assert_eq!(names(labels("!tier")), "db");
+    assert_eq!(names(Query { text: Some("we".to_owned()), ..Query::default() }), "web");
+    for (refused, message) in [
+        (query::fields("colour=red").unwrap_err(), "`field` knows no `colour`: name, namespace, state"),
+        (query::fields("chart").unwrap_err(), "`field` takes terms such as `chart=web`"),
+        (query::labels("a=b=c").unwrap_err(), "`label` is no selector of labels"),
+        (query::sort("-size").unwrap_err(), "`sort` knows no `size`: name, namespace"),
+        (query::statuses("good,great").unwrap_err(), "`status` knows no `great`: good, moving"),
+        (Facet::read_all("colour").unwrap_err(), "`facets` knows no `colour`: status, state"),
+    ] {
+        assert!(refused.to_string().starts_with(message), "{refused}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What lets one into a repository: in a Secret of the platform's own namespace, one for each time that it was given.
+
+use std::fmt;
+
+use chart_store::credentials::keys;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, PostParams};
+use kube::core::ObjectMeta;
+use kube::{Api, ResourceExt};
+use kube_types::marks::REPO_CREDENTIALS_TYPE;
+use kube_types::repo::CredentialRef;
+use kube_types::{HelmRepo, SYSTEM_NAMESPACE};
+
+use super::labels;
+use crate::Releases;
+use crate::acts::Error;
+
+/// What somebody gave. Empty texts are nothing.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    pub username: String,
+    pub password: String,
+    pub token: String,
+    /// Those whose certificates are believed, as PEM.
+    pub ca: String,
+    /// The certificate by which one is known, and its key, as PEM.
+    pub certificate: String,
+    pub key: String,
+    /// Believe any certificate.
+    pub believe_anything: bool,
+}
+
+/// Not for logs.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
+
+impl Releases {
+    fn credentials_api(&self) -> Api<Secret> {
+        Api::namespaced(self.parts().clients.own(), SYSTEM_NAMESPACE)
+    }
+
+    /// Keeps credentials for a repository that is about to be written, and names them in it. Answers where they are.
+    pub(super) async fn admit(
+        &self,
+        repo: &mut HelmRepo,
+        given: Option<Credentials>,
+    ) -> Result<Option<String>, Error> {
+        repo.spec.credential_ref = None;
+        let Some(given) = given else { return Ok(None) };
+        let Credentials { username, password, token, ca, certificate, key, believe_anything } = given;
+        repo.spec.credential.insecure_skip_tls_verify = believe_anything;
+        let pairs = [
+            (keys::USERNAME, username),
+            (keys::PASSWORD, password),
+            (keys::TOKEN, token),
+            (keys::CA, ca),
+            (keys::CERTIFICATE, certificate),
+            (keys::KEY, key),
+        ];
+        let data: std::collections::BTreeMap<String, ByteString> = pairs
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes())))
+            .collect();
+        if data.is_empty() {
+            return Ok(None);
+        }
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        let name = format!("repo-{}-{}", repo.name_any(), &unique[..8]);
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(labels(&repo.spec.workspace)),
+                ..ObjectMeta::default()
+            },
+            type_: Some(REPO_CREDENTIALS_TYPE.to_owned()),
+            immutable: Some(true),
+            data: Some(data),
+            ..Secret::default()
+        };
+        self.credentials_api().create(&PostParams::default(), &secret).await?;
+        repo.spec.credential_ref = Some(CredentialRef { name: name.clone() });
+        Ok(Some(name))
+    }
+
+    /// Forgets credentials that no repository names any more.
+    pub(super) async fn forget_credentials(&self, name: Option<&str>) {
+        let Some(name) = name else { return };
+        if let Err(error) = self.credentials_api().delete(name, &DeleteParams::default()).await {
+            tracing::warn!(%error, "cannot delete credentials that nobody needs");
+        }
+    }
+}

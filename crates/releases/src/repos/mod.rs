@@ -1,0 +1,239 @@
+//! Repositories of charts: those of a workspace, and everybody's.
+//!
+//! Always true: what lets one in is in a Secret of the platform's own namespace, is told to nobody, and is sent nowhere else than
+//! where it was given for: another origin needs it anew.
+//! Modules in reading order: what is told ([`view`]), what lets one in ([`credentials`]), what is in them ([`charts`]).
+
+pub mod charts;
+pub mod credentials;
+pub mod view;
+
+use domain::ids::WorkspaceName;
+use domain::roles::Capability;
+use domain::{Actor, Place, Refusal};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::core::ObjectMeta;
+use kube::{Api, ResourceExt};
+use kube_types::marks::{MANAGED_BY, WORKSPACE};
+use kube_types::repo::HelmRepoCredential;
+use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
+
+use crate::Releases;
+use crate::acts::Error;
+use crate::acts::view::wish;
+use credentials::Credentials;
+use view::RepoView;
+
+/// A repository that somebody tells of.
+#[derive(Debug, Default)]
+pub struct NewRepo {
+    /// What people call it.
+    pub name: String,
+    /// Whose it is; empty: everybody's.
+    pub workspace: String,
+    pub url: String,
+    pub description: String,
+    /// Speak to a registry without TLS.
+    pub insecure: bool,
+    pub credentials: Option<Credentials>,
+}
+
+/// What is to be different. What is not said stays.
+#[derive(Debug, Default)]
+pub struct RepoChanges {
+    pub url: Option<String>,
+    pub description: Option<String>,
+    pub suspended: Option<bool>,
+    /// In place of all that were given before.
+    pub credentials: Option<Credentials>,
+}
+
+/// What a repository is called everywhere: no workspace has a dot in its name.
+fn object_name(workspace: &str, name: &str) -> String {
+    if workspace.is_empty() { name.to_owned() } else { format!("{workspace}.{name}") }
+}
+
+/// The workspace whose repository this is by its name; nothing: everybody's.
+pub fn workspace_of(repo: &str) -> Option<WorkspaceName> {
+    repo.split_once('.')?.0.parse().ok()
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let fits = !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(plain)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if fits {
+        Ok(())
+    } else {
+        Err(Error::Invalid("a repository's name has small letters, digits and dashes".to_owned()))
+    }
+}
+
+impl Releases {
+    fn repo_api(&self) -> Api<HelmRepo> {
+        Api::all(self.parts().clients.own())
+    }
+
+    /// The repositories that they may see, of one workspace or of all; everybody's among them.
+    pub async fn repos(&self, actor: &Actor, workspace: Option<&str>) -> Result<Vec<RepoView>, Error> {
+        if let Some(name) = workspace {
+            let seen = name.parse().ok().filter(|name| reads(actor, Some(name)).is_ok());
+            seen.ok_or_else(|| Error::NoWorkspace(name.to_owned()))?;
+        }
+        let all = self.repo_api().list(&ListParams::default()).await?;
+        let wanted = |repo: &&HelmRepo| {
+            let of = &repo.spec.workspace;
+            (of.is_empty() || workspace.is_none_or(|wanted| wanted == of)) && sees(actor, repo)
+        };
+        Ok(all.items.iter().filter(wanted).map(RepoView::of).collect())
+    }
+
+    pub async fn repo(&self, actor: &Actor, name: &str) -> Result<RepoView, Error> {
+        Ok(RepoView::of(&self.seen_repo(actor, name).await?))
+    }
+
+    /// Tells the platform of a repository. Nothing is fetched from it.
+    pub async fn create_repo(&self, actor: &Actor, new: NewRepo) -> Result<RepoView, Error> {
+        let NewRepo { name, workspace, url, description, insecure, credentials } = new;
+        let place = place(&workspace).map_err(|()| Error::NoWorkspace(workspace.clone()))?;
+        may_write(actor, place.as_ref())?;
+        check_name(&name)?;
+        let object = object_name(&workspace, &name);
+        let mut written = HelmRepo::new(
+            &object,
+            HelmRepoSpec {
+                name,
+                workspace: workspace.clone(),
+                url,
+                description,
+                insecure,
+                ..HelmRepoSpec::default()
+            },
+        );
+        written.metadata = ObjectMeta { labels: Some(labels(&workspace)), ..written.metadata };
+        let kept = self.admit(&mut written, credentials).await?;
+        match self.repo_api().create(&PostParams::default(), &written).await {
+            Ok(made) => Ok(RepoView::of(&made)),
+            Err(error) => {
+                self.forget_credentials(kept.as_deref()).await;
+                Err(match error {
+                    kube::Error::Api(status) if status.is_already_exists() => Error::RepoExists(object),
+                    other => other.into(),
+                })
+            }
+        }
+    }
+
+    pub async fn change_repo(
+        &self,
+        actor: &Actor,
+        name: &str,
+        changes: RepoChanges,
+        seen: Option<&str>,
+    ) -> Result<RepoView, Error> {
+        let mut repo = self.written_repo(actor, name, seen).await?;
+        let RepoChanges { url, description, suspended, credentials } = changes;
+        let before = repo.spec.credential_ref.take().map(|reference| reference.name);
+        if let Some(url) = url {
+            let elsewhere = origin(&url) != origin(&repo.spec.url);
+            if elsewhere && credentials.is_none() && (before.is_some() || !repo.spec.credential.is_empty()) {
+                return Err(Error::Invalid(
+                    "another host gets its credentials anew: `credentials` has to be said, too".to_owned(),
+                ));
+            }
+            repo.spec.url = url;
+        }
+        crate::acts::change::set(&mut repo.spec.description, description);
+        crate::acts::change::set(&mut repo.spec.suspend, suspended);
+        let replaced = credentials.is_some();
+        let kept = if replaced {
+            repo.spec.credential = HelmRepoCredential::default();
+            self.admit(&mut repo, credentials).await?
+        } else {
+            repo.spec.credential_ref = before.clone().map(|name| kube_types::repo::CredentialRef { name });
+            None
+        };
+        match self.repo_api().replace(name, &PostParams::default(), &repo).await {
+            Ok(changed) => {
+                if replaced {
+                    self.forget_credentials(before.as_deref()).await;
+                }
+                Ok(RepoView::of(&changed))
+            }
+            Err(error) => {
+                self.forget_credentials(kept.as_deref()).await;
+                Err(match error {
+                    kube::Error::Api(status) if status.is_conflict() => Error::Changed(name.to_owned()),
+                    other => other.into(),
+                })
+            }
+        }
+    }
+
+    /// Forgets a repository. Releases of its charts stay: those are kept.
+    pub async fn delete_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<(), Error> {
+        let repo = self.written_repo(actor, name, seen).await?;
+        let this_one = Preconditions { uid: repo.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+        self.repo_api().delete(name, &params).await?;
+        self.forget_credentials(repo.spec.credential_ref.as_ref().map(|named| named.name.as_str())).await;
+        Ok(())
+    }
+
+    /// A repository that they may see.
+    async fn seen_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
+        let found = self.repo_api().get_opt(name).await?;
+        found.filter(|repo| sees(actor, repo)).ok_or_else(|| Error::NoRepo(name.to_owned()))
+    }
+
+    /// A repository that they may change, as they saw it.
+    async fn written_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<HelmRepo, Error> {
+        let repo = self.seen_repo(actor, name).await?;
+        let place = place(&repo.spec.workspace).map_err(|()| Error::NoRepo(name.to_owned()))?;
+        may_write(actor, place.as_ref())?;
+        match seen {
+            Some(seen) if wish(&repo) != seen => Err(Error::Moved(name.to_owned())),
+            _ => Ok(repo),
+        }
+    }
+}
+
+fn labels(workspace: &str) -> std::collections::BTreeMap<String, String> {
+    let ours = (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned());
+    let whose = (!workspace.is_empty()).then(|| (WORKSPACE.to_owned(), workspace.to_owned()));
+    [ours].into_iter().chain(whose).collect()
+}
+
+/// Whose a repository is; nothing: everybody's.
+fn place(workspace: &str) -> Result<Option<WorkspaceName>, ()> {
+    if workspace.is_empty() { Ok(None) } else { workspace.parse().map(Some).map_err(|_| ()) }
+}
+
+fn reads(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Refusal> {
+    match workspace {
+        Some(name) => actor.may(Capability::ReadStore, Place::Workspace(name)),
+        None => Ok(()),
+    }
+}
+
+fn sees(actor: &Actor, repo: &HelmRepo) -> bool {
+    place(&repo.spec.workspace).is_ok_and(|place| reads(actor, place.as_ref()).is_ok())
+}
+
+fn may_write(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Error> {
+    let place = workspace.map_or(Place::Platform, Place::Workspace);
+    actor.may(Capability::WriteRepositories, place).map_err(|refusal| match refusal {
+        Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
+        other => other.into(),
+    })
+}
+
+/// Scheme, host and port of an address.
+fn origin(url: &str) -> &str {
+    let after = url.find("://").map_or(0, |at| at + 3);
+    let end = url[after..].find('/').map_or(url.len(), |at| after + at);
+    &url[..end]
+}
