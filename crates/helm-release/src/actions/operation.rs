@@ -81,7 +81,7 @@ impl<'o> Operation<'o> {
                 (server_side, Some(ApplyMethod::ServerSide))
             }
             // Helm 3's stays Helm 3's.
-            (_, Some(None)) => (Way::ThreeWay, None),
+            (Applying::Helm3, _) | (_, Some(None)) => (Way::ThreeWay, None),
             _ => (Way::ThreeWay, Some(ApplyMethod::ClientSide)),
         }
     }
