@@ -13,8 +13,8 @@ use tokio::time::sleep;
 
 use super::{Storage, error};
 
-/// How long to wait before each further try. There is a Lease to lose meanwhile.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// How long to wait before each further try: a connection that broke is soon another. Who is away for longer is for recovery.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
 
 impl Storage {
     /// Creates a Secret, or replaces the version of it that it names.
