@@ -107,8 +107,11 @@ impl Charts {
                 self.fetcher.from_registry(&reference.parse()?, version, &Access::none(), false).await
             }
             Source::Package(name) => {
-                self.packages.keep(name).await?;
-                self.from_package(name).await
+                let digest = self.packages.keep(name).await?;
+                match self.fetcher.remembered(&digest) {
+                    Some(known) => Ok(known),
+                    None => self.from_package(name).await,
+                }
             }
             Source::Archive(bytes) => {
                 let (size, limit) = (bytes.len(), self.packages.limits().package);
@@ -180,7 +183,7 @@ impl Charts {
     }
 
     async fn from_package(&self, name: &str) -> Result<Fetched, ChartError> {
-        let (_, bytes) = self.packages.get(name).await?;
+        let bytes = self.packages.get(name).await?;
         let fetched = Fetched::load(bytes, self.fetcher.profile()).await?;
         self.fetcher.remember(&fetched);
         Ok(fetched)

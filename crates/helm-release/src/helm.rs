@@ -85,3 +85,25 @@ impl Helm {
         hold.during(name, self.patience, || work).await?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actions::{Install, Rollback, Run, Test, Uninstall, Upgrade};
+
+    /// Nothing is done here: that it compiles is the test.
+    #[expect(dead_code, reason = "for the compiler")]
+    fn every_act_can_be_done_on_any_thread(
+        helm: &Helm,
+        asks: (&Install<'_>, &Upgrade<'_>, &Rollback<'_>, &Uninstall<'_>, &Test<'_>, &Run<'_>),
+    ) {
+        fn is_send(_: impl Send) {}
+        let (install, upgrade, rollback, uninstall, test, run) = asks;
+        is_send(helm.install(install));
+        is_send(helm.upgrade(upgrade));
+        is_send(helm.rollback(rollback));
+        is_send(helm.uninstall(uninstall));
+        is_send(helm.test(test));
+        is_send(helm.recover("namespace", "name", run));
+    }
+}

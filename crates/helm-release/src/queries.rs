@@ -89,12 +89,12 @@ pub struct Listed {
 }
 
 impl Wanted {
-    /// What `helm list` asks for when nothing else is said.
+    /// What Helm 4's `helm list` asks for when nothing else is said.
     pub fn new(scope: Scope) -> Self {
         Self {
             scope,
             name: None,
-            states: BTreeSet::from([Status::Deployed, Status::Failed]),
+            states: BTreeSet::from(Status::ALL),
             selector: String::new(),
             by_date: false,
             reverse: false,

@@ -14,6 +14,12 @@ pub const PROVISIONED: &str = "longshore.dev/provisioned";
 pub const TENANT: &str = "openyurt/tenant";
 /// Label of a piece of a package's bytes: the name of the package.
 pub const PACKAGE: &str = "longshore.dev/package";
+/// Label of the Secrets with a request's values, one for each version: the name of the request.
+pub const REQUEST: &str = "longshore.dev/request";
+/// Label of whatever needs a chart: the name of the package.
+pub const CHART_PACKAGE: &str = "longshore.dev/chart-package";
+/// Label of Helm's records that we made: the beginning of the hash of what they were made of.
+pub const SPEC_HASH: &str = "longshore.dev/spec-hash";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

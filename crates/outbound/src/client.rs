@@ -270,10 +270,12 @@ fn failure(error: &hyper_util::client::legacy::Error, at: &Address) -> Failure {
     Failure::Broken { at: at.clone(), why: cause(error) }
 }
 
-/// rustls' error, which comes inside of one of input and output.
+/// rustls' error, which comes inside of one or two of input and output.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    error.downcast_ref().or_else(|| inner?.downcast_ref())
+    match error.downcast_ref::<std::io::Error>() {
+        Some(outer) => tls_error(outer.get_ref()?),
+        None => error.downcast_ref(),
+    }
 }
 
 /// The last of its causes says why; those before it say only that there was one.

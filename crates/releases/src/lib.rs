@@ -1,4 +1,164 @@
-//! Requests and releases, and their controllers.
+//! Requests and releases: what people ask for, and what follows from it by itself.
+//!
+//! Modules in reading order: who there is ([`people`]) and which charts ([`charts`]); the values of a release ([`values`]) and what
+//! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
+//! (`workloads`); what people can ask for ([`acts`]); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
+//! from what was seen (`tell`).
+//!
+//! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
+//! else (requests, the releases of requests, values, records, statuses) is written by the platform itself.
+//! Elsewhere: states and rules (`domain::release`), Helm's acts (`helm_release`), the resources (`kube_types`).
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::actor::Impersonation;
+use domain::clock::Clock;
+use helm_release::render::Renderer;
+use helm_release::{Helm, Storage};
+use kube::Api;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::watcher::Config;
+use kube_access::{Clients, Feed};
+use kube_apply::Discovery;
+use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
+
+use charts::Charts;
+use people::People;
+use records::Mark;
+
+pub mod acts;
+mod announce;
 pub mod chain;
+pub mod charts;
+mod duration;
+mod error;
+pub mod key;
+mod known;
+mod lead;
+pub mod people;
+mod records;
+mod release;
+mod requests;
+#[cfg(test)]
+mod stage;
+mod tell;
 pub mod values;
+mod workloads;
+
+/// Requests and releases on one cluster. Clones are the same one.
+#[derive(Clone)]
+pub struct Releases(Arc<Parts>);
+
+pub(crate) struct Parts {
+    clients: Clients,
+    requests: Feed<HelmRequest>,
+    releases: Feed<HelmRelease>,
+    charts: Arc<Charts>,
+    people: Arc<dyn People>,
+    helms: Helms,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the cluster does not say what it serves")]
+    Discovery(#[source] Box<kube::Error>),
+    #[error("the cluster did not tell which releases there are within {} s", .0.as_secs())]
+    Silent(Duration),
+}
+
+/// How long the cluster may take to tell all that there is.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+impl Releases {
+    /// Begins to watch, and returns when all that there is is known. The definitions are there. `holder` is what others are told
+    /// who find one of us at work on a release.
+    pub async fn start(
+        clients: Clients,
+        charts: chart_store::Charts,
+        people: Arc<dyn People>,
+        clock: Arc<dyn Clock>,
+        holder: &str,
+    ) -> Result<Self, StartError> {
+        let discovery = Discovery::read(&clients.own()).await;
+        let discovery = discovery.map_err(|error| StartError::Discovery(Box::new(error)))?;
+        let releases = Self(Arc::new(Parts {
+            requests: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
+            releases: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
+            helms: Helms {
+                discovery,
+                renderer: Renderer::new(),
+                clock: clock.clone(),
+                holder: holder.into(),
+            },
+            charts: Arc::new(Charts::new(charts)),
+            clients,
+            people,
+            clock,
+        }));
+        let synced = tokio::time::timeout(PATIENCE, releases.synced()).await;
+        synced.map_err(|_| StartError::Silent(PATIENCE))?;
+        Ok(releases)
+    }
+
+    /// All charts that the server can have.
+    pub fn charts(&self) -> &Charts {
+        &self.0.charts
+    }
+
+    /// For how long nothing has been heard of the cluster; nothing while the watches stand.
+    pub fn stale_for(&self) -> Option<Duration> {
+        [self.0.requests.stale_for(), self.0.releases.stale_for()].into_iter().flatten().max()
+    }
+
+    async fn synced(&self) {
+        futures::join!(self.0.requests.synced(), self.0.releases.synced());
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.0
+    }
+
+    /// All of Helm's records, without their content.
+    fn marks(&self) -> Feed<Mark> {
+        let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
+        Feed::start(Api::all(self.0.clients.own()), records, |mark| mark.metadata.annotations = None)
+    }
+}
+
+impl Parts {
+    fn recorder(&self) -> Recorder {
+        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+        Recorder::new(self.clients.own(), reporter)
+    }
+}
+
+/// What all who do Helm's acts here share.
+#[derive(Clone)]
+pub(crate) struct Helms {
+    pub discovery: Discovery,
+    renderer: Renderer,
+    clock: Arc<dyn Clock>,
+    holder: Arc<str>,
+}
+
+impl Helms {
+    /// Helm, writing objects as somebody and all else as ourselves.
+    pub fn acting_as(&self, clients: &Clients, who: &Impersonation) -> Helm {
+        let mut helm = Helm::new(
+            clients.own(),
+            clients.acting_as(who),
+            self.discovery.clone(),
+            self.clock.clone(),
+            &self.holder,
+        );
+        helm.renderer = self.renderer.clone();
+        helm
+    }
+
+    /// The records of a namespace.
+    pub fn storage(&self, clients: &Clients, namespace: &str) -> Storage {
+        Storage::new(clients.own(), namespace, self.clock.clone())
+    }
+}

@@ -55,7 +55,7 @@ pub struct Packages {
     chunks: Api<ConfigMap>,
     clock: Arc<dyn Clock>,
     limits: Limits,
-    kept: Mutex<HashMap<String, Instant>>,
+    kept: Mutex<HashMap<String, (Instant, Digest)>>,
     /// One new package at a time, so that two cannot fill the same room.
     making: tokio::sync::Mutex<()>,
 }
@@ -87,7 +87,7 @@ impl Packages {
             return Err(ChartError::TooLarge { size, limit });
         }
         let name = fetched.digest.package();
-        if self.was_kept(&name) {
+        if self.was_kept(&name) == Some(fetched.digest) {
             return Ok(name);
         }
         let package = match self.packages.get_opt(&name).await? {
@@ -103,28 +103,29 @@ impl Packages {
             chunks::write(&self.chunks, &package, &fetched.bytes).await?;
             self.mark(&name, phase::READY).await?;
         }
-        self.remember(&name);
+        self.remember(&name, fetched.digest);
         Ok(name)
     }
 
-    /// Sees to it that a package stays for a while, so that somebody can refer to it.
-    pub async fn keep(&self, name: &str) -> Result<(), ChartError> {
-        if !self.was_kept(name) {
-            let package = self.read(name).await?;
-            self.touch(&package).await?;
-            self.remember(name);
+    /// Sees to it that a package stays for a while, so that somebody can refer to it. Says which bytes it has.
+    pub async fn keep(&self, name: &str) -> Result<Digest, ChartError> {
+        if let Some(digest) = self.was_kept(name) {
+            return Ok(digest);
         }
-        Ok(())
+        let package = self.read(name).await?;
+        let digest = digest(&package)?;
+        self.touch(&package).await?;
+        self.remember(name, digest);
+        Ok(digest)
     }
 
     /// The bytes of a package.
-    pub async fn get(&self, name: &str) -> Result<(Digest, Bytes), ChartError> {
+    pub async fn get(&self, name: &str) -> Result<Bytes, ChartError> {
         let package = self.read(name).await?;
-        let corrupt = || ChartError::Corrupt(name.to_owned());
-        let digest: Digest = package.spec.digest.parse().map_err(|_| corrupt())?;
+        let digest = digest(&package)?;
         let whole = match chunks::read(&self.chunks, &package).await? {
-            Some(bytes) if Digest::of(&bytes) == digest => Ok((digest, bytes)),
-            Some(_) => Err(corrupt()),
+            Some(bytes) if Digest::of(&bytes) == digest => Ok(bytes),
+            Some(_) => Err(ChartError::Corrupt(name.to_owned())),
             None => Err(ChartError::Incomplete(name.to_owned())),
         };
         // Whoever next has these bytes completes it.
@@ -201,15 +202,16 @@ impl Packages {
         Ok(())
     }
 
-    fn was_kept(&self, name: &str) -> bool {
+    /// The bytes of a package that was kept lately.
+    fn was_kept(&self, name: &str) -> Option<Digest> {
         let window = REMEMBERED.min(self.limits.grace / 4);
-        self.kept.lock().get(name).is_some_and(|at| at.elapsed() < window)
+        self.kept.lock().get(name).filter(|(at, _)| at.elapsed() < window).map(|(_, digest)| *digest)
     }
 
-    fn remember(&self, name: &str) {
+    fn remember(&self, name: &str, digest: Digest) {
         let mut kept = self.kept.lock();
-        kept.retain(|_, at| at.elapsed() < REMEMBERED);
-        kept.insert(name.to_owned(), Instant::now());
+        kept.retain(|_, (at, _)| at.elapsed() < REMEMBERED);
+        kept.insert(name.to_owned(), (Instant::now(), digest));
     }
 
     fn forget(&self, name: &str) {
@@ -237,6 +239,10 @@ fn spec(fetched: &Fetched, origin: Origin) -> HelmPackageSpec {
 /// What a list shows of a text: the archive has the rest.
 fn short(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
+}
+
+fn digest(package: &HelmPackage) -> Result<Digest, ChartError> {
+    package.spec.digest.parse().map_err(|_| ChartError::Corrupt(package.name_any()))
 }
 
 fn is_ready(package: &HelmPackage) -> bool {

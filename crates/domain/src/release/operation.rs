@@ -16,8 +16,10 @@ pub enum Record {
     FailedFirst,
     /// The newest failed, and one before it was deployed.
     FailedLater,
-    /// An operation was begun and has not ended: it runs, or whoever ran it died.
+    /// An operation was begun by us and has not ended: whoever ran it died.
     Pending,
+    /// An operation was begun by somebody else, such as the helm command line, and may still run.
+    PendingElsewhere,
     Uninstalling,
     /// Neither: superseded without a successor, or a word that we do not know.
     Unclear,
@@ -35,7 +37,7 @@ pub enum Step {
     FinishUninstall,
 }
 
-/// What is done when a release is not as it is wanted, by what its records say.
+/// What is done when nothing keeps us and a release is not as it is wanted, by what its records say.
 #[rustfmt::skip]
 pub const BY_RECORD: &[(Record, Step)] = &[
     (Record::None,  Install),
@@ -43,6 +45,7 @@ pub const BY_RECORD: &[(Record, Step)] = &[
     (FailedFirst,   Reinstall),
     (FailedLater,   Upgrade),
     (Pending,       Recover),
+    (PendingElsewhere, Recover),
     (Uninstalling,  FinishUninstall),
     (Unclear,       Upgrade),
 ];
@@ -63,6 +66,8 @@ pub struct Seen {
     pub record: Record,
     /// The hash of what is wanted is that of what was deployed last.
     pub same_hash: bool,
+    /// The newest record was made of just what is wanted.
+    pub record_is_wanted: bool,
     /// `spec.version` is that of what was deployed last, or lower.
     pub same_version: bool,
     /// Helm's newest revision is the one that we made.
@@ -93,7 +98,11 @@ pub enum Choice {
     Do(Step),
     /// The same was asked for once more: the version is entered, and nothing is done.
     EnterVersion,
+    /// It was done, and nobody came to enter it.
+    EnterDeployed,
     WaitToRetry,
+    /// Until somebody else has ended what they do with it.
+    WaitForEnd,
     /// It stays as it is until the spec changes.
     StayFailed,
     /// See how its objects stand.
@@ -102,12 +111,15 @@ pub enum Choice {
 
 /// Chooses what is to be done.
 pub fn next(seen: &Seen) -> Choice {
-    let changed = !seen.same_hash || (seen.enforce && !seen.own_revision);
+    let undone = matches!(seen.record, FailedFirst | FailedLater);
+    let changed = !seen.same_hash || undone || (seen.enforce && !seen.own_revision);
     match seen {
         Seen { deleted: true, .. } => Choice::Uninstall,
         Seen { suspended: true, .. } => Choice::Suspend,
         // What was left unended is ended, whatever is wanted.
         Seen { record: Pending, .. } => Choice::Do(Recover),
+        Seen { record: PendingElsewhere, .. } => Choice::WaitForEnd,
+        Seen { record: Deployed, record_is_wanted: true, same_hash: false, .. } => Choice::EnterDeployed,
         Seen { attempt: Attempt::GivenUp, .. } => Choice::StayFailed,
         Seen { attempt: Attempt::Later, .. } => Choice::WaitToRetry,
         Seen { blocked: true, .. } if changed => Choice::WaitForOthers,
@@ -129,6 +141,7 @@ mod tests {
         blocked: false,
         record: Deployed,
         same_hash: true,
+        record_is_wanted: true,
         same_version: true,
         own_revision: true,
         enforce: false,
@@ -137,19 +150,22 @@ mod tests {
 
     #[test]
     fn what_is_done_in_which_situation() {
-        let new = Seen { same_hash: false, same_version: false, record: Record::None, ..QUIET };
-        let changed = Seen { same_hash: false, ..QUIET };
+        let changed = Seen { same_hash: false, record_is_wanted: false, ..QUIET };
+        let new = Seen { same_version: false, record: Record::None, ..changed };
         #[rustfmt::skip]
         let table = [
             ("nothing to do",                      QUIET,                                                        Choice::Watch),
             ("new",                                new,                                                          Choice::Do(Install)),
             ("changed",                            changed,                                                      Choice::Do(Upgrade)),
+            ("killed before it was entered",       Seen { record_is_wanted: true, ..changed },                   Choice::EnterDeployed),
+            ("back to what it was, after a failure", Seen { record: FailedLater, ..QUIET },                      Choice::Do(Upgrade)),
             ("asked for again",                    Seen { same_version: false, ..QUIET },                        Choice::EnterVersion),
             ("deleted",                            Seen { deleted: true, suspended: true, ..changed },           Choice::Uninstall),
             ("suspended",                          Seen { suspended: true, ..changed },                          Choice::Suspend),
             ("new, and waits for others",          Seen { blocked: true, ..new },                                Choice::WaitForOthers),
             ("deployed, and others are not ready", Seen { blocked: true, ..QUIET },                              Choice::Watch),
             ("interrupted",                        Seen { record: Pending, ..QUIET },                            Choice::Do(Recover)),
+            ("somebody else is at it",             Seen { record: PendingElsewhere, ..changed },                 Choice::WaitForEnd),
             ("interrupted while it waits",         Seen { record: Pending, attempt: Attempt::Later, ..changed }, Choice::Do(Recover)),
             ("first installation failed",          Seen { record: FailedFirst, ..new },                          Choice::Do(Reinstall)),
             ("upgrade failed",                     Seen { record: FailedLater, ..changed },                      Choice::Do(Upgrade)),

@@ -195,11 +195,12 @@ const METHODS: &[(&str, &[Type], Weight, Run)] = &[
     ("AsSecrets", &[],             of_all,   |files, _| Ok(of(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
 ];
 
-/// What it takes to hold a pattern against every name, however short.
+/// What it takes to hold a pattern against every name, letter by letter.
 fn of_names(object: &dyn Object, args: &[Value]) -> usize {
-    const PER_NAME: usize = 64;
-    let names = object.length().unwrap_or_default();
-    names.saturating_mul(PER_NAME.max(name(args).len()))
+    const PER_LETTER: usize = 64;
+    let Ok(files) = of(object) else { return 0 };
+    let letters: usize = files.entries.iter().map(|entry| entry.name.len()).sum();
+    letters.saturating_mul(PER_LETTER.max(4 * name(args).len()))
 }
 
 fn of_all(object: &dyn Object, _: &[Value]) -> usize {

@@ -39,6 +39,8 @@ struct Inner {
     text: Box<str>,
     /// `{"chart":`, the text, and a comma, as a member of a gzip stream.
     packed: OnceLock<Bytes>,
+    /// The same without templates and files.
+    less: OnceLock<ChartRecord>,
 }
 
 /// What one reads of a chart without unpacking it.
@@ -95,7 +97,7 @@ impl ChartRecord {
     }
 
     fn of_text(text: Box<str>) -> Self {
-        Self(Some(Arc::new(Inner { text, packed: OnceLock::new() })))
+        Self(Some(Arc::new(Inner { text, packed: OnceLock::new(), less: OnceLock::new() })))
     }
 
     pub(super) fn of_raw(text: Option<&RawValue>) -> Self {
@@ -157,21 +159,12 @@ impl ChartRecord {
         })
     }
 
-    /// Without templates and files, which are marked as left out.
+    /// Without templates and files, which are marked as left out; made once.
     pub(crate) fn without_files(&self) -> Self {
-        let less = || {
-            let mut top: BTreeMap<String, Box<RawValue>> = serde_json::from_str(self.text()?).ok()?;
-            let mut metadata: Map<String, Value> = serde_json::from_str(top.get("metadata")?.get()).ok()?;
-            let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
-            annotations.as_object_mut()?.insert(LEFT_OUT.into(), "templates,files".into());
-            top.insert("metadata".into(), serde_json::value::to_raw_value(&metadata).ok()?);
-            for key in ["templates", "files"] {
-                top.insert(key.into(), RawValue::from_string("null".into()).ok()?);
-            }
-            serde_json::to_string(&top).ok()
-        };
+        let Some(inner) = &self.0 else { return self.clone() };
         // A chart that is no chart has no files to leave out.
-        less().map_or_else(|| self.clone(), |text| Self::of_text(text.into()))
+        let less = || less(&inner.text).map_or_else(|| self.clone(), |text| Self::of_text(text.into()));
+        inner.less.get_or_init(less).clone()
     }
 
     /// Whether its templates and files were left out, because the record was too large.
@@ -183,6 +176,19 @@ impl ChartRecord {
         let Some(text) = self.text() else { return Ok(T::default()) };
         serde_json::from_str(text).map_err(|error| ChartError::Json(error.to_string()))
     }
+}
+
+/// A chart without templates and files, and with the mark.
+fn less(text: &str) -> Option<String> {
+    let mut top: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
+    let mut metadata: Map<String, Value> = serde_json::from_str(top.get("metadata")?.get()).ok()?;
+    let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    annotations.as_object_mut()?.insert(LEFT_OUT.into(), "templates,files".into());
+    top.insert("metadata".into(), serde_json::value::to_raw_value(&metadata).ok()?);
+    for key in ["templates", "files"] {
+        top.insert(key.into(), RawValue::from_string("null".into()).ok()?);
+    }
+    serde_json::to_string(&top).ok()
 }
 
 #[derive(Default, Deserialize)]

@@ -12,6 +12,8 @@ mod codec;
 mod hook;
 mod moment;
 mod status;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::BTreeMap;

@@ -32,7 +32,6 @@ impl Moment {
         }
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
     pub(super) fn is_absent(&self) -> bool {
         *self == Self::Absent
     }

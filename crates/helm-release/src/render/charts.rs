@@ -1,24 +1,39 @@
 //! Charts that are ready to be rendered: parsed once, and written for the record once, however many releases there are.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm_chart::Chart;
+use helm_chart::metadata::Metadata;
 use helm_engine::Prepared;
 use helm_template::Unwritable;
+use helm_template::data::Members;
 use helm_template::profile::Profile;
 
 use crate::record::ChartRecord;
 
+/// So many ways to settle a chart are remembered.
+const WAYS: usize = 4;
+
 /// A chart, and what is made of it once.
 pub struct ReadyChart {
     prepared: Prepared,
-    records: [OnceLock<ChartRecord>; 2],
+    /// The newest at the end.
+    settled: Mutex<VecDeque<Settled>>,
+}
+
+/// A chart for the record. What the user says decides which dependencies are on and what they export, and so changes the
+/// chart's metadata and values; most releases of a chart say nothing of the kind.
+struct Settled {
+    profile: Profile,
+    metadata: Metadata,
+    values: Members,
+    record: ChartRecord,
 }
 
 impl ReadyChart {
     pub fn new(chart: Chart) -> Self {
-        Self { prepared: Prepared::new(chart), records: [OnceLock::new(), OnceLock::new()] }
+        Self { prepared: Prepared::new(chart), settled: Mutex::default() }
     }
 
     pub fn chart(&self) -> &Chart {
@@ -29,17 +44,34 @@ impl ReadyChart {
         &self.prepared
     }
 
-    /// `settled`, which is this chart after it was rendered, for the record. One without dependencies is always the same.
-    pub(super) fn record(&self, settled: &Chart, profile: Profile) -> Result<ChartRecord, Unwritable> {
-        if !self.chart().metadata.dependencies.is_empty() || !self.chart().dependencies.is_empty() {
-            return ChartRecord::new(settled, profile);
+    /// `chart`, which is this one after it was rendered, for the record.
+    pub(super) fn record(&self, chart: &Chart, profile: Profile) -> Result<ChartRecord, Unwritable> {
+        let is_it = |known: &Settled| {
+            known.profile == profile && known.metadata == chart.metadata && known.values == chart.values
+        };
+        if let Some(known) = self.settled().iter().find(|known| is_it(known)) {
+            return Ok(known.record.clone());
         }
-        let known = &self.records[usize::from(profile == Profile::Helm4)];
-        if let Some(record) = known.get() {
-            return Ok(record.clone());
+        let record = ChartRecord::new(chart, profile)?;
+        let mut settled = self.settled();
+        // Somebody else may have been as fast.
+        if let Some(known) = settled.iter().find(|known| is_it(known)) {
+            return Ok(known.record.clone());
         }
-        let record = ChartRecord::new(settled, profile)?;
-        Ok(known.get_or_init(|| record).clone())
+        settled.push_back(Settled {
+            profile,
+            metadata: chart.metadata.clone(),
+            values: chart.values.clone(),
+            record: record.clone(),
+        });
+        if settled.len() > WAYS {
+            settled.pop_front();
+        }
+        Ok(record)
+    }
+
+    fn settled(&self) -> MutexGuard<'_, VecDeque<Settled>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -47,21 +79,27 @@ impl ReadyChart {
 pub struct Charts {
     most: usize,
     /// The last used at the end.
-    known: Mutex<VecDeque<(String, Arc<ReadyChart>)>>,
+    known: Mutex<VecDeque<Known>>,
+}
+
+struct Known {
+    digest: String,
+    size: usize,
+    chart: Arc<ReadyChart>,
 }
 
 impl Charts {
-    /// At most so many.
+    /// As many as have so many bytes of files together, but one at least.
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), known: Mutex::default() }
+        Self { most, known: Mutex::default() }
     }
 
     pub fn get(&self, digest: &str) -> Option<Arc<ReadyChart>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = known.iter().position(|(key, _)| key == digest)?;
-        let entry = known.remove(at)?;
-        let chart = entry.1.clone();
-        known.push_back(entry);
+        let mut known = self.known();
+        let at = known.iter().position(|known| known.digest == digest)?;
+        let found = known.remove(at)?;
+        let chart = found.chart.clone();
+        known.push_back(found);
         Some(chart)
     }
 
@@ -70,12 +108,23 @@ impl Charts {
         if let Some(chart) = self.get(digest) {
             return chart;
         }
+        let size = size(&chart);
         let chart = Arc::new(ReadyChart::new(chart));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.push_back((digest.to_owned(), chart.clone()));
-        while known.len() > self.most {
+        let mut known = self.known();
+        known.push_back(Known { digest: digest.to_owned(), size, chart: chart.clone() });
+        while known.len() > 1 && known.iter().map(|known| known.size).sum::<usize>() > self.most {
             known.pop_front();
         }
         chart
     }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of files.
+fn size(chart: &Chart) -> usize {
+    let own: usize = chart.raw.iter().map(|file| file.data.len()).sum();
+    own + chart.dependencies.iter().map(size).sum::<usize>()
 }

@@ -197,6 +197,7 @@ impl Storage {
             Err(error) => return Err(StorageError::call("write")(error)),
         };
         self.own_parts(record, &fitted.parts, &written).await?;
+        self.clear_parts(record, &fitted.parts).await?;
         Ok(stored(record.clone(), written, Some(created)))
     }
 
@@ -303,7 +304,7 @@ fn surplus(entries: &[Entry], keep: usize) -> impl Iterator<Item = &Head> {
 }
 
 fn check_name(name: &str) -> Result<(), StorageError> {
-    names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why: why.to_string() })
+    names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why })
 }
 
 fn stored(record: Record, written: Secret, created: Option<String>) -> Stored {

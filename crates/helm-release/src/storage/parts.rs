@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_types::FIELD_MANAGER;
 use serde_json::json;
 
@@ -18,6 +18,8 @@ use crate::record::Record;
 
 const TYPE: &str = "longshore.dev/release-part.v1";
 const KEY: &str = "part";
+/// Not Helm's: it does not find them.
+const OWNER: &str = "longshore";
 
 impl Storage {
     /// The manifest of a record that has it in parts.
@@ -48,7 +50,7 @@ impl Storage {
                     name: Some(part_name(record, &parts.digest, at)),
                     labels: Some(BTreeMap::from([
                         ("name".to_owned(), record.name.clone()),
-                        ("owner".to_owned(), "longshore".to_owned()),
+                        ("owner".to_owned(), OWNER.to_owned()),
                         ("version".to_owned(), record.version.to_string()),
                     ])),
                     ..ObjectMeta::default()
@@ -62,6 +64,27 @@ impl Storage {
                 Ok(_) => {}
                 Err(error) if error::code(&error) == Some(409) => {}
                 Err(error) => return Err(StorageError::call("write")(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what an earlier try to write this revision has left, which came to no record.
+    pub(super) async fn clear_parts(&self, record: &Record, parts: &Parts) -> Result<(), StorageError> {
+        if parts.pieces.is_empty() {
+            return Ok(());
+        }
+        let ours: Vec<_> = (0..parts.pieces.len()).map(|at| part_name(record, &parts.digest, at)).collect();
+        let selector = format!("name={},owner={OWNER},version={}", record.name, record.version);
+        let found = self.secrets.list_metadata(&ListParams::default().labels(&selector)).await;
+        for part in found.map_err(StorageError::call("list"))?.items {
+            let name = part.metadata.name.unwrap_or_default();
+            if !ours.contains(&name) {
+                match self.secrets.delete(&name, &DeleteParams::default()).await {
+                    Ok(_) => {}
+                    Err(error) if error::code(&error) == Some(404) => {}
+                    Err(error) => return Err(StorageError::call("delete")(error)),
+                }
             }
         }
         Ok(())

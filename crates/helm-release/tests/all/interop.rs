@@ -54,7 +54,8 @@ async fn we_read_what_they_write() {
         assert_eq!(uninstalled.info.status, Status::Uninstalled);
         assert!(uninstalled.info.deleted.at().is_some());
 
-        let theirs = parsed(&helm.ok("list --all -o json").await);
+        let all = if profile(variable) == Profile::Helm4 { "" } else { "--all" };
+        let theirs = parsed(&helm.ok(&format!("list {all} -o json")).await);
         let mut wanted = Wanted::new(Scope::Namespace("default".into()));
         wanted.states.extend(Status::ALL);
         let ours = queries::list(&client, &clock(), &wanted).await.unwrap();
@@ -81,7 +82,6 @@ async fn we_read_what_they_write() {
                 let field = |name: &str| text(&release[name]);
                 (field("name"), field("revision"), field("status"), field("chart"), field("app_version"))
             })
-            .filter(|release| variable != "LONGSHORE_HELM_4_3" || release.0 == "app" || release.0 == "gone")
             .collect();
         assert_eq!(ours, theirs, "{variable}");
     }
@@ -126,8 +126,8 @@ async fn they_read_what_we_write() {
         // And they go on from there.
         helm.ok("upgrade app ./plain --reuse-values --set count=9").await;
         helm.ok("rollback app 2").await;
-        let last = storage.last("app").await.unwrap().unwrap().record;
-        assert_eq!((last.version, last.info.status), (4, Status::Deployed));
+        let now = storage.last("app").await.unwrap().unwrap().record;
+        assert_eq!((now.version, now.info.status), (4, Status::Deployed));
         assert_eq!(parsed(&helm.ok("get values app --revision 3 -o json").await)["text"], "ours");
         helm.ok("uninstall app").await;
         assert!(storage.entries("app").await.unwrap().is_empty());
@@ -157,7 +157,7 @@ async fn they_show_a_manifest_in_parts_and_leave_it_alone() {
         let served = Served::new().await;
         let Some(helm) = served.helm(variable) else { continue };
         let storage = storage(&served.client());
-        let manifest = noise(5_000_000);
+        let manifest = noise(1_400_000);
         let record = Record {
             manifest: manifest.clone(),
             chart: ChartRecord::new(chart("plain", profile(variable)).chart(), profile(variable)).unwrap(),
@@ -166,10 +166,10 @@ async fn they_show_a_manifest_in_parts_and_leave_it_alone() {
         storage.create(&record).await.unwrap();
         assert!(helm.ok("list").await.contains("app"), "{variable}");
         assert!(helm.ok("history app").await.contains("deployed"), "{variable}");
-        assert!(helm.ok("get manifest app").await.contains("kept in 3 parts"), "{variable}");
+        assert!(helm.ok("get manifest app").await.contains("kept in 2 parts"), "{variable}");
         for line in ["upgrade app ./plain", "uninstall app"] {
             let refused = helm.says(line).await;
-            assert!(!refused.ok, "{variable} {line}: {refused:?}");
+            assert!(!refused.ok && !refused.stderr.contains("panic"), "{variable} {line}: {refused:?}");
         }
         let last = storage.get("app", 1).await.unwrap().unwrap();
         assert_eq!(last.record.manifest, manifest, "{variable}");

@@ -189,9 +189,9 @@ async fn a_record_too_large_leaves_out_the_files_of_its_chart() {
 async fn a_manifest_too_large_is_kept_in_parts() {
     let client = client().await;
     let storage = storage(&client);
-    let manifest = noise(5_000_000);
+    let manifest = noise(1_400_000);
     let record = Record { manifest: manifest.clone(), ..small("app", 1, Status::PendingInstall) };
-    assert_eq!(fits(&record).unwrap(), Plan::Parts(3));
+    assert_eq!(fits(&record).unwrap(), Plan::Parts(2));
     let mut stored = storage.create(&record).await.unwrap();
     let owner = secrets(&client).get("sh.helm.release.v1.app.v1").await.unwrap();
     let parts = async || {
@@ -210,7 +210,7 @@ async fn a_manifest_too_large_is_kept_in_parts() {
 
     stored.record.set_status(Status::Deployed, "Install complete");
     storage.update(&stored).await.unwrap();
-    assert_eq!(parts().await.len(), 3);
+    assert_eq!(parts().await.len(), 2);
     let read = storage.deployed("app").await.unwrap().unwrap();
     assert_eq!(read.record.manifest, manifest);
     // A part that is missing is no shorter manifest.
@@ -219,8 +219,45 @@ async fn a_manifest_too_large_is_kept_in_parts() {
     let error = storage.last("app").await.unwrap_err();
     assert!(matches!(&error, StorageError::Incomplete { part: missing, .. } if *missing == part), "{error}");
 
-    let endless = Record { manifest: noise(20_000_000), ..small("app", 2, Status::PendingInstall) };
+    let endless = Record { manifest: noise(10_500_000), ..small("app", 2, Status::PendingInstall) };
     assert!(matches!(storage.create(&endless).await.unwrap_err(), StorageError::TooLarge(_)));
+    assert_eq!(parts().await.len(), 1);
+}
+
+#[tokio::test]
+async fn parts_of_a_try_that_broke_off_are_used_or_removed() {
+    let world = testkit::World::new().await;
+    let record = Record { manifest: noise(1_400_000), ..small("app", 1, Status::PendingInstall) };
+    for passing in 0..5 {
+        // Killed after so many writes; then tried again with another manifest, and with the same.
+        let fault = testkit::Fault::after_writes(passing, testkit::Blow::Before);
+        let first = storage(&fault.over(world.admin())).create(&record).await;
+        let storage = storage(&world.admin());
+        let written = match storage.create(&record).await {
+            Ok(stored) => stored,
+            // The first try got so far that there is a record, and it is whole.
+            Err(StorageError::Exists { .. }) => storage.last("app").await.unwrap().unwrap(),
+            Err(error) => panic!("{passing}: {error}"),
+        };
+        assert_eq!(first.is_ok(), passing > 4, "{passing}");
+        let written = storage.update(&written).await.unwrap();
+        assert_eq!(storage.last("app").await.unwrap().unwrap().record.manifest, record.manifest);
+        let parts = async || {
+            let selected = ListParams::default().labels("owner=longshore");
+            secrets(&world.admin()).list(&selected).await.unwrap().items
+        };
+        assert!(parts().await.iter().all(|part| part.metadata.owner_references.is_some()), "{passing}");
+        storage.delete(&written.head()).await.unwrap();
+        testkit::until("the parts go with their record", async || parts().await.is_empty().then_some(()))
+            .await;
+    }
+    let mut other = record.clone();
+    other.manifest.push_str("more: true\n");
+    let fault = testkit::Fault::after_writes(2, testkit::Blow::Before);
+    storage(&fault.over(world.admin())).create(&record).await.unwrap_err();
+    storage(&world.admin()).create(&other).await.unwrap();
+    let left = secrets(&world.admin()).list(&ListParams::default().labels("owner=longshore")).await.unwrap();
+    assert_eq!(left.items.len(), 2, "those of the first try are gone");
 }
 
 #[tokio::test]
@@ -252,8 +289,9 @@ async fn releases_are_listed_as_helm_lists_them() {
         let shown = listed.releases.iter();
         (shown.map(|r| format!("{}/{}.v{}", r.namespace, r.name, r.revision)).collect(), listed.total)
     };
-    let default = || Wanted::new(Scope::Namespace("default".into()));
-    let everywhere = || Wanted::new(Scope::All);
+    let settled = BTreeSet::from([Status::Deployed, Status::Failed]);
+    let default = || Wanted { states: settled.clone(), ..Wanted::new(Scope::Namespace("default".into())) };
+    let everywhere = || Wanted { states: settled.clone(), ..Wanted::new(Scope::All) };
     assert_eq!(names(default()).await.0, ["default/a.v1", "default/b.v10"]);
     assert_eq!(names(everywhere()).await.0, ["default/a.v1", "else/a.v3", "default/b.v10"]);
     assert_eq!(names(Wanted { reverse: true, ..default() }).await.0, ["default/b.v10", "default/a.v1"]);
@@ -262,10 +300,10 @@ async fn releases_are_listed_as_helm_lists_them() {
     let dated = Wanted { reverse: true, limit: 1, offset: 1, ..dated };
     assert_eq!(names(dated).await, (vec!["default/a.v1".to_owned()], 3));
     let all = BTreeSet::from(Status::ALL);
-    let paged = Wanted { states: all.clone(), offset: 1, limit: 2, ..default() };
+    let paged = Wanted { offset: 1, limit: 2, ..Wanted::new(Scope::Namespace("default".into())) };
     assert_eq!(names(paged).await, (vec!["default/b.v10".to_owned(), "default/busy.v2".to_owned()], 3));
-    let named = Wanted { name: Some(Regex::new("^b").unwrap()), states: all, ..everywhere() };
-    assert_eq!(names(named).await.0, ["default/b.v10", "default/busy.v2"]);
+    let beginning = Wanted { name: Some(Regex::new("^b").unwrap()), states: all, ..everywhere() };
+    assert_eq!(names(beginning).await.0, ["default/b.v10", "default/busy.v2"]);
     let old = Wanted { states: BTreeSet::from([Status::Superseded]), ..everywhere() };
     assert_eq!(names(old).await.1, 2);
     assert_eq!(names(Wanted { selector: "team=blue".into(), ..everywhere() }).await.0, ["else/a.v3"]);

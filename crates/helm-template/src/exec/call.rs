@@ -10,6 +10,9 @@ use crate::value::{MAX_PRINTED, Str, Type, Value};
 /// What methods look at in the time of a step.
 const BYTES_PER_STEP: u64 = 16;
 
+/// The steps that printing an element of a list or an entry of a map takes, as short as it may be.
+const STEPS_TO_PRINT: u64 = 10;
+
 impl Machine<'_> {
     /// Counts what a call takes by the look of its arguments: to go over long ones takes time, and what prints all of
     /// a value needs room for its text.
@@ -20,7 +23,7 @@ impl Machine<'_> {
             return Ok(());
         }
         let (extent, looked) = Value::extent_of_all(values);
-        self.charge(looked)?;
+        self.charge(looked.saturating_sub(values.len() as u64) * STEPS_TO_PRINT)?;
         if extent == usize::MAX {
             return Err(ENDLESS.into());
         }

@@ -36,7 +36,7 @@ const SLOW: &[(&str, u64)] = &[
     ("htpasswd", PASSWORD),
 ];
 const PASSWORD: u64 = 2_500_000;
-const DERIVED: u64 = 5_000_000;
+const DERIVED: u64 = 6_000_000;
 const CERTIFICATE: u64 = 400_000;
 const KEY: u64 = 1_000_000;
 

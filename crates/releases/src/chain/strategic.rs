@@ -39,15 +39,15 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    fn map(&self, mut below: Fields, patch: &Fields, path: &str) -> Result<Fields, String> {
+    fn map(&self, mut below: Fields, patch: &Fields, place: &str) -> Result<Fields, String> {
         match patch.get(DIRECTIVE).map(Value::as_str) {
             None | Some(Some("merge")) => {}
             Some(Some("replace")) => return Ok(plain(patch)),
             Some(Some("delete")) => return Ok(Fields::new()),
-            Some(_) => return Err(format!("{}: unknown directive {DIRECTIVE}", shown(path))),
+            Some(_) => return Err(format!("{}: unknown directive {DIRECTIVE}", shown(place))),
         }
         if let Some(kept) = patch.get(RETAIN) {
-            let kept = kept.as_array().ok_or_else(|| format!("{}: {RETAIN} is a list", shown(path)))?;
+            let kept = kept.as_array().ok_or_else(|| format!("{}: {RETAIN} is a list", shown(place)))?;
             below.retain(|key, _| kept.iter().any(|name| name == key));
         }
         for (key, change) in patch {
@@ -55,22 +55,22 @@ impl Merging<'_> {
                 continue;
             }
             if let Some(list) = key.strip_prefix(DELETE_FROM) {
-                let gone = change.as_array().ok_or_else(|| format!("{}: {key} is a list", shown(path)))?;
+                let gone = change.as_array().ok_or_else(|| format!("{}: {key} is a list", shown(place)))?;
                 if let Some(Value::Array(items)) = below.get_mut(list) {
                     items.retain(|item| !gone.contains(item));
                 }
                 continue;
             }
             if key.starts_with('$') {
-                return Err(format!("{}: the directive {key} is not known", shown(path)));
+                return Err(format!("{}: the directive {key} is not known", shown(place)));
             }
-            self.field(&mut below, key, change, path)?;
+            self.field(&mut below, key, change, place)?;
         }
         Ok(below)
     }
 
-    fn field(&self, below: &mut Fields, key: &str, change: &Value, path: &str) -> Result<(), String> {
-        let inside = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    fn field(&self, below: &mut Fields, key: &str, change: &Value, place: &str) -> Result<(), String> {
+        let inside = if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
         let merged = match (below.remove(key), change) {
             (_, Value::Null) => return Ok(()),
             (Some(Value::Object(below)), Value::Object(patch)) => self.map(below, patch, &inside)?.into(),
@@ -81,7 +81,7 @@ impl Merging<'_> {
                     Some(Value::Array(items)) => items,
                     _ => Vec::new(),
                 };
-                self.list(before, patch, path, key, &inside)?.into()
+                self.list(before, patch, place, key, &inside)?.into()
             }
             (_, other) => other.clone(),
         };
@@ -93,11 +93,11 @@ impl Merging<'_> {
         &self,
         before: Vec<Value>,
         patch: &[Value],
-        path: &str,
+        place: &str,
         key: &str,
         inside: &str,
     ) -> Result<Vec<Value>, String> {
-        let parent = path.rsplit('.').next().unwrap_or_default();
+        let parent = place.rsplit('.').next().unwrap_or_default();
         let parent = parent.split('[').next().unwrap_or_default();
         match merge_keys::merge(self.of.group, self.of.kind, parent, key) {
             None => Ok(patch.iter().filter(|item| item.get(DIRECTIVE).is_none()).map(plain_value).collect()),
@@ -119,17 +119,17 @@ impl Merging<'_> {
         before: Vec<Value>,
         patch: &[Value],
         by: &str,
-        path: &str,
+        place: &str,
     ) -> Result<Vec<Value>, String> {
         let replaces = |item: &Value| item[DIRECTIVE] == "replace" && item.get(by).is_none();
         let mut items = if patch.iter().any(replaces) { Vec::new() } else { before };
         for (index, element) in patch.iter().enumerate().filter(|(_, item)| !replaces(item)) {
-            let place = format!("{path}[{index}]");
+            let at = format!("{place}[{index}]");
             let Value::Object(element) = element else {
-                return Err(format!("{place}: an element of this list is a map"));
+                return Err(format!("{at}: an element of this list is a map"));
             };
             let Some(id) = element.get(by) else {
-                return Err(format!("{place}: an element of this list needs its {by}"));
+                return Err(format!("{at}: an element of this list needs its {by}"));
             };
             let found = items.iter().position(|item| item.get(by) == Some(id));
             if element.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
@@ -137,12 +137,12 @@ impl Merging<'_> {
                 continue;
             }
             let below = match found {
-                Some(at) => items[at].as_object().cloned().unwrap_or_default(),
+                Some(found) => items[found].as_object().cloned().unwrap_or_default(),
                 None => Fields::new(),
             };
-            let merged = Value::Object(self.map(below, element, &place)?);
+            let merged = Value::Object(self.map(below, element, &at)?);
             match found {
-                Some(at) => items[at] = merged,
+                Some(found) => items[found] = merged,
                 None => items.push(merged),
             }
         }
@@ -164,8 +164,8 @@ fn plain_value(value: &Value) -> Value {
     }
 }
 
-fn shown(path: &str) -> &str {
-    if path.is_empty() { "the patch" } else { path }
+fn shown(place: &str) -> &str {
+    if place.is_empty() { "the patch" } else { place }
 }
 
 #[cfg(test)]

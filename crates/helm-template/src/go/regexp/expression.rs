@@ -19,13 +19,13 @@ const LARGEST: usize = 16 << 20;
 const SMALL: usize = 64 << 10;
 
 /// Bytes that an expression is compiled to in the time of a step.
-const COMPILED_PER_STEP: u64 = 4;
+const COMPILED_PER_STEP: u64 = 2;
 
 /// The steps that any expression takes to compile.
 const COMPILING: u64 = 1_000;
 
 /// Bytes that are looked at in the time of a step, where the expression is simple.
-const BYTES_PER_STEP: u64 = 16;
+const BYTES_PER_STEP: u64 = 12;
 
 /// The steps for each byte of a match whose groups are asked for: what they have is not in the table.
 const STEPS_FOR_GROUPS: u64 = 4;

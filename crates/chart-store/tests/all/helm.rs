@@ -1,0 +1,67 @@
+//! The real Helms push to our registry and pull from it, and we pull what they pushed.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use chart_store::oci::Reference;
+use outbound::Access;
+use tokio::process::Command;
+
+use crate::made::archive;
+use crate::registry::{Content, Gate};
+use crate::served::{LOGIN, access, fetcher};
+
+/// The real programs that are named.
+fn helms() -> Vec<PathBuf> {
+    let named = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_4_3"].map(|name| (name, std::env::var_os(name)));
+    let found = named.into_iter().filter_map(|(name, program)| {
+        let program = program.map(PathBuf::from).filter(|program| program.exists());
+        if program.is_none() {
+            eprintln!("skipped: {name} names no program");
+        }
+        program
+    });
+    found.collect()
+}
+
+async fn run(program: &Path, home: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().env("HOME", home).current_dir(home).kill_on_drop(true);
+    let done = command.output().await.unwrap();
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    done
+}
+
+#[tokio::test]
+async fn what_helm_pushes_we_pull_and_what_we_have_it_pulls() {
+    for program in helms() {
+        for gate in [Gate::Open, Gate::Basic] {
+            let home = tempfile::tempdir().unwrap();
+            let served = Content::default().serve(gate.clone()).await;
+            let bytes = archive("web", "1.2.3+build.4");
+            std::fs::write(home.path().join("web.tgz"), &bytes).unwrap();
+            let place = format!("oci://{}/charts", served.host);
+            if gate == Gate::Basic {
+                let login = ["registry", "login", &served.host, "-u", "me", "-p", "canary", "--plain-http"];
+                // Helm 3.17 logs in to plain registries only when told that they are insecure.
+                let insecure = ["registry", "login", &served.host, "-u", "me", "-p", "canary", "--insecure"];
+                let helm4 = program.to_string_lossy().contains("helm-4");
+                run(&program, home.path(), if helm4 { &login } else { &insecure }).await;
+            }
+            run(&program, home.path(), &["push", "web.tgz", &place, "--plain-http"]).await;
+
+            let reference: Reference = format!("{place}/web").parse().unwrap();
+            let ours = if gate == Gate::Basic { access() } else { Access::none() };
+            for version in ["1.2.3+build.4", "^1", ""] {
+                let fetched = fetcher().from_registry(&reference, version, &ours, true).await.unwrap();
+                assert_eq!(fetched.bytes, bytes, "{version}");
+            }
+            let pulled = home.path().join("web-1.2.3+build.4.tgz");
+            run(&program, home.path(), &["pull", &format!("{place}/web"), "--version", "^1", "--plain-http"])
+                .await;
+            assert_eq!(std::fs::read(pulled).unwrap(), bytes);
+            let asked = served.asked();
+            assert_eq!(asked.iter().any(|line| line.ends_with(LOGIN)), gate == Gate::Basic);
+        }
+    }
+}

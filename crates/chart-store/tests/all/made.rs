@@ -1,0 +1,59 @@
+//! Charts that are made here.
+
+use bytes::Bytes;
+use chart_store::{Digest, Fetched};
+use helm_chart::archive;
+use helm_chart::{File, Loader};
+use helm_template::profile::Profile;
+
+/// The archive of a chart.
+pub fn archive(name: &str, version: &str) -> Bytes {
+    with_file(name, version, b"")
+}
+
+/// The same, with some bytes in it that do not pack well.
+pub fn large(name: &str, version: &str, size: usize) -> Bytes {
+    let mut state = 7_u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[1]
+    })
+    .take(size)
+    .collect();
+    with_file(name, version, &noise)
+}
+
+fn with_file(name: &str, version: &str, noise: &[u8]) -> Bytes {
+    let chart = format!(
+        "apiVersion: v2\nname: {name}\nversion: {version}\nappVersion: \"{version}\"\ntype: application\n"
+    );
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n";
+    let files =
+        [("Chart.yaml", chart.as_bytes()), ("templates/map.yaml", map.as_bytes()), ("noise.bin", noise)];
+    let files = files.map(|(name, data)| File { name: name.into(), data: Bytes::copy_from_slice(data) });
+    let chart = Loader::new(Profile::Helm4).files(files.into()).unwrap();
+    archive::write(&chart, Profile::Helm4, 0).unwrap().into()
+}
+
+pub async fn fetched(bytes: Bytes) -> Fetched {
+    Fetched::load(bytes, Profile::Helm4).await.unwrap()
+}
+
+/// An index of these archives: name, version, address, bytes.
+pub fn index(entries: &[(&str, &str, &str, &[u8])]) -> String {
+    let mut text = "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\nentries:\n".to_owned();
+    let mut names: Vec<_> = entries.iter().map(|entry| entry.0).collect();
+    names.dedup();
+    for name in names {
+        text += &format!("  {name}:\n");
+        for (_, version, address, bytes) in entries.iter().filter(|entry| entry.0 == name) {
+            text += &format!(
+                "  - apiVersion: v2\n    name: {name}\n    version: {version}\n    digest: {}\n    urls:\n    - {address}\n",
+                Digest::of(bytes).hex()
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,11 @@
+//! Charts from repositories and registries that are served here, on loopback, and packages in an embedded cluster. The real
+//! Helms are named by `LONGSHORE_HELM_3_17` and `LONGSHORE_HELM_4_3`.
+
+mod helm;
+mod made;
+mod packages;
+mod platform;
+mod registries;
+mod registry;
+mod repositories;
+mod served;

@@ -1,0 +1,239 @@
+//! Repositories, honest and other.
+
+use std::sync::{Arc, Mutex};
+
+use chart_store::{ChartError, Repository};
+use domain::Kind;
+use http::Response;
+use outbound::Access;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::made::{archive, index};
+use crate::served::{LOGIN, Served, access, answer, fetcher};
+
+fn repository(served: &Served) -> Repository {
+    Repository {
+        name: "here".to_owned(),
+        address: format!("{}/charts", served.address).parse().unwrap(),
+        access: Access::none(),
+        pass_credentials: false,
+    }
+}
+
+/// Two versions and a prerelease of `web`.
+async fn honest() -> Served {
+    let (one, two, three) = (archive("web", "1.0.0"), archive("web", "1.2.0"), archive("web", "2.0.0-rc.1"));
+    let text = index(&[
+        ("web", "1.0.0", "web-1.0.0.tgz", &one),
+        ("web", "1.2.0", "/elsewhere/web-1.2.0.tgz", &two),
+        ("web", "2.0.0-rc.1", "web-2.tgz", &three),
+    ]);
+    Served::new(move |request| match request.uri().path() {
+        "/charts/index.yaml" if request.headers().get("if-none-match").is_some_and(|tag| tag == "\"1\"") => {
+            answer(304, "")
+        }
+        "/charts/index.yaml" => {
+            Response::builder().header("etag", "\"1\"").body(text.clone().into()).unwrap()
+        }
+        "/charts/web-1.0.0.tgz" => answer(200, one.clone()),
+        "/elsewhere/web-1.2.0.tgz" => answer(200, two.clone()),
+        "/charts/web-2.tgz" => answer(200, three.clone()),
+        _ => answer(404, ""),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_version_or_a_range_finds_its_chart() {
+    let served = honest().await;
+    let fetcher = fetcher();
+    for (version, expected) in [
+        ("", "1.2.0"),
+        ("1.0.0", "1.0.0"),
+        ("^1.0.0", "1.2.0"),
+        ("~1.0", "1.0.0"),
+        ("<1.1 || >3", "1.0.0"),
+        (">0.0.0-0", "2.0.0-rc.1"),
+        ("2.0.0-rc.1", "2.0.0-rc.1"),
+    ] {
+        let fetched = fetcher.from_repository(&repository(&served), "web", version).await.unwrap();
+        assert_eq!((fetched.name(), fetched.version()), ("web", expected), "{version}");
+    }
+    let asked = served.asked();
+    assert_eq!(asked.iter().filter(|line| line.contains("index.yaml")).count(), 1, "{asked:?}");
+    assert_eq!(asked.len(), 4, "each archive once: {asked:?}");
+    for (chart, version, kind, words) in [
+        ("none", "", Kind::NotFound, "the repository `here` has no chart `none`"),
+        ("web", ">=3", Kind::NotFound, "the repository `here` has no version of `web` that `>=3` allows"),
+        (
+            "web",
+            "not a range",
+            Kind::Invalid,
+            "`not a range` is neither a version nor a range of versions: improper constraint: \"not a range\"",
+        ),
+    ] {
+        let said = fetcher.from_repository(&repository(&served), chart, version).await.unwrap_err();
+        assert_eq!((said.kind(), &*said.to_string()), (kind, words));
+    }
+    assert_eq!(served.asked(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_index_that_is_still_the_same_is_not_sent_again() {
+    let served = honest().await;
+    let fetcher = fetcher();
+    let first = fetcher.index(&repository(&served)).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    tokio::time::resume();
+    let second = fetcher.index(&repository(&served)).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(served.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn of_many_one_asks() {
+    let served = honest().await;
+    let fetcher = fetcher();
+    let repository = repository(&served);
+    let all = (0..100).map(|_| fetcher.index(&repository));
+    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    assert_eq!(served.asked().len(), 1);
+}
+
+/// What was fetched for somebody is not for those who would not be let in.
+#[tokio::test]
+async fn an_index_is_remembered_for_those_who_were_let_in() {
+    let text = index(&[("web", "1.0.0", "web.tgz", b"")]);
+    let served = Served::new(move |request| match request.headers().get("authorization") {
+        Some(login) if login == LOGIN => answer(200, text.clone()),
+        _ => answer(401, ""),
+    })
+    .await;
+    let fetcher = fetcher();
+    let stranger = repository(&served);
+    let known = Repository { access: access(), ..stranger.clone() };
+    assert!(fetcher.index(&known).await.is_ok());
+    let said = fetcher.index(&stranger).await.unwrap_err();
+    assert_eq!(said.kind(), Kind::Forbidden);
+    assert!(fetcher.index(&known).await.is_ok());
+    assert_eq!(
+        served.asked(),
+        [format!("GET /charts/index.yaml {LOGIN}"), "GET /charts/index.yaml -".to_owned()]
+    );
+}
+
+#[tokio::test]
+async fn a_password_follows_an_index_only_to_its_origin_unless_told_so() {
+    let web = archive("web", "1.0.0");
+    let bytes = web.clone();
+    let other = Served::new(move |_| answer(200, bytes.clone())).await;
+    let text = index(&[
+        ("web", "1.0.0", &format!("{}/web.tgz", other.address), &web),
+        ("own", "1.0.0", "own.tgz", b""),
+    ]);
+    let served = Served::new(move |request| match request.uri().path() {
+        "/charts/index.yaml" => answer(200, text.clone()),
+        _ => answer(404, ""),
+    })
+    .await;
+    for (pass_credentials, login) in [(false, "-"), (true, LOGIN)] {
+        let repository = Repository { access: access(), pass_credentials, ..repository(&served) };
+        fetcher().from_repository(&repository, "web", "").await.unwrap();
+        assert_eq!(other.asked(), [format!("GET /web.tgz {login}")]);
+        assert_eq!(served.asked(), [format!("GET /charts/index.yaml {LOGIN}")]);
+        let said = fetcher().from_repository(&repository, "own", "").await.unwrap_err();
+        assert_eq!(said.kind(), Kind::NotFound);
+        assert_eq!(served.asked()[1], format!("GET /charts/own.tgz {LOGIN}"));
+    }
+}
+
+#[tokio::test]
+async fn a_repository_that_lies_is_found_out() {
+    let (web, other) = (archive("web", "1.0.0"), archive("other", "1.0.0"));
+    let text = index(&[
+        ("web", "1.0.0", "web.tgz", b"what was promised"),
+        ("named", "1.0.0", "other.tgz", &other),
+        ("broken", "1.0.0", "broken.tgz", b"no archive"),
+        ("nowhere", "1.0.0", "\"\"", b""),
+        ("private", "1.0.0", "http://169.254.169.254/latest", b""),
+        ("file", "1.0.0", "file:///etc/passwd", b""),
+    ]);
+    let text = text + "  odd:\n  - {name: odd, version: 1.0.0, digest: short, urls: [odd.tgz]}\n";
+    let served = Served::new(move |request| match request.uri().path() {
+        "/charts/index.yaml" => answer(200, text.clone()),
+        "/charts/web.tgz" => answer(200, web.clone()),
+        "/charts/other.tgz" => answer(200, other.clone()),
+        "/charts/broken.tgz" => answer(200, "no archive"),
+        _ => answer(404, ""),
+    })
+    .await;
+    let fetcher = fetcher();
+    for (chart, kind, words) in [
+        ("web", Kind::Unavailable, "has the digest sha256:"),
+        ("named", Kind::Invalid, "has the chart `other` in it, and not `named`"),
+        ("broken", Kind::Invalid, "the archive is no chart: gzip: invalid header"),
+        ("nowhere", Kind::Invalid, "does not say where `nowhere` 1.0.0 is"),
+        ("private", Kind::Forbidden, "169.254.169.254, which is link-local"),
+        ("file", Kind::Invalid, "only http and https can be fetched"),
+        ("odd", Kind::Invalid, "the digest `short`, which is none"),
+    ] {
+        let said = fetcher.from_repository(&repository(&served), chart, "").await.unwrap_err();
+        assert!(said.kind() == kind && said.to_string().contains(words), "{chart}: {said}");
+        // What was refused is not remembered as if it were good.
+        assert!(fetcher.from_repository(&repository(&served), chart, "").await.is_err(), "{chart}");
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_is_none_is_refused_and_asked_for_again() {
+    let text = Arc::new(Mutex::new("<html>".to_owned()));
+    let said = text.clone();
+    let served = Served::new(move |_| answer(200, said.lock().unwrap().clone())).await;
+    let fetcher = fetcher();
+    for bad in ["<html>", "", "entries: {}", "apiVersion: v1\nentries: 7\n"] {
+        *text.lock().unwrap() = bad.to_owned();
+        let said = fetcher.index(&repository(&served)).await.unwrap_err();
+        assert!(matches!(said, ChartError::Index { .. }) && said.kind() == Kind::Invalid, "{bad}: {said}");
+        let again = fetcher.index(&repository(&served)).await.unwrap_err();
+        assert_eq!(again.to_string(), said.to_string());
+        assert_eq!(served.asked().len(), 1, "a failure is believed for a while");
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_secs(6)).await;
+        tokio::time::resume();
+    }
+    *text.lock().unwrap() = index(&[("web", "1.0.0", "web.tgz", b"")]);
+    assert!(fetcher.index(&repository(&served)).await.is_ok());
+}
+
+/// Whether it says so or not.
+#[tokio::test]
+async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
+    for (head, most) in [("content-length: 524288000", 1 << 20), ("transfer-encoding: chunked", 64 << 20)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let sent = tokio::spawn(async move {
+            let (mut line, _) = listener.accept().await.unwrap();
+            let _ = line.read(&mut [0; 4096]).await;
+            let _ = line.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).await;
+            let piece = [b"10000\r\n".as_slice(), &[b'a'; 0x10000], b"\r\n"].concat();
+            let mut sent = 0;
+            while sent < 524_288_000 && line.write_all(&piece).await.is_ok() {
+                sent += piece.len();
+            }
+            sent
+        });
+        let repository = Repository {
+            name: "here".to_owned(),
+            address: address.parse().unwrap(),
+            access: Access::none(),
+            pass_credentials: false,
+        };
+        let fetcher = fetcher();
+        let said = fetcher.index(&repository).await.unwrap_err();
+        assert_eq!(said.kind(), Kind::TooLarge, "{said}");
+        // What is in the system's own buffers was sent and not read.
+        assert!(sent.await.unwrap() < most + (8 << 20), "{head}");
+    }
+}

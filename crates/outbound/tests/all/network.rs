@@ -1,0 +1,122 @@
+//! A network in memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use outbound::{
+    Access, Address, Answer, Ask, Client, Connector, Dialer, Failure, Line, Patience, Policy, Resolver,
+};
+use tokio::io::DuplexStream;
+
+/// A place that nobody is kept from.
+pub const PUBLIC: &str = "203.0.113.7";
+
+type Serve = dyn Fn(SocketAddr, DuplexStream) + Send + Sync;
+
+/// Which addresses names have, who answers at them, and what was dialled.
+#[derive(Clone)]
+pub struct Network {
+    names: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,
+    serve: Arc<Serve>,
+    dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    resolved: Arc<Mutex<Vec<String>>>,
+}
+
+impl Network {
+    /// Whoever is dialled is served by `serve`, line by line.
+    pub fn of_lines(serve: impl Fn(SocketAddr, DuplexStream) + Send + Sync + 'static) -> Self {
+        Self {
+            names: Arc::default(),
+            serve: Arc::new(serve),
+            dialled: Arc::default(),
+            resolved: Arc::default(),
+        }
+    }
+
+    /// Whoever is dialled answers requests like this.
+    pub fn new(
+        answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + Clone + 'static,
+    ) -> Self {
+        Self::of_lines(move |_, line| serve(line, answer.clone()))
+    }
+
+    /// A name has these addresses each time it is asked for, the last ones for ever.
+    pub fn name(self, name: &str, answers: &[&[&str]]) -> Self {
+        let parse = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().unwrap()).collect();
+        self.names.lock().unwrap().insert(name.to_owned(), answers.iter().map(parse).collect());
+        self
+    }
+
+    pub fn dialled(&self) -> Vec<SocketAddr> {
+        self.dialled.lock().unwrap().clone()
+    }
+
+    pub fn resolved(&self) -> usize {
+        self.resolved.lock().unwrap().len()
+    }
+
+    pub fn client(&self, policy: Policy) -> Client {
+        Client::with_patience(Dialer::over(policy, self.clone(), self.clone()), Patience::default())
+    }
+
+    pub async fn get(&self, address: &str) -> Result<Answer, Failure> {
+        self.get_with(address, &Access::none()).await
+    }
+
+    pub async fn get_with(&self, address: &str, access: &Access) -> Result<Answer, Failure> {
+        let address: Address = address.parse()?;
+        let ask = Ask { packed: true, ..Ask::new(&address, access, 1 << 20) };
+        self.client(Policy::default()).get(&ask).await
+    }
+}
+
+/// Speaks HTTP on a line.
+pub fn serve<L>(
+    line: L,
+    answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + Clone + 'static,
+) where
+    L: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let answered = answer(&request);
+        async move { Ok::<_, io::Error>(answered) }
+    });
+    tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(line), service));
+}
+
+impl Resolver for Network {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        self.resolved.lock().unwrap().push(host.to_owned());
+        let mut names = self.names.lock().unwrap();
+        let answers = names.get_mut(host);
+        let answer = answers
+            .map(|answers| if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() });
+        Box::pin(async move { answer.ok_or_else(|| io::Error::other("no such name")) })
+    }
+}
+
+impl Connector for Network {
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>> {
+        self.dialled.lock().unwrap().push(to);
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        (self.serve)(to, theirs);
+        Box::pin(async move { Ok(Box::new(ours) as Box<dyn Line>) })
+    }
+}
+
+pub fn ok(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    Response::new(Full::new(body.into()))
+}
+
+pub fn redirect(to: &str) -> Response<Full<Bytes>> {
+    Response::builder().status(302).header("location", to).body(Full::default()).unwrap()
+}

@@ -1,0 +1,41 @@
+//! Why a pass could not be finished. It is tried again after a pause.
+
+use helm_release::StorageError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    #[error("cannot {doing}: {}", words(cause))]
+    Call { doing: String, cause: Box<kube::Error> },
+    #[error("the pass broke off: {0}")]
+    Broken(String),
+    #[error("{0}")]
+    Helm(String),
+    #[error("cannot read the records of a release: {0}")]
+    Records(#[from] StorageError),
+}
+
+impl PassError {
+    /// Whether somebody else wrote at the same time: what they wrote will be heard of.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Call { cause, .. } if matches!(&**cause, kube::Error::Api(status) if status.is_conflict()))
+    }
+}
+
+/// What Kubernetes itself said, where it said anything.
+pub(crate) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Says what was being done when a call failed.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, PassError>;
+}
+
+impl<T> Doing<T> for Result<T, kube::Error> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, PassError> {
+        self.map_err(|cause| PassError::Call { doing: what(), cause: Box::new(cause) })
+    }
+}

@@ -1,0 +1,30 @@
+//! Which release is meant: a namespace and a name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::{Resource, ResourceExt};
+
+/// Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl Key {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of a namespaced object.
+    pub fn of<K: Resource>(object: &K) -> Self {
+        Self::new(&object.namespace().unwrap_or_default(), &object.name_any())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

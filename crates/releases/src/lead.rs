@@ -1,0 +1,181 @@
+//! What one server of a cluster does by itself: look after requests and releases.
+//!
+//! Everything that changes is a reason to pass over a release: the release itself, Helm's records of it, the objects that it
+//! made, a release that it waits for. A pass asks memory first, so that most of them cost no call.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::clock::Clock;
+use futures::future::{BoxFuture, ready};
+use futures::stream::{self, Stream};
+use futures::{FutureExt, StreamExt};
+use kube::ResourceExt;
+use kube::runtime::events::Recorder;
+use kube_access::queue::{self, Next};
+use kube_access::{Change, Clients, Feed};
+use kube_types::{HelmRelease, HelmRequest};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::Releases;
+use crate::charts::Charts;
+use crate::error::PassError;
+use crate::key::Key;
+use crate::known::Known;
+use crate::people::People;
+use crate::records::{Mark, Records};
+use crate::workloads::Workloads;
+
+/// So many releases are worked on at once. Much of it is waiting for the cluster.
+const AT_ONCE: usize = 32;
+const REQUESTS_AT_ONCE: usize = 16;
+
+/// What both controllers work with.
+pub(crate) struct Controller {
+    pub clients: Clients,
+    pub requests: Feed<HelmRequest>,
+    pub releases: Feed<HelmRelease>,
+    pub records: Records,
+    pub workloads: Workloads,
+    pub charts: Arc<Charts>,
+    pub people: Arc<dyn People>,
+    pub helm: crate::Helms,
+    pub clock: Arc<dyn Clock>,
+    pub events: Recorder,
+    /// What was found of each release when it was last looked at whole.
+    pub known: Known,
+    /// Who waits for whom.
+    pub waiting: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
+    again: mpsc::UnboundedSender<Key>,
+}
+
+impl Releases {
+    /// Does it for ever; ended by dropping it. Only the leader may.
+    pub async fn lead(&self) -> Infallible {
+        let (again, waiting) = mpsc::unbounded_channel();
+        let controller = Arc::new(self.controller(again));
+        let marks = self.marks();
+        marks.synced().await;
+        self.synced().await;
+        let workloads = controller.workloads.follow(&self.parts().clients.own());
+        futures::join!(
+            controller.clone().run_requests(),
+            controller.clone().run_releases(marks, waiting, workloads),
+        );
+        // Watches do not end while they are listened to.
+        std::future::pending().await
+    }
+
+    pub(crate) fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
+        let parts = self.parts();
+        Controller {
+            clients: parts.clients.clone(),
+            requests: parts.requests.clone(),
+            releases: parts.releases.clone(),
+            records: Records::default(),
+            workloads: Workloads::default(),
+            charts: parts.charts.clone(),
+            people: parts.people.clone(),
+            helm: parts.helms.clone(),
+            clock: parts.clock.clone(),
+            events: parts.recorder(),
+            known: Known::default(),
+            waiting: Mutex::default(),
+            again,
+        }
+    }
+}
+
+impl Controller {
+    async fn run_requests(self: Arc<Self>) {
+        let of_requests = self.requests.changes().map(|change| Some(object(&change).name_any()));
+        let of_releases = self.releases.changes().map(|change| {
+            let release = object(&change);
+            release.spec.request_ref.as_ref().map(|request| request.name.clone())
+        });
+        let keys = stream::select(of_requests, of_releases).filter_map(ready);
+        queue::run(keys, REQUESTS_AT_ONCE, move |name: &String| self.clone().request_passed(name.clone()))
+            .await;
+    }
+
+    async fn run_releases(
+        self: Arc<Self>,
+        marks: Feed<Mark>,
+        again: mpsc::UnboundedReceiver<Key>,
+        workloads: impl Stream<Item = Key> + Send + 'static,
+    ) {
+        // All that the records say is known before the first pass.
+        let (records, by_request) = (self.clone(), self.clone());
+        for mark in marks.all() {
+            self.records.enter(&Change::Applied(mark));
+        }
+        let waiters = self.clone();
+        let keys = stream::select_all([
+            self.releases.changes().map(|change| Some(Key::of(object(&change)))).boxed(),
+            marks.changes().map(move |change| records.records.enter(&change)).boxed(),
+            self.requests.changes().map(move |change| by_request.released(object(&change))).boxed(),
+            workloads.map(Some).boxed(),
+            received(again).map(Some).boxed(),
+        ]);
+        let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
+        queue::run(keys, AT_ONCE, move |key: &Key| self.clone().release_passed(key.clone())).await;
+        drop(marks);
+    }
+
+    /// The release of a request, whose person may act otherwise now.
+    fn released(&self, request: &HelmRequest) -> Option<Key> {
+        Some(Key::new(&request.spec.namespace, &request.spec.release_name))
+    }
+
+    fn request_passed(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, PassError>> {
+        apart(async move { settle(self.pass_request(&name).await) })
+    }
+
+    fn release_passed(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, PassError>> {
+        apart(async move { settle(self.pass_release(&key).await) })
+    }
+
+    /// Those who wait for this release look again.
+    fn wake_waiting(&self, key: &Key) {
+        let Some(waiting) = self.waiting.lock().remove(key) else { return };
+        for waiter in waiting {
+            // The receiver lives as long as the queue.
+            let _ = self.again.send(waiter);
+        }
+    }
+}
+
+/// On a task of its own, so that all cores have a share; ended with whoever waits for it.
+fn apart(
+    pass: impl Future<Output = Result<Next, PassError>> + Send + 'static,
+) -> BoxFuture<'static, Result<Next, PassError>> {
+    async move {
+        match AbortOnDropHandle::new(tokio::spawn(pass)).await {
+            Ok(done) => done,
+            Err(broken) => Err(PassError::Broken(broken.to_string())),
+        }
+    }
+    .boxed()
+}
+
+pub(crate) fn object<K>(change: &Change<K>) -> &K {
+    match change {
+        Change::Applied(object) | Change::Deleted(object) => object,
+    }
+}
+
+fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
+}
+
+/// A conflict is no failure: the pass saw something old, and the new is on its way.
+fn settle(done: Result<Next, PassError>) -> Result<Next, PassError> {
+    match done {
+        Err(error) if error.is_conflict() => Ok(Next::After(Duration::from_secs(1))),
+        other => other,
+    }
+}

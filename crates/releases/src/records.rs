@@ -1,0 +1,175 @@
+//! What Helm's records say of every release, by their labels alone: which revisions there are, and how each stands.
+//!
+//! Fed by a watch of the records' metadata, so that a pass over a release asks nobody, and hears when somebody else, such as the
+//! helm command line, changed one. What an act of ours wrote is entered at once ([`Records::learn`]); what the watch
+//! says later of an older state is not heeded.
+
+use std::collections::{BTreeMap, HashMap};
+
+use domain::release::operation;
+use helm_release::{Record, Status};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::core::PartialObjectMeta;
+use kube_access::Change;
+use kube_types::marks::SPEC_HASH;
+use parking_lot::Mutex;
+
+use crate::key::Key;
+
+/// A record without its content.
+pub(crate) type Mark = PartialObjectMeta<Secret>;
+
+/// Records are Secrets of this type, with this label.
+pub(crate) const TYPE: &str = "helm.sh/release.v1";
+pub(crate) const OWNED: &str = "owner=helm";
+
+/// One revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Revision {
+    pub revision: i64,
+    pub status: Status,
+    /// When its record was last written.
+    pub since: Option<Timestamp>,
+    /// Of what we made it, where we did.
+    pub hash: Option<String>,
+}
+
+#[derive(Default)]
+pub(crate) struct Records(Mutex<HashMap<Key, BTreeMap<i64, Known>>>);
+
+struct Known {
+    status: Status,
+    hash: Option<String>,
+    since: Option<Timestamp>,
+    /// An act of ours said so, and not yet the watch.
+    learnt: bool,
+}
+
+impl Records {
+    /// Enters what the watch says; answers whose record it is.
+    pub fn enter(&self, change: &Change<Mark>) -> Option<Key> {
+        let (mark, gone) = match change {
+            Change::Applied(mark) => (mark, false),
+            Change::Deleted(mark) => (mark, true),
+        };
+        let label = |name: &str| mark.labels().get(name);
+        let key = Key::new(mark.metadata.namespace.as_deref()?, label("name")?);
+        let revision: i64 = label("version")?.parse().ok()?;
+        let moment = |name: &str| Timestamp::from_second(label(name)?.parse().ok()?).ok();
+        let known = Known {
+            status: Status::read(label("status")?),
+            hash: label(SPEC_HASH).cloned(),
+            since: moment("modifiedAt").or_else(|| moment("createdAt")),
+            learnt: false,
+        };
+        let mut all = self.0.lock();
+        let revisions = all.entry(key.clone()).or_default();
+        let ended = revisions.get(&revision).is_some_and(|before| before.learnt);
+        if gone {
+            revisions.remove(&revision);
+        } else if !(ended && known.status.is_pending()) {
+            revisions.insert(revision, known);
+        }
+        if revisions.is_empty() {
+            all.remove(&key);
+        }
+        Some(key)
+    }
+
+    /// Enters what an act of ours ended with.
+    pub fn learn(&self, key: &Key, record: &Record, now: Timestamp) {
+        let hash = record.labels.get(SPEC_HASH).cloned();
+        let known = Known { status: record.info.status, hash, since: Some(now), learnt: true };
+        let revision = record.version;
+        self.0.lock().entry(key.clone()).or_default().insert(revision, known);
+    }
+
+    /// An act of ours left nothing.
+    pub fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    pub fn newest(&self, key: &Key) -> Option<Revision> {
+        let all = self.0.lock();
+        let (revision, known) = all.get(key)?.last_key_value()?;
+        Some(Revision {
+            revision: *revision,
+            status: known.status,
+            since: known.since,
+            hash: known.hash.clone(),
+        })
+    }
+
+    /// What the records say taken together. `ours` says that an operation of ours was under way.
+    pub fn standing(&self, key: &Key, ours: bool) -> operation::Record {
+        let all = self.0.lock();
+        let statuses: Vec<Status> =
+            all.get(key).into_iter().flatten().map(|(_, known)| known.status).collect();
+        standing(&statuses, ours)
+    }
+}
+
+/// What statuses say taken together, the oldest first.
+fn standing(statuses: &[Status], ours: bool) -> operation::Record {
+    let Some((newest, before)) = statuses.split_last() else { return operation::Record::None };
+    let good = |status: &Status| matches!(status, Status::Deployed | Status::Superseded);
+    match newest {
+        Status::Uninstalled => operation::Record::None,
+        Status::Deployed => operation::Record::Deployed,
+        Status::Failed if before.iter().any(good) => operation::Record::FailedLater,
+        Status::Failed => operation::Record::FailedFirst,
+        pending if pending.is_pending() && ours => operation::Record::Pending,
+        pending if pending.is_pending() => operation::Record::PendingElsewhere,
+        Status::Uninstalling => operation::Record::Uninstalling,
+        _ => operation::Record::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn mark(revision: i64, status: &str) -> Change<Mark> {
+        let mark = json!({"metadata": {
+            "name": format!("sh.helm.release.v1.web.v{revision}"), "namespace": "shop",
+            "labels": {"owner": "helm", "name": "web", "version": revision.to_string(), "status": status, "createdAt": "1767323045"},
+        }});
+        Change::Applied(Arc::new(serde_json::from_value(mark).unwrap()))
+    }
+
+    #[test]
+    fn what_is_older_than_what_we_wrote_is_not_heeded() {
+        let (records, key) = (Records::default(), Key::new("shop", "web"));
+        assert_eq!(records.enter(&mark(1, "pending-install")), Some(key.clone()));
+        assert_eq!(records.standing(&key, true), operation::Record::Pending);
+        assert_eq!(records.standing(&key, false), operation::Record::PendingElsewhere);
+        let mut record = Record { version: 1, ..Record::default() };
+        record.set_status(Status::Deployed, "");
+        records.learn(&key, &record, Timestamp::UNIX_EPOCH);
+        records.enter(&mark(1, "pending-install"));
+        assert_eq!(records.standing(&key, false), operation::Record::Deployed);
+        records.enter(&mark(2, "failed"));
+        assert_eq!(records.standing(&key, false), operation::Record::FailedLater);
+        assert_eq!(records.newest(&key).unwrap().since.unwrap().as_second(), 1_767_323_045);
+        let Change::Applied(gone) = mark(2, "failed") else { unreachable!() };
+        records.enter(&Change::Deleted(gone));
+        assert_eq!(records.newest(&key).unwrap().revision, 1);
+        records.forget(&key);
+        assert_eq!(records.standing(&key, false), operation::Record::None);
+    }
+
+    #[test]
+    fn a_failed_first_installation_is_told_from_a_failed_upgrade() {
+        use Status::*;
+        assert_eq!(standing(&[Failed, Failed], false), operation::Record::FailedFirst);
+        assert_eq!(standing(&[Superseded, Failed], false), operation::Record::FailedLater);
+        assert_eq!(standing(&[Deployed, Uninstalled], false), operation::Record::None);
+        assert_eq!(standing(&[Superseded], false), operation::Record::Unclear);
+    }
+}

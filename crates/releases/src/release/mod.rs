@@ -1,0 +1,312 @@
+//! One release: look, think, do, tell.
+//!
+//! A pass looks at what is wanted and at what there is (mostly in memory), chooses one thing (`domain::release::operation`),
+//! does it as whoever the release acts as, and tells the status once. A crash between two steps costs nothing: what was begun
+//! is in the status and in Helm's record, and the next pass ends it.
+//!
+//! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`]), how its
+//! objects stand ([`standing`]), and its end ([`remove`]).
+
+pub(crate) mod identity;
+mod operate;
+mod remove;
+mod standing;
+pub(crate) mod wanted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Kind;
+use domain::release::operation::{self, Attempt, Choice, Seen};
+use domain::release::retry::{self, Then};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube_access::queue::Next;
+use kube_types::marks::RELEASE_FINALIZER;
+use kube_types::progress::is_true;
+use kube_types::release::conditions::READY;
+use kube_types::{HelmRelease, HelmReleaseStatus};
+use serde_json::json;
+
+use crate::duration;
+use crate::error::{Doing, PassError};
+use crate::key::Key;
+use crate::lead::Controller;
+use crate::requests::{is_held, until};
+use crate::tell::{Failure, Telling};
+use identity::Identity;
+use operate::short;
+use wanted::Wanted;
+
+/// How long an operation may take where nothing is said.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
+
+/// What a pass works on.
+pub(crate) struct Pass<'a> {
+    pub key: &'a Key,
+    pub release: Arc<HelmRelease>,
+    pub now: Timestamp,
+}
+
+impl Pass<'_> {
+    pub fn status(&self) -> HelmReleaseStatus {
+        self.release.status.clone().unwrap_or_default()
+    }
+
+    pub fn telling(&self) -> Telling {
+        Telling::new(self.release.status.as_ref(), self.release.metadata.generation, self.now)
+    }
+
+    pub fn timeout(&self) -> Duration {
+        let said = self.release.spec.options.timeout.as_deref();
+        said.and_then(duration::parse).unwrap_or(TIMEOUT)
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        self.release.spec.interval.as_deref().and_then(duration::parse)
+    }
+
+    /// How an attempt at this spec is called before it is known what exactly it wants.
+    fn unlooked(&self) -> String {
+        format!("generation {}", self.release.metadata.generation.unwrap_or_default())
+    }
+
+    /// How an attempt at this wish is called.
+    fn attempted(&self, spec_hash: &str) -> String {
+        format!("{spec_hash}/{}", self.release.spec.version)
+    }
+}
+
+impl Controller {
+    /// Boxed, as what follows from it is large.
+    pub(crate) fn pass_release<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, PassError>> {
+        self.pass(key).boxed()
+    }
+
+    async fn pass(&self, key: &Key) -> Result<Next, PassError> {
+        let Some(release) = self.releases.get_in(&key.namespace, &key.name) else {
+            self.known.forget(key);
+            return Ok(Next::Rest);
+        };
+        let mut pass = Pass { key, release, now: self.clock.now() };
+        if pass.release.metadata.deletion_timestamp.is_some() {
+            return self.remove_release(&pass).boxed().await;
+        }
+        if pass.release.spec.suspend {
+            self.tell(&pass, pass.telling().suspended().done()).await?;
+            return Ok(Next::Rest);
+        }
+        pass.release = self.hold_release(pass.release).await?;
+        // What could not even be looked at is looked at again in its time.
+        if let Some(next) = self.rests(&pass, &pass.unlooked()) {
+            return Ok(next);
+        }
+        let identity = match identity::identity(&pass.release, &self.requests, &*self.people) {
+            Ok(identity) => identity,
+            Err(failure) => return self.not_looked(&pass, &failure).await,
+        };
+        let interval = pass.interval().and_then(|interval| SignedDuration::try_from(interval).ok());
+        let (spec_hash, wanted) = match self.known.spec_hash(key, &pass.release, interval, pass.now) {
+            Some(spec_hash) => (spec_hash, None),
+            None => match self.wanted(&pass, &identity).boxed().await {
+                Ok(wanted) => {
+                    self.known.learn(key, &pass.release, &wanted.spec_hash, pass.now);
+                    (wanted.spec_hash.clone(), Some(wanted))
+                }
+                Err(failure) => return self.not_looked(&pass, &failure).await,
+            },
+        };
+        self.choose(&pass, &identity, &spec_hash, wanted).boxed().await
+    }
+
+    async fn choose(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        spec_hash: &str,
+        wanted: Option<Wanted>,
+    ) -> Result<Next, PassError> {
+        let status = pass.status();
+        let newest = self.records.newest(pass.key);
+        let seen = Seen {
+            deleted: false,
+            suspended: false,
+            blocked: !self.missing(pass).is_empty(),
+            record: self.record(pass, &status),
+            same_hash: status.spec_hash == spec_hash,
+            record_is_wanted: newest
+                .as_ref()
+                .is_some_and(|newest| newest.hash.as_deref() == Some(short(spec_hash))),
+            same_version: pass.release.spec.version <= status.version,
+            own_revision: newest.as_ref().map(|newest| newest.revision)
+                == status.helm.as_ref().map(|helm| helm.revision),
+            enforce: pass.release.spec.options.enforce,
+            attempt: attempt(&status, &pass.attempted(spec_hash), pass.now),
+        };
+        match operation::next(&seen) {
+            Choice::Do(_) | Choice::EnterDeployed => {
+                let wanted = match wanted {
+                    Some(wanted) => wanted,
+                    None => match self.wanted(pass, identity).await {
+                        Ok(wanted) => wanted,
+                        Err(failure) => return self.not_looked(pass, &failure).await,
+                    },
+                };
+                match operation::next(&seen) {
+                    Choice::Do(step) => self.operate(pass, identity, step, wanted).boxed().await,
+                    _ => self.enter_deployed(pass, identity, wanted).await,
+                }
+            }
+            Choice::Watch => self.watch(pass, identity, newest).await,
+            Choice::EnterVersion => {
+                self.tell(pass, pass.telling().version_entered(pass.release.spec.version).done()).await?;
+                Ok(Next::Rest)
+            }
+            Choice::WaitForOthers => {
+                let missing = self.missing(pass);
+                let message = format!("waits for {}", missing.join(", "));
+                self.wait_for(pass.key, &missing);
+                self.tell(pass, pass.telling().waits("DependencyNotReady", &message).done()).await?;
+                Ok(Next::After(Duration::from_secs(30)))
+            }
+            Choice::WaitForEnd => {
+                let message = "somebody else, such as the helm command line, works on it";
+                self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
+                Ok(Next::After(Duration::from_secs(10)))
+            }
+            Choice::WaitToRetry => Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest)),
+            Choice::StayFailed | Choice::Suspend | Choice::Uninstall => Ok(self.interval_from(pass)),
+        }
+    }
+
+    /// What the records say. Somebody else's operation that had all the time that one may take is over.
+    fn record(&self, pass: &Pass<'_>, status: &HelmReleaseStatus) -> operation::Record {
+        let limit = SignedDuration::try_from(pass.timeout()).unwrap_or(SignedDuration::MAX);
+        let old = self.records.newest(pass.key).and_then(|newest| newest.since);
+        let old = old.is_some_and(|since| pass.now.duration_since(since) > limit);
+        self.records.standing(pass.key, status.operation.is_some() || old)
+    }
+
+    /// Releases that this one depends on and that are not ready.
+    fn missing(&self, pass: &Pass<'_>) -> Vec<String> {
+        let is_ready = |name: &str| {
+            self.releases.get_in(&pass.key.namespace, name).is_some_and(|release| {
+                release.status.as_ref().is_some_and(|status| {
+                    is_true(&status.conditions, READY)
+                        && status.observed_generation == release.metadata.generation
+                })
+            })
+        };
+        let depends = pass.release.spec.depends_on.iter();
+        depends.filter(|other| !is_ready(&other.name)).map(|other| other.name.clone()).collect()
+    }
+
+    fn wait_for(&self, key: &Key, others: &[String]) {
+        let mut waiting = self.waiting.lock();
+        for other in others {
+            waiting.entry(Key::new(&key.namespace, other)).or_default().insert(key.clone());
+        }
+    }
+
+    /// Whether this attempt failed and is not due again.
+    fn rests(&self, pass: &Pass<'_>, attempted: &str) -> Option<Next> {
+        let status = pass.release.status.as_ref()?;
+        match attempt(status, attempted, pass.now) {
+            Attempt::Free => None,
+            Attempt::GivenUp => Some(self.interval_from(pass)),
+            Attempt::Later => {
+                let due = status.next_retry_time.as_ref().map_or(pass.now, |due| due.0);
+                Some(Next::After(until(pass.now, due)))
+            }
+        }
+    }
+
+    /// When everything is to be looked at anew.
+    pub(crate) fn interval_from(&self, pass: &Pass<'_>) -> Next {
+        match pass.interval() {
+            Some(interval) => {
+                let since = self.known.looked(pass.key).map(|at| pass.now.duration_since(at));
+                let since = since.and_then(|since| Duration::try_from(since).ok()).unwrap_or_default();
+                Next::After(interval.saturating_sub(since))
+            }
+            None => Next::Rest,
+        }
+    }
+
+    /// Nothing could be done, because it is not known what is wanted.
+    async fn not_looked(&self, pass: &Pass<'_>, failure: &Failure) -> Result<Next, PassError> {
+        // What is put right in a moment need not be told.
+        if matches!(failure.reason, "NoRequest" | "NotAsRequested") && pass.release.status.is_some() {
+            return Ok(Next::After(Duration::from_secs(1)));
+        }
+        let attempted = pass.unlooked();
+        let attempts = pass.status();
+        let attempts = if attempts.attempted_hash == attempted { attempts.attempts + 1 } else { 1 };
+        let retries = pass.release.spec.remediation.as_ref().and_then(|remediation| remediation.retries);
+        let then = match (retry::then(failure.kind, attempts, retries), pass.interval()) {
+            (Then::GiveUp, Some(interval)) => Then::TryAgain(interval),
+            (then, _) => then,
+        };
+        let status = pass.telling().failed(failure, &attempted, then, None).done();
+        self.tell(pass, status).await?;
+        Ok(match then {
+            Then::GiveUp => Next::Rest,
+            Then::TryAgain(pause) => Next::After(pause),
+        })
+    }
+
+    /// Nothing is made before the finalizer is there: it is what removes it again.
+    async fn hold_release(&self, release: Arc<HelmRelease>) -> Result<Arc<HelmRelease>, PassError> {
+        if is_held(&release) {
+            return Ok(release);
+        }
+        let finalizers: Vec<&str> =
+            release.finalizers().iter().map(String::as_str).chain([RELEASE_FINALIZER]).collect();
+        let patch = json!({
+            "metadata": { "resourceVersion": release.resource_version(), "finalizers": finalizers },
+        });
+        let (name, namespace) = (release.name_any(), release.namespace().unwrap_or_default());
+        let held =
+            self.release_api(&namespace).patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        Ok(Arc::new(held.doing(|| format!("hold release `{namespace}/{name}`"))?))
+    }
+
+    /// Writes the status, where it is another, and tells of it. What somebody else wrote since is looked at first.
+    pub(crate) async fn tell(
+        &self,
+        pass: &Pass<'_>,
+        status: HelmReleaseStatus,
+    ) -> Result<Arc<HelmRelease>, PassError> {
+        if pass.release.status.as_ref() == Some(&status) {
+            return Ok(pass.release.clone());
+        }
+        let told = HelmRelease { status: Some(status), ..HelmRelease::clone(&pass.release) };
+        let name = told.name_any();
+        let told =
+            self.release_api(&pass.key.namespace).replace_status(&name, &PostParams::default(), &told).await;
+        let told = told.doing(|| format!("write the status of release `{}`", pass.key))?;
+        self.announce(pass.release.status.as_ref(), &told).await;
+        Ok(Arc::new(told))
+    }
+}
+
+/// What became of the attempts of that name.
+fn attempt(status: &HelmReleaseStatus, attempted: &str, now: Timestamp) -> Attempt {
+    match &status.next_retry_time {
+        _ if status.attempts == 0 || status.attempted_hash != attempted => Attempt::Free,
+        None => Attempt::GivenUp,
+        Some(due) if due.0 > now => Attempt::Later,
+        Some(_) => Attempt::Free,
+    }
+}
+
+/// What a failure of ours means to those who read it.
+pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl ToString) -> Failure {
+    Failure { kind, reason, message: message.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,401 @@
+//! Doing what was chosen: one operation, begun in the status and ended in it.
+//!
+//! Always true: nothing is done before the status says so, and that is written against what was seen: who saw something old
+//! does nothing. What was begun and not ended, because somebody died over it, is found in the status and in Helm's record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Kind;
+use domain::release::State;
+use domain::release::operation::Step;
+use domain::release::retry::{self, Then};
+use futures::FutureExt;
+use helm_release::actions::{
+    Install, PostRender, Propagation, Rollback, Run, Uninstall, Upgrade, Values, Wait,
+};
+use helm_release::{Error, Helm, Record};
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use kube::api::PostParams;
+use kube_access::queue::Next;
+use kube_apply::{Discovery, Object, Silent};
+use kube_types::marks::{CHART_PACKAGE, SPEC_HASH};
+use kube_types::release::status::HelmState;
+use kube_types::release::{InventoryEntry, Options, RemediationStrategy};
+use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
+
+use super::identity::Identity;
+use super::wanted::Wanted;
+use super::{Pass, failure};
+use crate::acts::VERSION;
+use crate::chain::{self, Chain};
+use crate::error::{Doing, PassError};
+use crate::lead::Controller;
+use crate::tell::{Deployment, Telling};
+
+/// When somebody who works on the release is asked again.
+const BUSY: Duration = Duration::from_secs(2);
+
+impl Controller {
+    /// Does one step, as whoever the release acts as.
+    pub(super) async fn operate(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        step: Step,
+        wanted: Wanted,
+    ) -> Result<Next, PassError> {
+        let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
+        if let Step::Recover | Step::FinishUninstall = step {
+            return self.repair(pass, &helm).boxed().await;
+        }
+        let limit = SignedDuration::try_from(pass.timeout()).unwrap_or(SignedDuration::MAX);
+        let (state, kind) = begun(step, identity);
+        let id = operation_id();
+        let started = pass.telling().started(state, kind, &id, pass.now + limit).done();
+        let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
+        let done = self.deploy(&begun, identity, step, &wanted, &helm).boxed().await;
+        let now = self.clock.now();
+        let telling = Telling::new(begun.release.status.as_ref(), begun.release.metadata.generation, now);
+        match done {
+            Ok(record) => {
+                self.records.learn(pass.key, &record, now);
+                let objects: Arc<[_]> = self.objects(&pass.key.namespace, &record).into();
+                self.known.learn_objects(pass.key, record.version, objects.clone());
+                let standing = self.standing(&begun, &objects, now, None);
+                let late = standing.late;
+                let first = matches!(step, Step::Install | Step::Reinstall);
+                let deployment =
+                    deployment(&begun, identity, wanted, &record, self.inventory(pass, &record), first);
+                self.end(&begun, &id, telling.deployed(deployment).stands(standing).done()).await?;
+                Ok(if late { Next::Rest } else { Next::After(pass.timeout()) })
+            }
+            Err(Error::Hold(_) | Error::Pending) => {
+                // Somebody else is at it; nothing was done.
+                self.end(
+                    &begun,
+                    &id,
+                    telling.interrupted().waits("Busy", "somebody else works on it").done(),
+                )
+                .await?;
+                Ok(Next::After(BUSY))
+            }
+            Err(error) => self.failed(&begun, identity, &wanted, &helm, &id, &error, telling).boxed().await,
+        }
+    }
+
+    async fn deploy(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        step: Step,
+        wanted: &Wanted,
+        helm: &Helm,
+    ) -> Result<Record, Error> {
+        let spec = &pass.release.spec;
+        let change = Change { spec, identity, discovery: &helm.discovery };
+        let run = || run(spec, pass.timeout(), &change);
+        let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
+        if step == Step::Reinstall {
+            helm.uninstall(&uninstall(pass, run())).await?;
+            self.records.forget(pass.key);
+        }
+        if step == Step::Upgrade {
+            let upgrade = Upgrade {
+                name,
+                namespace,
+                chart: wanted.chart.ready.clone(),
+                values: wanted.values.clone(),
+                old_values: Values::Reset,
+                labels: labels(pass, wanted),
+                install: true,
+                create_namespace: false,
+                skip_crds: spec.options.skip_crds,
+                skip_schema: false,
+                subchart_notes: false,
+                atomic: spec.options.atomic,
+                cleanup_on_fail: spec.options.cleanup_on_fail,
+                run: run(),
+            };
+            return helm.upgrade(&upgrade).await;
+        }
+        let install = Install {
+            name,
+            namespace,
+            chart: wanted.chart.ready.clone(),
+            values: wanted.values.clone(),
+            labels: labels(pass, wanted),
+            create_namespace: false,
+            skip_crds: spec.options.skip_crds,
+            skip_schema: false,
+            subchart_notes: false,
+            replace: true,
+            atomic: spec.options.atomic,
+            run: run(),
+        };
+        helm.install(&install).await
+    }
+
+    /// Ends what somebody left unended, and looks again.
+    async fn repair(&self, pass: &Pass<'_>, helm: &Helm) -> Result<Next, PassError> {
+        match helm.recover(&pass.key.namespace, &pass.key.name, &Run::new(&Silent)).await {
+            Ok(_) => {
+                self.tell(pass, pass.telling().interrupted().done()).await?;
+                Ok(Next::After(Duration::ZERO))
+            }
+            Err(Error::Hold(_)) => Ok(Next::After(BUSY)),
+            Err(error) => Err(PassError::Helm(error.to_string())),
+        }
+    }
+
+    async fn failed(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        wanted: &Wanted,
+        helm: &Helm,
+        id: &str,
+        error: &Error,
+        telling: Telling,
+    ) -> Result<Next, PassError> {
+        let message = wanted.sensitive.mask_text(&error.to_string());
+        let failure = failure(error.kind(), reason(error), message);
+        let attempted = pass.attempted(&wanted.spec_hash);
+        let status = pass.status();
+        let attempts = if status.attempted_hash == attempted { status.attempts + 1 } else { 1 };
+        let remediation = pass.release.spec.remediation.clone().unwrap_or_default();
+        let then = retry::then(failure.kind, attempts, remediation.retries);
+        let mut left = None;
+        if let Error::Failed { record, .. } = error {
+            self.records.learn(pass.key, record, self.clock.now());
+            left = Some(helm_state(record));
+            if let Some(record) = self.remediate(pass, helm, remediation.strategy).await {
+                self.records.learn(pass.key, &record, self.clock.now());
+                left = Some(helm_state(&record));
+            }
+        }
+        let revision = left.as_ref().map_or(0, |helm| helm.revision);
+        let telling =
+            telling.remember_failure(pass.release.spec.version, revision, &failure.message, &identity.by);
+        self.end(pass, id, telling.failed(&failure, &attempted, then, left).done()).await?;
+        Ok(match then {
+            Then::GiveUp => self.interval_from(pass),
+            Then::TryAgain(pause) => Next::After(pause),
+        })
+    }
+
+    /// What is done about a failed upgrade before it is tried again; the record that it leaves.
+    async fn remediate(
+        &self,
+        pass: &Pass<'_>,
+        helm: &Helm,
+        strategy: Option<RemediationStrategy>,
+    ) -> Option<Record> {
+        let strategy = strategy.filter(|_| pass.status().version > 0)?;
+        let spec = &pass.release.spec;
+        let mut run = Run::new(&Silent);
+        run.timeout = pass.timeout();
+        run.hooks = !spec.options.disable_hooks;
+        let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
+        let done = match strategy {
+            RemediationStrategy::Rollback => {
+                let cleanup_on_fail = spec.options.cleanup_on_fail;
+                helm.rollback(&Rollback { name, namespace, revision: 0, cleanup_on_fail, run })
+                    .await
+                    .map(Some)
+            }
+            RemediationStrategy::Uninstall => {
+                let done = helm.uninstall(&uninstall(pass, run)).await;
+                done.map(|_| {
+                    self.records.forget(pass.key);
+                    None
+                })
+            }
+        };
+        done.unwrap_or_else(|error| {
+            tracing::warn!(release = %pass.key, %error, "a failed upgrade could not be remedied");
+            None
+        })
+    }
+
+    /// Writes how an operation ended. The spec may have changed meanwhile; but if the status says of another operation, somebody
+    /// else has taken over, and theirs holds.
+    async fn end(&self, begun: &Pass<'_>, id: &str, status: HelmReleaseStatus) -> Result<(), PassError> {
+        match self.tell(begun, status.clone()).await {
+            Err(error) if error.is_conflict() => {}
+            done => return done.map(drop),
+        }
+        let api = self.release_api(&begun.key.namespace);
+        let doing = || format!("write how an operation on release `{}` ended", begun.key);
+        loop {
+            let Some(mut latest) = api.get_opt(&begun.key.name).await.doing(doing)? else { return Ok(()) };
+            let ours = latest
+                .status
+                .as_ref()
+                .and_then(|status| status.operation.as_ref())
+                .is_some_and(|now| now.id == id);
+            if !ours || latest.uid() != begun.release.uid() {
+                return Ok(());
+            }
+            latest.status = Some(status.clone());
+            let name = latest.name_any();
+            match api.replace_status(&name, &PostParams::default(), &latest).await {
+                Err(kube::Error::Api(refused)) if refused.is_conflict() => {}
+                written => {
+                    let told = written.doing(doing)?;
+                    self.announce(begun.release.status.as_ref(), &told).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// What of a release is outside its namespace.
+    pub(super) fn inventory(&self, pass: &Pass<'_>, record: &Record) -> Vec<InventoryEntry> {
+        let objects = self.objects(&pass.key.namespace, record);
+        let outside = objects.into_iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));
+        outside
+            .map(|id| InventoryEntry {
+                group: id.group,
+                kind: id.kind,
+                namespace: id.namespace.unwrap_or_default(),
+                name: id.name,
+            })
+            .collect()
+    }
+}
+
+/// The state and the word for what a step does.
+fn begun(step: Step, identity: &Identity) -> (State, &'static str) {
+    match step {
+        Step::Install | Step::Reinstall => (State::Creating, "install"),
+        _ if identity.rollback_of.is_some() => (State::Rollbacking, "rollback"),
+        _ => (State::Upgrading, "upgrade"),
+    }
+}
+
+/// What the spec says of how it is done.
+fn run<'r>(spec: &HelmReleaseSpec, timeout: Duration, change: &'r Change<'_>) -> Run<'r> {
+    let Options { wait, wait_for_jobs, atomic, disable_hooks, force, take_ownership, max_history, .. } =
+        spec.options;
+    let mut run = Run::new(&Silent);
+    run.hooks = !disable_hooks;
+    run.wait = if wait || wait_for_jobs || atomic { Wait::Watcher } else { Wait::HookOnly };
+    run.wait_for_jobs = wait_for_jobs;
+    run.timeout = timeout;
+    run.force_replace = force;
+    run.take_ownership = take_ownership;
+    run.max_history = max_history.and_then(|most| usize::try_from(most).ok()).unwrap_or(10);
+    run.post_render = Some(change);
+    run
+}
+
+pub(super) fn uninstall<'r>(pass: &Pass<'_>, run: Run<'r>) -> Uninstall<'r> {
+    Uninstall {
+        name: pass.key.name.to_string(),
+        namespace: pass.key.namespace.to_string(),
+        keep_history: false,
+        ignore_not_found: true,
+        propagation: Propagation::Background,
+        run,
+    }
+}
+
+/// The rendered objects on their way to the cluster: changed as the spec says, and looked at for what this one may not have.
+struct Change<'a> {
+    spec: &'a HelmReleaseSpec,
+    identity: &'a Identity,
+    discovery: &'a Discovery,
+}
+
+impl PostRender for Change<'_> {
+    fn change(&self, objects: Vec<Object>) -> Result<Vec<Object>, String> {
+        let chain = Chain { roles: &self.spec.roles, patches: &self.spec.patches, paused: self.spec.paused };
+        let objects = chain::change(objects, &chain).map_err(|error| error.to_string())?;
+        if !self.identity.administrates {
+            let of_cluster: Vec<String> =
+                objects.iter().filter(|object| self.is_of_cluster(object)).map(named).collect();
+            if !of_cluster.is_empty() {
+                return Err(format!(
+                    "only an administrator of the platform may install what belongs to the whole cluster: {}",
+                    of_cluster.join(", ")
+                ));
+            }
+        }
+        Ok(objects)
+    }
+}
+
+impl Change<'_> {
+    fn is_of_cluster(&self, object: &Object) -> bool {
+        self.discovery.known(object.api_version(), object.kind()).is_some_and(|kind| !kind.namespaced)
+    }
+}
+
+fn named(object: &Object) -> String {
+    format!("{} {}", object.kind(), object.name())
+}
+
+pub(super) fn deployment(
+    pass: &Pass<'_>,
+    identity: &Identity,
+    wanted: Wanted,
+    record: &Record,
+    inventory: Vec<InventoryEntry>,
+    first: bool,
+) -> Deployment {
+    Deployment {
+        version: pass.release.spec.version,
+        hash: wanted.hash,
+        spec_hash: wanted.spec_hash,
+        chart: wanted.chart.resolved,
+        helm: helm_state(record),
+        inventory,
+        rollback_of: identity.rollback_of,
+        by: identity.by.clone(),
+        first,
+    }
+}
+
+fn helm_state(record: &Record) -> HelmState {
+    HelmState {
+        revision: record.version,
+        status: record.info.status.as_str().to_owned(),
+        first_deployed: record.info.first_deployed.at().map(Time),
+    }
+}
+
+fn reason(error: &Error) -> &'static str {
+    match error.kind() {
+        Kind::Forbidden => "Forbidden",
+        Kind::Invalid => "Invalid",
+        Kind::Timeout => "TimedOut",
+        Kind::Conflict => "Conflict",
+        Kind::TooLarge => "TooLarge",
+        Kind::Exhausted => "Exhausted",
+        Kind::Unavailable => "Unavailable",
+        _ => "OperationFailed",
+    }
+}
+
+/// On the record, so that everybody sees which chart it was made of.
+fn labels(pass: &Pass<'_>, wanted: &Wanted) -> BTreeMap<String, String> {
+    [
+        (CHART_PACKAGE.to_owned(), wanted.chart.resolved.package.clone()),
+        (SPEC_HASH.to_owned(), short(&wanted.spec_hash).to_owned()),
+        (VERSION.to_owned(), pass.release.spec.version.to_string()),
+    ]
+    .into()
+}
+
+/// As much of a hash as a label can hold.
+pub(super) fn short(spec_hash: &str) -> &str {
+    spec_hash.get(..40).unwrap_or(spec_hash)
+}
+
+pub(super) fn operation_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}

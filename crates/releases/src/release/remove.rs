@@ -1,0 +1,134 @@
+//! The end of a release: uninstalled as whoever it acted as, and then let go.
+//!
+//! Always true: it is let go only when nothing is left of it, or when what is left was to stay. A namespace that is being
+//! deleted takes everything in it along, Helm's records too; what the release has outside is in its status.
+
+use domain::release::State;
+use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
+use futures::FutureExt;
+use helm_release::Error;
+use helm_release::actions::Run;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use kube_access::queue::Next;
+use kube_apply::remove::Removal;
+use kube_apply::{Object, Silent, Target};
+use kube_types::marks::RELEASE_FINALIZER;
+use kube_types::release::{DeletionPolicy, InventoryEntry};
+use serde_json::json;
+
+use super::identity::{self, Identity};
+use super::operate::{operation_id, uninstall};
+use super::{Pass, failure};
+use crate::error::{Doing, PassError};
+use crate::lead::Controller;
+use crate::requests::{gone, is_held, until};
+
+impl Controller {
+    pub(super) async fn remove_release(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
+        if !is_held(&pass.release) {
+            return Ok(Next::Rest);
+        }
+        if pass.release.spec.deletion_policy == DeletionPolicy::Orphan {
+            return self.let_go(pass).await;
+        }
+        let status = pass.status();
+        let leaving = status.state == State::Deleting.as_str();
+        if let Some(due) = status.next_retry_time.as_ref().filter(|due| leaving && due.0 > pass.now) {
+            return Ok(Next::After(until(pass.now, due.0)));
+        }
+        // Whose account is gone must not keep a release from going: the namespace's own deployer takes it off.
+        let identity = identity::identity(&pass.release, &self.requests, &*self.people)
+            .unwrap_or_else(|_| identity::of_service_account(&pass.release));
+        let id = operation_id();
+        let limit = SignedDuration::try_from(pass.timeout()).unwrap_or(SignedDuration::MAX);
+        let mut telling = pass.telling();
+        if !leaving {
+            // Attempts at something else do not count.
+            telling = telling.afresh();
+        }
+        let started = telling.started(State::Deleting, "uninstall", &id, pass.now + limit).done();
+        let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
+        match self.uninstall(&begun, &identity).boxed().await {
+            Ok(()) => self.let_go(&begun).await,
+            Err(Error::Hold(_) | Error::Pending) if !self.is_ending(&pass.key.namespace).await? => {
+                Ok(Next::After(std::time::Duration::from_secs(2)))
+            }
+            Err(_) if self.is_ending(&pass.key.namespace).await? => {
+                self.remove_outside(&begun, &identity).boxed().await?;
+                self.let_go(&begun).await
+            }
+            Err(error) => {
+                let attempts = begun.status().attempts + 1;
+                // It is tried for ever: what is in the way may go.
+                let pause = match then(error.kind(), attempts, Some(-1)) {
+                    Then::TryAgain(pause) => pause,
+                    Then::GiveUp => LONGEST_PAUSE,
+                };
+                let now = self.clock.now();
+                let next = now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+                let failure = failure(error.kind(), "UninstallFailed", &error);
+                let told = begun.telling().not_removed(&failure, attempts >= ATTEMPTS, next).done();
+                self.tell(&begun, told).await?;
+                Ok(Next::After(pause))
+            }
+        }
+    }
+
+    async fn uninstall(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
+        let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
+        let mut run = Run::new(&Silent);
+        run.timeout = pass.timeout();
+        run.hooks = !pass.release.spec.options.disable_hooks;
+        helm.uninstall(&uninstall(pass, run)).await.map(drop)
+    }
+
+    /// Whether the namespace is being deleted, or gone.
+    async fn is_ending(&self, namespace: &str) -> Result<bool, PassError> {
+        let found = Api::<Namespace>::all(self.clients.own()).get_opt(namespace).await;
+        let found = found.doing(|| format!("look at namespace `{namespace}`"))?;
+        Ok(found.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
+    }
+
+    /// Removes what the release has outside its namespace, as the status lists it.
+    async fn remove_outside(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), PassError> {
+        let objects: Vec<Object> =
+            pass.status().inventory.iter().filter_map(|entry| self.object(entry)).collect();
+        let target = Target {
+            client: self.clients.acting_as(&identity.acts_as),
+            discovery: self.helm.discovery.clone(),
+            namespace: pass.key.namespace.to_string(),
+        };
+        let removed = kube_apply::remove::remove(&target, &objects, &Removal::default(), &Silent).await;
+        removed.map(drop).map_err(|error| PassError::Helm(error.to_string()))
+    }
+
+    /// An object by what the status says of it.
+    fn object(&self, entry: &InventoryEntry) -> Option<Object> {
+        // In whichever version the cluster likes best; the one that is asked for is known to nobody.
+        let any = if entry.group.is_empty() { "any".to_owned() } else { format!("{}/any", entry.group) };
+        let api_version = self.helm.discovery.in_any_version(&any, &entry.kind)?.resource.api_version;
+        let mut value =
+            json!({ "apiVersion": api_version, "kind": entry.kind, "metadata": { "name": entry.name } });
+        if !entry.namespace.is_empty() {
+            value["metadata"]["namespace"] = entry.namespace.clone().into();
+        }
+        Object::from_value(value).ok()
+    }
+
+    async fn let_go(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
+        let left: Vec<&String> =
+            pass.release.finalizers().iter().filter(|finalizer| *finalizer != RELEASE_FINALIZER).collect();
+        let patch = json!({
+            "metadata": { "resourceVersion": pass.release.resource_version(), "finalizers": left },
+        });
+        let api = self.release_api(&pass.key.namespace);
+        let freed = api.patch(&pass.key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        gone(freed.map(drop)).doing(|| format!("let go of release `{}`", pass.key))?;
+        self.known.forget(pass.key);
+        self.records.forget(pass.key);
+        Ok(Next::Rest)
+    }
+}

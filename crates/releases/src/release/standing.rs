@@ -1,0 +1,136 @@
+//! How the objects of a deployed release stand, from what watches have told.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_access::queue::Next;
+use kube_apply::{Id, Object};
+use kube_types::release::status::{NotReady, Resources};
+
+use helm_release::Record;
+
+use super::Pass;
+use super::identity::Identity;
+use super::operate;
+use super::wanted::Wanted;
+use crate::error::PassError;
+use crate::lead::Controller;
+use crate::records::Revision;
+use crate::requests::until;
+use crate::tell::Standing;
+use crate::workloads::is_watched;
+
+impl Controller {
+    /// Looks how it stands, and tells it where that is news.
+    pub(super) async fn watch(
+        &self,
+        pass: &Pass<'_>,
+        _: &Identity,
+        newest: Option<Revision>,
+    ) -> Result<Next, PassError> {
+        let status = pass.status();
+        let revision = status.helm.as_ref().map_or(0, |helm| helm.revision);
+        let objects = self.objects_of(pass, revision).await?;
+        let foreign = newest.map(|newest| newest.revision).filter(|newest| *newest != revision);
+        let standing = self.standing(pass, &objects, pass.now, foreign);
+        let waits = !standing.late && standing.resources.ready < standing.resources.total && !standing.paused;
+        self.tell(pass, pass.telling().stands(standing).done()).await?;
+        Ok(match due(status.last_deployed.as_ref(), pass).filter(|_| waits) {
+            Some(due) => Next::After(until(pass.now, due)),
+            None => self.interval_from(pass),
+        })
+    }
+
+    /// It was done, and nobody came to enter it.
+    pub(super) async fn enter_deployed(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        wanted: Wanted,
+    ) -> Result<Next, PassError> {
+        let Some(newest) = self.records.newest(pass.key) else { return Ok(Next::Rest) };
+        let storage = self.helm.storage(&self.clients, &pass.key.namespace);
+        let Some(stored) = storage.get(&pass.key.name, newest.revision).await? else { return Ok(Next::Rest) };
+        let record = stored.record;
+        let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
+        self.known.learn_objects(pass.key, record.version, objects.clone());
+        let standing = self.standing(pass, &objects, pass.now, None);
+        let first = pass.status().version == 0;
+        let deployment =
+            operate::deployment(pass, identity, wanted, &record, self.inventory(pass, &record), first);
+        self.tell(pass, pass.telling().deployed(deployment).stands(standing).done()).await?;
+        Ok(Next::After(pass.timeout()))
+    }
+
+    pub(super) fn standing(
+        &self,
+        pass: &Pass<'_>,
+        objects: &[Id],
+        now: Timestamp,
+        foreign: Option<i64>,
+    ) -> Standing {
+        let stand = self.workloads.of(pass.key);
+        let mut not_ready = Vec::new();
+        for id in objects.iter().filter(|id| is_watched(id)) {
+            let reason = match stand.get(id) {
+                Some(None) => continue,
+                Some(Some(reason)) => reason.to_string(),
+                None => "not there".to_owned(),
+            };
+            not_ready.push(NotReady {
+                kind: id.kind.clone(),
+                namespace: id
+                    .namespace
+                    .clone()
+                    .filter(|other| **other != *pass.key.namespace)
+                    .unwrap_or_default(),
+                name: id.name.clone(),
+                reason,
+            });
+        }
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let late = due(pass.status().last_deployed.as_ref(), pass).is_some_and(|due| now >= due);
+        let resources = Resources {
+            total: count(objects.len()),
+            ready: count(objects.len() - not_ready.len()),
+            not_ready,
+        };
+        Standing { resources, late, paused: pass.release.spec.paused, foreign, drift: None }
+    }
+
+    /// The objects of a revision, as its record names them.
+    async fn objects_of(&self, pass: &Pass<'_>, revision: i64) -> Result<Arc<[Id]>, PassError> {
+        if let Some(objects) = self.known.objects(pass.key, revision) {
+            return Ok(objects);
+        }
+        let storage = self.helm.storage(&self.clients, &pass.key.namespace);
+        let stored = storage.get(&pass.key.name, revision).await?;
+        let objects =
+            stored.map(|stored| self.objects(&pass.key.namespace, &stored.record)).unwrap_or_default();
+        let objects: Arc<[Id]> = objects.into();
+        self.known.learn_objects(pass.key, revision, objects.clone());
+        Ok(objects)
+    }
+
+    /// The objects of a record, each with its namespace if its kind has one. What cannot be read has been refused before.
+    pub(super) fn objects(&self, namespace: &str, record: &Record) -> Vec<Id> {
+        let objects = Object::parse_all(&record.manifest).unwrap_or_default();
+        let place = |object: &Object| {
+            let mut id = object.id();
+            let kind = self.helm.discovery.in_any_version(object.api_version(), object.kind());
+            if kind.is_none_or(|kind| kind.namespaced) {
+                id.namespace.get_or_insert_with(|| namespace.to_owned());
+            } else {
+                id.namespace = None;
+            }
+            id
+        };
+        objects.iter().map(place).collect()
+    }
+}
+
+/// By when what was deployed must be ready.
+fn due(deployed: Option<&Time>, pass: &Pass<'_>) -> Option<Timestamp> {
+    Some(deployed?.0 + SignedDuration::try_from(pass.timeout()).ok()?)
+}

@@ -1,0 +1,198 @@
+//! What follows from a request by itself: the release, and how it does.
+//!
+//! A pass looks (at what watches have told), decides (pure), writes (each write can be repeated), and tells. The release is
+//! authoritative; what a request says of it is a copy.
+//!
+//! Always true: a release is made, changed or deleted here only if it says by `requestRef` that it is this very request's.
+//! Modules in reading order: what a request asks for ([`wanted`]), how it is told ([`mirror`]), the pass itself.
+
+pub(crate) mod mirror;
+pub(crate) mod wanted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use kube_access::queue::Next;
+use kube_types::marks::{RELEASE_FINALIZER, REQUEST, REQUEST_FINALIZER};
+use kube_types::{HelmRelease, HelmRequest, HelmRequestStatus, SYSTEM_NAMESPACE};
+use serde_json::json;
+
+use crate::error::{Doing, PassError};
+use crate::lead::Controller;
+use mirror::Found;
+
+/// When a release is looked at again that should have been heard of by then.
+const AGAIN: Duration = Duration::from_secs(10);
+
+impl Controller {
+    pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {
+        let Some(request) = self.requests.get(name) else { return Ok(Next::Rest) };
+        let release = self.releases.get_in(&request.spec.namespace, &request.spec.release_name);
+        if request.metadata.deletion_timestamp.is_some() {
+            return self.remove_request(&request, release).await;
+        }
+        let request = self.hold_request(request).await?;
+        let dispatched = self.dispatch(&request, release).await?;
+        let status = mirror::status(&request, &dispatched, self.clock.now());
+        self.tell_request(&request, status).await?;
+        Ok(match dispatched {
+            Found::Ours(_) | Found::Taken(_) => Next::Rest,
+            Found::Refused(_) => Next::After(AGAIN),
+        })
+    }
+
+    /// Nothing is made before the finalizer is there: it is what removes it again.
+    async fn hold_request(&self, request: Arc<HelmRequest>) -> Result<Arc<HelmRequest>, PassError> {
+        if request.finalizers().iter().any(|finalizer| finalizer == REQUEST_FINALIZER) {
+            return Ok(request);
+        }
+        let finalizers: Vec<&str> =
+            request.finalizers().iter().map(String::as_str).chain([REQUEST_FINALIZER]).collect();
+        let patch = json!({
+            "metadata": { "resourceVersion": request.resource_version(), "finalizers": finalizers },
+        });
+        let name = request.name_any();
+        let held = self.request_api().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        Ok(Arc::new(held.doing(|| format!("hold request `{name}`"))?))
+    }
+
+    /// Makes the release what the request asks for.
+    async fn dispatch(
+        &self,
+        request: &HelmRequest,
+        release: Option<Arc<HelmRelease>>,
+    ) -> Result<Found, PassError> {
+        let wanted = wanted::release(request);
+        let api = self.release_api(&request.spec.namespace);
+        let Some(release) = release else {
+            return match api.create(&PostParams::default(), &wanted).await {
+                Ok(made) => Ok(Found::Ours(Arc::new(made))),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                    let found =
+                        api.get_opt(&wanted.name_any()).await.doing(|| "look at a release".to_owned())?;
+                    Ok(found.map_or_else(
+                        || Found::Refused("the release was there and is gone".to_owned()),
+                        |found| self.whose(request, Arc::new(found)),
+                    ))
+                }
+                // A namespace that is going or gone, a quota: what Kubernetes says is for those who asked.
+                Err(kube::Error::Api(status)) if matches!(status.code, 400..=404 | 422) => {
+                    Ok(Found::Refused(status.message.clone()))
+                }
+                Err(error) => {
+                    Err(error).doing(|| format!("make the release of request `{}`", request.name_any()))
+                }
+            };
+        };
+        let Found::Ours(release) = self.whose(request, release) else {
+            return Ok(Found::Taken(wanted.name_any()));
+        };
+        if release.metadata.deletion_timestamp.is_some() || release.spec == wanted.spec {
+            return Ok(Found::Ours(release));
+        }
+        // With the version that was seen: what somebody else wrote since is looked at first.
+        let mut changed = HelmRelease::clone(&release);
+        changed.spec = wanted.spec;
+        let name = release.name_any();
+        let changed = api.replace(&name, &PostParams::default(), &changed).await;
+        Ok(Found::Ours(Arc::new(changed.doing(|| format!("change release `{name}`"))?)))
+    }
+
+    fn whose(&self, request: &HelmRequest, release: Arc<HelmRelease>) -> Found {
+        if wanted::belongs(&release, request) {
+            Found::Ours(release)
+        } else {
+            Found::Taken(release.name_any())
+        }
+    }
+
+    async fn tell_request(&self, request: &HelmRequest, status: HelmRequestStatus) -> Result<(), PassError> {
+        if request.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let name = request.name_any();
+        let told = HelmRequest { status: Some(status), ..request.clone() };
+        let told = self.request_api().replace_status(&name, &PostParams::default(), &told).await;
+        told.map(drop).doing(|| format!("write the status of request `{name}`"))
+    }
+
+    /// The release goes first, then the values, then the request.
+    async fn remove_request(
+        &self,
+        request: &HelmRequest,
+        release: Option<Arc<HelmRelease>>,
+    ) -> Result<Next, PassError> {
+        if !request.finalizers().iter().any(|finalizer| finalizer == REQUEST_FINALIZER) {
+            return Ok(Next::Rest);
+        }
+        let api = self.release_api(&request.spec.namespace);
+        let name = &request.spec.release_name;
+        let release = match release {
+            Some(release) => Some(release),
+            // What the watch has not told yet may be there.
+            None => api.get_opt(name).await.doing(|| format!("look at release `{name}`"))?.map(Arc::new),
+        };
+        if let Some(release) = release.filter(|release| wanted::belongs(release, request)) {
+            if release.metadata.deletion_timestamp.is_none() {
+                let this_one = Preconditions { uid: release.uid(), resource_version: None };
+                let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+                let deleted = api.delete(name, &params).await.map(drop);
+                gone(deleted).doing(|| format!("delete release `{name}`"))?;
+            }
+            let status = mirror::leaving(request, &release, self.clock.now());
+            self.tell_request(request, status).await?;
+            return Ok(Next::After(AGAIN));
+        }
+        self.forget_values(&request.name_any()).await?;
+        let left: Vec<&String> =
+            request.finalizers().iter().filter(|finalizer| *finalizer != REQUEST_FINALIZER).collect();
+        let patch =
+            json!({ "metadata": { "resourceVersion": request.resource_version(), "finalizers": left } });
+        let name = request.name_any();
+        let freed = self.request_api().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        gone(freed.map(drop)).doing(|| format!("let go of request `{name}`"))?;
+        Ok(Next::Rest)
+    }
+
+    /// Deletes the values of all versions.
+    async fn forget_values(&self, request: &str) -> Result<(), PassError> {
+        let secrets: Api<Secret> = Api::namespaced(self.clients.own(), SYSTEM_NAMESPACE);
+        let of_request = ListParams::default().labels(&format!("{REQUEST}={request}"));
+        let doing = || format!("forget the values of request `{request}`");
+        for secret in secrets.list_metadata(&of_request).await.doing(doing)?.items {
+            let deleted = secrets.delete(&secret.name_any(), &DeleteParams::default()).await.map(drop);
+            gone(deleted).doing(doing)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn request_api(&self) -> Api<HelmRequest> {
+        Api::all(self.clients.own())
+    }
+
+    pub(crate) fn release_api(&self, namespace: &str) -> Api<HelmRelease> {
+        Api::namespaced(self.clients.own(), namespace)
+    }
+}
+
+/// What is not there need not be removed.
+pub(crate) fn gone(done: kube::Result<()>) -> kube::Result<()> {
+    match done {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+/// How long to wait for a moment; at most an hour, as clocks are set.
+pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
+}
+
+/// Whether nothing may be made of it before the finalizer is there.
+pub(crate) fn is_held(release: &HelmRelease) -> bool {
+    release.finalizers().iter().any(|finalizer| finalizer == RELEASE_FINALIZER)
+}

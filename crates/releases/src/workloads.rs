@@ -1,0 +1,150 @@
+//! How the objects that charts made stand, kept up to date by watches: one for each kind that can be anything but ready once it
+//! is there, for all releases together.
+//!
+//! Who belongs to which release is read from Helm's own marks. They are no proof of anything: what is asked is how the objects
+//! of a release stand, which its record names.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use futures::stream::{self, Stream};
+use futures::{StreamExt, future};
+use kube::core::{ApiResource, DynamicObject};
+use kube::runtime::watcher::Config;
+use kube::{Api, ResourceExt};
+use kube_access::{Change, Feed};
+use kube_apply::Id;
+use kube_apply::ready::{State, Strategy, judge};
+use parking_lot::Mutex;
+
+use crate::key::Key;
+
+/// Group, version, kind, plural.
+const KINDS: &[(&str, &str, &str, &str)] = &[
+    ("apps", "v1", "Deployment", "deployments"),
+    ("apps", "v1", "StatefulSet", "statefulsets"),
+    ("apps", "v1", "DaemonSet", "daemonsets"),
+    ("batch", "v1", "Job", "jobs"),
+    ("", "v1", "Pod", "pods"),
+    ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+];
+
+/// What Helm writes on everything that it makes.
+const OF_HELM: &str = "app.kubernetes.io/managed-by=Helm";
+const RELEASE: &str = "meta.helm.sh/release-name";
+const NAMESPACE: &str = "meta.helm.sh/release-namespace";
+
+/// Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Workloads(Arc<Mutex<HashMap<Key, Objects>>>);
+
+/// What keeps each object of a release from being ready; nothing, if it is.
+type Objects = BTreeMap<Id, Option<Arc<str>>>;
+
+/// Whether objects of this kind are watched.
+pub(crate) fn is_watched(id: &Id) -> bool {
+    KINDS.iter().any(|(group, _, kind, _)| *group == id.group && *kind == id.kind)
+}
+
+impl Workloads {
+    /// Follows all of them; says of which release something changed. What there was is known before the first word.
+    pub fn follow(&self, client: &kube::Client) -> impl Stream<Item = Key> + Send + 'static {
+        let feeds: Vec<Feed<DynamicObject>> = KINDS
+            .iter()
+            .map(|(group, version, kind, plural)| {
+                let resource = ApiResource {
+                    group: (*group).to_owned(),
+                    version: (*version).to_owned(),
+                    api_version: if group.is_empty() {
+                        (*version).to_owned()
+                    } else {
+                        format!("{group}/{version}")
+                    },
+                    kind: (*kind).to_owned(),
+                    plural: (*plural).to_owned(),
+                };
+                let api = Api::all_with(client.clone(), &resource);
+                Feed::start(api, Config::default().labels(OF_HELM), slim)
+            })
+            .collect();
+        let workloads = self.clone();
+        let known = {
+            let (feeds, workloads) = (feeds.clone(), workloads.clone());
+            async move {
+                future::join_all(feeds.iter().map(Feed::synced)).await;
+                for (feed, kind) in feeds.iter().zip(KINDS) {
+                    feed.all()
+                        .into_iter()
+                        .for_each(|object| drop(workloads.enter(kind, &Change::Applied(object))));
+                }
+                None
+            }
+        };
+        let changes = feeds.into_iter().zip(KINDS).map(move |(feed, kind)| {
+            let workloads = workloads.clone();
+            // The feed lives as long as the stream.
+            feed.changes().map(move |change| {
+                let _ = &feed;
+                workloads.enter(kind, &change)
+            })
+        });
+        stream::once(known).chain(stream::select_all(changes.map(StreamExt::boxed))).filter_map(future::ready)
+    }
+
+    /// What keeps each watched object of a release from being ready.
+    pub fn of(&self, key: &Key) -> Objects {
+        self.0.lock().get(key).cloned().unwrap_or_default()
+    }
+
+    /// Enters what a watch says; answers whose object it is, if it stands otherwise than before.
+    fn enter(&self, kind: &(&str, &str, &str, &str), change: &Change<DynamicObject>) -> Option<Key> {
+        let (object, gone) = match change {
+            Change::Applied(object) => (object, false),
+            Change::Deleted(object) => (object, true),
+        };
+        let mark = |name: &str| object.annotations().get(name);
+        let key = Key::new(mark(NAMESPACE)?, mark(RELEASE)?);
+        let id = Id {
+            group: kind.0.to_owned(),
+            kind: kind.2.to_owned(),
+            namespace: object.namespace(),
+            name: object.name_any(),
+        };
+        let mut all = self.0.lock();
+        let objects = all.entry(key.clone()).or_default();
+        let changed = if gone {
+            objects.remove(&id).is_some()
+        } else {
+            let stands = stands(kind, object);
+            objects.insert(id, stands.clone()).as_ref() != Some(&stands)
+        };
+        if objects.is_empty() {
+            all.remove(&key);
+        }
+        changed.then_some(key)
+    }
+}
+
+/// What keeps an object from being ready.
+fn stands(kind: &(&str, &str, &str, &str), object: &DynamicObject) -> Option<Arc<str>> {
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    // A list does not say of each of its objects what it is.
+    value["apiVersion"] =
+        if kind.0.is_empty() { kind.1.into() } else { format!("{}/{}", kind.0, kind.1).into() };
+    value["kind"] = kind.2.into();
+    match judge(&value, Strategy::Watcher) {
+        State::Ready => None,
+        State::Progressing(why) | State::Failed(why) => Some(why.into()),
+        State::Absent => Some("not there".into()),
+        State::Terminating => Some("being deleted".into()),
+    }
+}
+
+/// Readiness is not judged by what the pods are made of.
+fn slim(object: &mut DynamicObject) {
+    if let Some(spec) = object.data.get_mut("spec").and_then(|spec| spec.as_object_mut()) {
+        for field in ["template", "volumeClaimTemplates", "containers", "initContainers", "volumes"] {
+            spec.remove(field);
+        }
+    }
+}
