@@ -256,7 +256,14 @@ async fn established(
     let Some(first) = definitions.first() else { return Vec::new() };
     let deadline = deadline.unwrap_or_else(|| Instant::now() + ESTABLISHED_WITHIN);
     if let Err(not_ready) = ready::wait(target, definitions, Strategy::Watcher, deadline, tell).await {
-        let failure = |(id, why): (Id, String)| Failure { id, source: None, why: Why::NotEstablished(why) };
+        let failure = |(id, why): (Id, String)| {
+            let source = definitions.iter().find(|object| object.name() == id.name);
+            Failure {
+                source: source.and_then(|object| object.source.clone()),
+                id,
+                why: Why::NotEstablished(why),
+            }
+        };
         return not_ready.objects.into_iter().map(failure).collect();
     }
     match known(target, definitions, deadline.min(Instant::now() + KNOWN_WITHIN)).await {
