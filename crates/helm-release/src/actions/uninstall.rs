@@ -37,10 +37,10 @@ impl Helm {
 
 impl Operation<'_> {
     fn nothing(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
-        match ask.ignore_not_found {
-            true => Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() }),
-            false => Err(Error::NotLoaded { name: self.name.to_owned() }),
+        if !ask.ignore_not_found {
+            return Err(Error::NotLoaded { name: self.name.to_owned() });
         }
+        Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() })
     }
 
     async fn rehearse_uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
