@@ -34,9 +34,9 @@ impl Helm {
         check_labels(&ask.labels)?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run != DryRun::No {
-            return operation.rehearse(ask).await;
+            return Box::pin(operation.rehearse(ask)).await;
         }
-        operation.make_namespace(ask).await?;
+        Box::pin(operation.make_namespace(ask)).await?;
         self.held(&ask.namespace, &ask.name, Box::pin(operation.install_new(ask))).await
     }
 }

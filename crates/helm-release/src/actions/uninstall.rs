@@ -24,7 +24,7 @@ impl Helm {
             .map_err(|_| Error::Name(format!("uninstall: Release name is invalid: {}", ask.name)))?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run != DryRun::No {
-            return operation.rehearse_uninstall(ask).await;
+            return Box::pin(operation.rehearse_uninstall(ask)).await;
         }
         // A namespace that is gone, or going, takes no Lease; it has no records either, or soon will not.
         let history = operation.history().await?;
