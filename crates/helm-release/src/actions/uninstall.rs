@@ -5,7 +5,7 @@ use kube::api::PropagationPolicy;
 use kube_apply::remove::is_kept;
 use kube_apply::{Removal, remove};
 
-use super::ask::{DryRun, Propagation, Uninstall, Uninstalled};
+use super::ask::{DryRun, Propagation, Run, Uninstall, Uninstalled};
 use super::operation::{Course, History, Operation};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
@@ -109,7 +109,7 @@ impl Operation<'_> {
             keep_history: true,
             ignore_not_found: true,
             propagation: Propagation::Background,
-            run: self.run.clone(),
+            run: Run { description: None, ..self.run.clone() },
         };
         self.uninstall(&ask).await.map(|_| ())
     }
