@@ -217,7 +217,7 @@ async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
             let (mut line, _) = listener.accept().await.unwrap();
             let _ = line.read(&mut [0; 4096]).await;
             let _ = line.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).await;
-            let piece = [b"10000\r\n".as_slice(), &[b'a'; 0x10000], b"\r\n"].concat();
+            let piece = [b"10000\r\n".as_slice(), &vec![b'a'; 0x10000], b"\r\n"].concat();
             let mut sent = 0;
             while sent < 524_288_000 && line.write_all(&piece).await.is_ok() {
                 sent += piece.len();
