@@ -57,8 +57,8 @@ async fn a_version_or_a_range_finds_its_chart() {
         (">0.0.0-0", "2.0.0-rc.1"),
         ("2.0.0-rc.1", "2.0.0-rc.1"),
     ] {
-        let fetched = fetcher.from_repository(&repository(&served), "web", version).await.unwrap();
-        assert_eq!((fetched.name(), fetched.version()), ("web", expected), "{version}");
+        let found = fetcher.from_repository(&repository(&served), "web", version).await.unwrap();
+        assert_eq!((found.name(), found.version()), ("web", expected), "{version}");
     }
     let asked = served.asked();
     assert_eq!(asked.iter().filter(|line| line.contains("index.yaml")).count(), 1, "{asked:?}");
