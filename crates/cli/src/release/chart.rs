@@ -7,14 +7,15 @@ use helm_host::Host;
 use helm_release::render::ReadyChart;
 use helm_template::profile::Profile;
 
+use crate::helm::remote::RemoteArgs;
 use crate::helm::{locate, template};
 
 /// The Helm whose words and ways are followed.
 pub const PROFILE: Profile = Profile::Helm4;
 
 /// The chart, ready to be rendered.
-pub fn load(name: &str) -> Result<Arc<ReadyChart>, String> {
-    let path = locate::chart(name)?;
+pub async fn load(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
+    let path = locate::find(name, remote, PROFILE).await?;
     let loaded = helm_host::load(&path, PROFILE).map_err(|error| error.to_string())?;
     for line in &loaded.warnings {
         eprintln!("{line}");
