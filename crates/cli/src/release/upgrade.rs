@@ -122,7 +122,7 @@ pub async fn run(args: &UpgradeArgs) -> Outcome {
         cleanup_on_fail: args.cleanup_on_fail.0,
         run,
     };
-    let mut record = helm.upgrade(&ask).await.map_err(|error| failed(error.to_string()))?;
+    let mut record = Box::pin(helm.upgrade(&ask)).await.map_err(|error| failed(error.to_string()))?;
     if args.shown.hide_secret.0 {
         hide_secrets(&mut record);
     }
