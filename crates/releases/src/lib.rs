@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: who there is ([`people`]) and which charts ([`charts`]); the values of a release ([`values`]) and what
 //! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
-//! (`workloads`); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
+//! (`workloads`); what people can ask for ([`acts`]); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
 //! from what was seen (`tell`).
 //!
 //! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
@@ -27,6 +27,7 @@ use charts::Charts;
 use people::People;
 use records::Mark;
 
+pub mod acts;
 mod announce;
 pub mod chain;
 pub mod charts;
@@ -39,6 +40,8 @@ pub mod people;
 mod records;
 mod release;
 mod requests;
+#[cfg(test)]
+mod stage;
 mod tell;
 pub mod values;
 mod workloads;

@@ -307,3 +307,6 @@ fn attempt(status: &HelmReleaseStatus, attempted: &str, now: Timestamp) -> Attem
 pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl ToString) -> Failure {
     Failure { kind, reason, message: message.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,7 @@ use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
 use super::identity::Identity;
 use super::wanted::Wanted;
 use super::{Pass, failure};
+use crate::acts::VERSION;
 use crate::chain::{self, Chain};
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
@@ -109,7 +110,7 @@ impl Controller {
                 chart: wanted.chart.ready.clone(),
                 values: wanted.values.clone(),
                 old_values: Values::Reset,
-                labels: labels(wanted),
+                labels: labels(pass, wanted),
                 install: true,
                 create_namespace: false,
                 skip_crds: spec.options.skip_crds,
@@ -126,7 +127,7 @@ impl Controller {
             namespace,
             chart: wanted.chart.ready.clone(),
             values: wanted.values.clone(),
-            labels: labels(wanted),
+            labels: labels(pass, wanted),
             create_namespace: false,
             skip_crds: spec.options.skip_crds,
             skip_schema: false,
@@ -381,10 +382,11 @@ fn reason(error: &Error) -> &'static str {
 }
 
 /// On the record, so that everybody sees which chart it was made of.
-fn labels(wanted: &Wanted) -> BTreeMap<String, String> {
+fn labels(pass: &Pass<'_>, wanted: &Wanted) -> BTreeMap<String, String> {
     [
         (CHART_PACKAGE.to_owned(), wanted.chart.resolved.package.clone()),
         (SPEC_HASH.to_owned(), short(&wanted.spec_hash).to_owned()),
+        (VERSION.to_owned(), pass.release.spec.version.to_string()),
     ]
     .into()
 }
