@@ -13,14 +13,18 @@ use super::progress::Progress;
 use super::show::{Shown, hide_secrets, release};
 use crate::helm::Outcome;
 use crate::helm::flags::{Switch, ValuesArgs, switch};
+use crate::helm::remote::RemoteArgs;
 
 #[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
 pub struct InstallArgs {
-    /// The release's name, and the chart: a folder or an archive
+    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or oci://HOST/PATH
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
     #[command(flatten)]
@@ -94,7 +98,7 @@ pub async fn run(args: &InstallArgs) -> Outcome {
         now: reached.clock.now().as_second(),
     };
     let (name, chart) = names.both().map_err(failed)?;
-    let chart = load(&chart).map_err(failed)?;
+    let chart = load(&chart, &args.remote).await.map_err(failed)?;
     let values = args.values.read(PROFILE).map_err(failed)?;
     let helm = reached.helm().await.map_err(failed)?;
     let progress = Progress::new();

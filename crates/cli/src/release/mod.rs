@@ -8,6 +8,7 @@
 
 mod chart;
 mod connect;
+pub mod diff;
 mod flags;
 pub mod get;
 pub mod history;
@@ -42,6 +43,7 @@ pub const COMMANDS: &[&str] = &[
     "history",
     "hist",
     "get",
+    "diff",
     "test",
 ];
 
@@ -67,6 +69,8 @@ pub enum Command {
     History(history::HistoryArgs),
     /// Show what a release consists of
     Get(get::GetArgs),
+    /// Show what is different between two revisions, or would be after an upgrade
+    Diff(Box<diff::DiffArgs>),
     /// Run the tests of a release
     Test(test::TestArgs),
 }
@@ -82,6 +86,7 @@ pub async fn run(command: &Command) -> Outcome {
         Command::Status(args) => Box::pin(status::run(args)).await,
         Command::History(args) => Box::pin(history::run(args)).await,
         Command::Get(args) => Box::pin(get::run(args)).await,
+        Command::Diff(args) => Box::pin(diff::run(args)).await,
         Command::Test(args) => Box::pin(test::run(args)).await,
     }
 }

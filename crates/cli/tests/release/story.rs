@@ -41,3 +41,26 @@ async fn tests_that_fail_are_shown_and_are_a_failure() {
     assert!(tested.output.contains("Phase:          Failed\n"), "{tested:#?}");
     assert!(tested.why().contains("web-ping"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn differences_read_well_and_tell_no_secret() {
+    let desk = Desk::new().await;
+    desk.ours("install web CHART").await.ok();
+    let only = desk.ours("diff web").await.why();
+    assert_eq!(only, "release web has one revision only: there is nothing to compare it with");
+    let line = "--with CHART --set greeting=bye,password=battery-staple,replicas=2";
+    let planned = desk.ours(&format!("diff web {line}")).await.ok();
+    assert_eq!(desk.ours("list -o json").await.ok().matches("\"revision\":\"1\"").count(), 1);
+    desk.ours("upgrade web CHART --set greeting=bye,password=battery-staple,replicas=2").await.ok();
+    let made = desk.ours("diff web").await.ok();
+    assert_eq!(planned, made);
+    insta::assert_snapshot!(made);
+    for output in
+        [&made, &desk.ours("diff web 1 2 -o json").await.ok(), &desk.ours("diff web 2 1 -o yaml").await.ok()]
+    {
+        assert!(!output.is_empty());
+        for secret in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
+            assert!(!output.contains(secret), "{output}");
+        }
+    }
+}
