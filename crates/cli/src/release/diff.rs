@@ -46,23 +46,17 @@ pub struct DiffArgs {
 
 pub async fn run(args: &DiffArgs) -> Outcome {
     let reached = reach(&args.cluster).await?;
-    let (before, after) = match &args.with {
-        Some(chart) => {
-            let before = revision(&reached, &args.name, args.from).await?;
-            (before, planned(&reached, args, chart).await?)
+    let (before, after) = if let Some(chart) = &args.with {
+        (revision(&reached, &args.name, args.from).await?, planned(&reached, args, chart).await?)
+    } else {
+        let after = revision(&reached, &args.name, args.to).await?;
+        let from = args.from.unwrap_or(after.version - 1);
+        if from < 1 {
+            let why =
+                format!("release {} has one revision only: there is nothing to compare it with", args.name);
+            return Err(why.into());
         }
-        None => {
-            let after = revision(&reached, &args.name, args.to).await?;
-            let from = args.from.unwrap_or(after.version - 1);
-            if from < 1 {
-                return Err(format!(
-                    "release {} has one revision only: there is nothing to compare it with",
-                    args.name
-                )
-                .into());
-            }
-            (revision(&reached, &args.name, Some(from)).await?, after)
-        }
+        (revision(&reached, &args.name, Some(from)).await?, after)
     };
     let differences = diff::diff(&objects(&before)?, &objects(&after)?, &[]);
     let shown: Vec<Value> = differences

@@ -18,7 +18,7 @@ use crate::helm::remote::RemoteArgs;
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct InstallArgs {
-    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or oci://HOST/PATH
+    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use crate::helm::remote::RemoteArgs;
 pub struct UpgradeArgs {
     /// The release
     pub name: String,
-    /// The chart: a folder, an archive, REPO/CHART, an address or oci://HOST/PATH
+    /// The chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     pub chart: String,
     #[command(flatten)]
     pub cluster: ClusterArgs,
