@@ -70,7 +70,7 @@ impl Releases {
         std::future::pending().await
     }
 
-    pub(crate) fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
+    fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
         let parts = self.parts();
         Controller {
             clients: parts.clients.clone(),

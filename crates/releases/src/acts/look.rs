@@ -189,12 +189,13 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<(Record, Arc<HelmRelease>), Error> {
         let release = self.release_for(actor, namespace, name)?;
-        let newest =
-            release.status.as_ref().and_then(|status| status.helm.as_ref()).map_or(0, |helm| helm.revision);
-        let revision = revision.unwrap_or(newest);
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
-        let stored = storage.get(name, revision).await?;
-        let record = stored.ok_or_else(|| Error::NoRevision(name.to_owned(), revision))?.record;
+        let stored = match revision {
+            Some(revision) => storage.get(name, revision).await?,
+            None => storage.last(name).await?,
+        };
+        let record =
+            stored.ok_or_else(|| Error::NoRevision(name.to_owned(), revision.unwrap_or_default()))?.record;
         Ok((record, release))
     }
 }

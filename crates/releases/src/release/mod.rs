@@ -309,4 +309,6 @@ pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl ToString) 
 }
 
 #[cfg(test)]
+mod kill;
+#[cfg(test)]
 mod tests;

@@ -3,12 +3,16 @@
 //! Always true: it is let go only when nothing is left of it, or when what is left was to stay. A namespace that is being
 //! deleted takes everything in it along, Helm's records too; what the release has outside is in its status.
 
+use std::time::Duration;
+
 use domain::release::State;
 use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
 use futures::FutureExt;
 use helm_release::Error;
 use helm_release::actions::Run;
+use helm_release::hold::lease_name;
 use jiff::SignedDuration;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -52,9 +56,13 @@ impl Controller {
         let started = telling.started(State::Deleting, "uninstall", &id, pass.now + limit).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
         match self.uninstall(&begun, &identity).boxed().await {
-            Ok(()) => self.let_go(&begun).await,
+            Ok(()) => {
+                self.records.forget(pass.key);
+                self.end_lease(pass).await?;
+                self.let_go(&begun).await
+            }
             Err(Error::Hold(_) | Error::Pending) if !self.is_ending(&pass.key.namespace).await? => {
-                Ok(Next::After(std::time::Duration::from_secs(2)))
+                Ok(Next::After(Duration::from_secs(2)))
             }
             Err(_) if self.is_ending(&pass.key.namespace).await? => {
                 self.remove_outside(&begun, &identity).boxed().await?;
@@ -83,6 +91,18 @@ impl Controller {
         run.timeout = pass.timeout();
         run.hooks = !pass.release.spec.options.disable_hooks;
         helm.uninstall(&uninstall(pass, run)).await.map(drop)
+    }
+
+    /// Whoever died over the release may have left a Lease, when there was nothing more to hold it for.
+    async fn end_lease(&self, pass: &Pass<'_>) -> Result<(), PassError> {
+        let leases: Api<Lease> = Api::namespaced(self.clients.own(), &pass.key.namespace);
+        let left = leases.get_opt(&lease_name(&pass.key.name)).await;
+        if left.doing(|| format!("look at the lease of release `{}`", pass.key))?.is_some() {
+            let hold = self.helm.hold(&self.clients, &pass.key.namespace);
+            let ended = hold.during(&pass.key.name, Duration::ZERO, || async {}).await;
+            ended.map_err(|error| PassError::Helm(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Whether the namespace is being deleted, or gone.
@@ -128,7 +148,6 @@ impl Controller {
         let freed = api.patch(&pass.key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
         gone(freed.map(drop)).doing(|| format!("let go of release `{}`", pass.key))?;
         self.known.forget(pass.key);
-        self.records.forget(pass.key);
         Ok(Next::Rest)
     }
 }

@@ -132,7 +132,7 @@ async fn pods_that_never_become_ready_degrade_a_release_and_heal_it() {
     let stage = Stage::new().await;
     let package = stage.keep(web()).await;
     let mut sick = spec("sick", &package);
-    sick["valuesObject"] = json!({"behaviour": "crash"});
+    sick["valuesObject"] = json!({"behaviour": "never-ready"});
     sick["options"] = json!({"timeout": "1s"});
     stage.write("sick", sick).await.unwrap();
     let status = stage.until_state("sick", "degraded").await.status.unwrap();
@@ -233,43 +233,4 @@ async fn definitions_refuse_what_makes_no_sense() {
         assert!(refused.contains(message), "{refused}");
     }
     let _ = packed(&[("Chart.yaml", "apiVersion: v2\nname: x\nversion: 1.0.0\n")]);
-}
-
-#[tokio::test]
-async fn sizes() {
-    use crate::key::Key;
-    let world = crate::stage::world().await;
-    let releases = crate::stage::releases(&world, &testkit::Fault::none()).await;
-    let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
-    let controller = releases.controller(again);
-    let key = Key::new("a", "b");
-    println!("pass {}", std::mem::size_of_val(&controller.pass(&key)));
-    println!("request {}", std::mem::size_of_val(&controller.pass_request("a")));
-    let who = crate::stage::developer().impersonation();
-    let helm = releases.parts().helms.acting_as(&releases.parts().clients, &who);
-    let run = || helm_release::actions::Run::new(&kube_apply::Silent);
-    let un = helm_release::actions::Uninstall {
-        name: "a".into(),
-        namespace: "b".into(),
-        keep_history: false,
-        ignore_not_found: true,
-        propagation: helm_release::actions::Propagation::Background,
-        run: run(),
-    };
-    println!("uninstall {}", std::mem::size_of_val(&helm.uninstall(&un)));
-    let r = run();
-    println!("recover {}", std::mem::size_of_val(&helm.recover("a", "b", &r)));
-    let back = helm_release::actions::Rollback {
-        name: "a".into(),
-        namespace: "b".into(),
-        revision: 0,
-        cleanup_on_fail: false,
-        run: run(),
-    };
-    println!("rollback {}", std::mem::size_of_val(&helm.rollback(&back)));
-    let archive = chart_store::Source::Archive(web());
-    println!(
-        "charts {}",
-        std::mem::size_of_val(&releases.charts().get(&archive, &chart_store::Reader::Platform))
-    );
 }

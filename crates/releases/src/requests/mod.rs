@@ -37,6 +37,12 @@ impl Controller {
         }
         let request = self.hold_request(request).await?;
         let dispatched = self.dispatch(&request, release).await?;
+        if let Found::Ours(release) = &dispatched
+            && release.status.is_none()
+        {
+            // It was made just now, and says in a moment how it does.
+            return Ok(Next::Rest);
+        }
         let status = mirror::status(&request, &dispatched, self.clock.now());
         self.tell_request(&request, status).await?;
         Ok(match dispatched {
