@@ -1,5 +1,5 @@
-//! Benchmarks of Longshore beside its peers, started by `cargo xtask bench`: one module for each, and [`report`] for
-//! what they find.
+//! Benchmarks of Longshore beside its peers, started by `cargo xtask bench`: one module for each, [`process`] for
+//! the servers that they start and [`report`] for what they find.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures with three digits that matter")]
 
@@ -7,6 +7,7 @@ mod helm;
 mod kube;
 mod tenancy;
 
+mod process;
 mod report;
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! `kube`: the embedded Kubernetes API ([`server`] starts it, and Kubernetes' own beside it) under the work of [`load`],
 //! [`watch`] and [`rest`], by turns: one turn ours, one turn the peer's, several rounds, the median counts. The rows and
-//! their goals are the table [`rows::ROWS`]. [`client`] asks both servers, with the same [`objects`]; [`process`] reads
+//! their goals are the table [`rows::ROWS`]. [`client`] asks both servers, with the same [`objects`]; [`crate::process`] reads
 //! what they cost.
 
 mod rows;
@@ -11,7 +11,6 @@ mod watch;
 
 mod client;
 mod objects;
-mod process;
 mod server;
 
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Target, client_certificate};
 use super::objects::{ACCOUNT, NAMESPACE, foundations};
-use super::process::Process;
+use crate::process::Process;
 
 /// The peer's administrator, in its token file.
 const ADMIN_TOKEN: &str = "bench-administrator";

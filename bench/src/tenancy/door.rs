@@ -1,9 +1,11 @@
 //! A server, and people at its door.
 
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -14,9 +16,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
+use crate::process::Process;
+
+/// How often is looked whether a server is ready.
+const POLL: Duration = Duration::from_millis(10);
+
 /// A running server. Dropped, it is killed.
 pub struct Server {
-    child: Child,
+    process: Process,
     url: String,
     client: Client<HttpConnector, Full<Bytes>>,
 }
@@ -32,27 +39,27 @@ impl Server {
     /// Starts `longshore serve` with these arguments, and returns when it is ready. It takes each person for one from another
     /// address, as they would be.
     pub fn start(longshore: &Path, folder: &Path, args: &[&str]) -> Result<Self> {
-        let log = std::fs::File::create(folder.join("server.log"))?;
+        let log = folder.join("server.log");
+        fs::write(&log, "")?; // what an earlier one said
         let mut command = Command::new(longshore);
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args).arg("--data").arg(folder.join("data"));
         command.env("LONGSHORE_SERVER_TRUSTED_PROXY", "true").env("LONGSHORE_LOGS_FORMAT", "json");
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(log).spawn().context("cannot start longshore")?;
-        let said = BufReader::new(child.stdout.take().context("no standard output")?);
-        let ready = said
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.strip_prefix("ready ")?.split(' ').next()?.to_owned()));
-        let Some(url) = ready else { bail!("the server is not ready; see {}/server.log", folder.display()) };
-        Ok(Self { child, url, client: Client::builder(TokioExecutor::new()).build_http() })
+        let mut process = Process::start("longshore", &mut command, &log)?;
+        let url = loop {
+            process.still_runs().with_context(|| format!("see {}", log.display()))?;
+            let said = fs::read_to_string(&log)?;
+            let ready = said.lines().find_map(|line| line.strip_prefix("ready ")?.split(' ').next());
+            match ready {
+                Some(url) => break url.to_owned(),
+                None => thread::sleep(POLL),
+            }
+        };
+        Ok(Self { process, url, client: Client::builder(TokioExecutor::new()).build_http() })
     }
 
     /// Memory that is resident, in MiB.
     pub fn resident(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(kilobytes / 1024.0)
+        Ok(self.process.resident()? as f64 / f64::from(1 << 20))
     }
 
     /// Registers, and returns when the namespace is ready.
@@ -95,13 +102,5 @@ impl Server {
             bail!("{path}: {status} {}", String::from_utf8_lossy(&bytes));
         }
         Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -164,6 +164,19 @@ impl Indexes {
     }
 }
 
+/// Fetches an index as it is written, without remembering it. It can be read.
+pub async fn download(
+    client: &Client,
+    repository: &Repository,
+    profile: Profile,
+) -> Result<(Bytes, Index), IndexFailure> {
+    let address = repository.index()?;
+    let ask = Ask { packed: true, ..Ask::new(&address, &repository.access, LARGEST_INDEX) };
+    let text = client.get(&ask).await?.ok()?.body;
+    let index = parse(text.clone(), profile).await?;
+    Ok((text, index))
+}
+
 /// Reads an index beside the runtime: a large one takes a while.
 pub async fn parse(text: Bytes, profile: Profile) -> Result<Index, IndexFailure> {
     let parsed = tokio::task::spawn_blocking(move || Index::parse(&text, profile));

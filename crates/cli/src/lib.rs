@@ -4,6 +4,7 @@
 
 pub mod helm;
 pub mod platform;
+pub mod release;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -35,6 +36,8 @@ pub enum Command {
     Admin(AdminCommand),
     #[command(flatten)]
     Platform(platform::Command),
+    #[command(flatten)]
+    Release(release::Command),
     #[command(flatten)]
     Helm(helm::Command),
     /// Print the version

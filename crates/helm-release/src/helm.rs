@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::clock::Clock;
+use futures::future::BoxFuture;
 use helm_template::profile::Profile;
 use kube::Client;
 use kube_apply::{Discovery, Target};
@@ -73,12 +74,12 @@ impl Helm {
         Cluster { client: self.objects.clone(), discovery: self.discovery.clone() }
     }
 
-    /// Does `work` while nobody else works on the release.
+    /// Does `work` while nobody else works on the release. It is boxed, because an act holds a lot at once.
     pub(crate) async fn held<T>(
         &self,
         namespace: &str,
         name: &str,
-        work: impl Future<Output = Result<T, Error>>,
+        work: BoxFuture<'_, Result<T, Error>>,
     ) -> Result<T, Error> {
         let hold = Hold::new(self.records.clone(), namespace, &self.holder);
         // In a box: an act is large, and would lie on the stack once for each who passes it on.

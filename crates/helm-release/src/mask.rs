@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use kube_apply::Object;
+use kube_apply::{Object, Step, Tell};
 use serde_json::Value;
 
 /// Shorter data of a Secret would be found everywhere by chance.
@@ -60,6 +60,30 @@ impl Mask {
         self.0.iter().fold(text.to_owned(), |text, secret| {
             if text.contains(secret.as_str()) { text.replace(secret.as_str(), MASKED) } else { text }
         })
+    }
+}
+
+/// Tells what somebody is told, without any of it.
+pub struct Quiet<'q> {
+    pub mask: &'q Mask,
+    pub tell: &'q dyn Tell,
+}
+
+impl Tell for Quiet<'_> {
+    fn tell(&self, step: Step) {
+        let over = |text: String| self.mask.over(&text);
+        self.tell.tell(match step {
+            Step::Waiting { id, reason, event } => {
+                Step::Waiting { id, reason: over(reason), event: event.map(over) }
+            }
+            Step::Failed { id, reason } => Step::Failed { id, reason: over(reason) },
+            Step::Kept { id, reason } => Step::Kept { id, reason: over(reason) },
+            told @ (Step::Applying { .. }
+            | Step::Applied { .. }
+            | Step::Ready { .. }
+            | Step::Removing { .. }
+            | Step::Removed { .. }) => told,
+        });
     }
 }
 

@@ -69,7 +69,7 @@ impl<K> Feed<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Begins to watch. `slim` takes off each object what nobody will ask for; `metadata.managedFields` is taken off anyway.
+    /// Begins to watch. `slim` takes off each object what nobody will ask for; `metadata.managedFields` is not even read.
     ///
     /// The client of `api` is one of [`crate::Clients`], which gives up on a cluster that does not answer. Of `config` the selectors, the size of a page and the length of a watch count.
     pub fn start(api: Api<K>, config: Config, slim: fn(&mut K)) -> Self {

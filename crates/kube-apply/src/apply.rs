@@ -24,7 +24,7 @@ use crate::tell::{Outcome, Step, Tell};
 use crate::write::{self, Work};
 
 /// How long definitions may take to be established, where nobody says.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Looked {
     }
 }
 
-fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
+pub(crate) fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
     let Some(ownership) = ownership else { return placed };
     let mark = |placed: Placed| {
         let mut value = placed.object.value().clone();
@@ -261,3 +261,6 @@ async fn established(
         Err(error) => vec![Failure::of_cluster(first, first.id(), &error)],
     }
 }
+
+#[cfg(test)]
+mod tests;

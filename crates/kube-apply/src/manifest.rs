@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn whole_numbers_stay_whole() {
-        let text = "apiVersion: v1\nkind: X\nmetadata: {name: a}\nn: [1, 1.0, 1.5, -3, 1e3, 1000660000]\n";
+        let text = "apiVersion: v1\nkind: X\nmetadata: {name: a}\nlist: [1, 1.0, 1.5, -3, 1e3, 1000660000]\n";
         let object = &Object::parse_all(text).unwrap()[0];
-        assert_eq!(object.value()["n"], json!([1, 1, 1.5, -3, 1000, 1_000_660_000]));
+        assert_eq!(object.value()["list"], json!([1, 1, 1.5, -3, 1000, 1_000_660_000]));
     }
 }

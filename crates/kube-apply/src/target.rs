@@ -97,7 +97,7 @@ impl Target {
         let mut value = object.value().clone();
         match (wanted, value["metadata"].as_object_mut()) {
             (Some(namespace), Some(metadata)) => {
-                _ = metadata.insert("namespace".to_owned(), namespace.into())
+                _ = metadata.insert("namespace".to_owned(), namespace.into());
             }
             (None, Some(metadata)) => _ = metadata.remove("namespace"),
             (_, None) => {}

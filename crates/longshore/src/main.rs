@@ -42,6 +42,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Manifests => cli::print(&server::manifests())?,
         Command::Admin(AdminCommand::ResetPassword(args)) => reset_password(args)?,
         Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
+        Command::Release(command) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            return Ok(cli::helm::finish(runtime.block_on(cli::release::run(&command))));
+        }
         Command::Helm(command) => return Ok(cli::helm::finish(cli::helm::run(&command))),
         Command::Version => cli::print(&cli::version())?,
         Command::Completion { shell } => cli::print(&cli::completion(shell))?,
@@ -51,8 +55,9 @@ fn run(command: Command) -> Result<ExitCode> {
 
 /// A command line that makes no sense. Helm's commands say so in its words, and with its exit code.
 fn refused(error: &clap::Error) -> ExitCode {
-    let is_helm =
-        std::env::args().nth(1).is_some_and(|command| cli::helm::COMMANDS.contains(&command.as_str()));
+    let is_helm = std::env::args().nth(1).is_some_and(|command| {
+        [cli::helm::COMMANDS, cli::release::COMMANDS].concat().contains(&command.as_str())
+    });
     match cli::helm::refused::words(error) {
         Some(why) if is_helm => cli::helm::finish(Err(why.into())),
         _ => error.exit(),

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube_embedded::access::User;
 
-use crate::cluster::{self, ClusterError, kubeconfig};
+use crate::cluster::{self, ClusterError};
 use crate::endpoints::Endpoints;
 
 /// By what right the password is reset.
@@ -29,12 +28,8 @@ pub enum ResetError {
     },
     #[error("there is no cluster in `{}` yet: start `longshore serve` once", data.display())]
     NoCluster { data: PathBuf },
-    #[error("cannot reach the server that runs on `{}`", data.display())]
-    Client {
-        data: PathBuf,
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    #[error("the server that runs on `{}` is not ready yet: try again", data.display())]
+    NotReady { data: PathBuf },
     #[error(transparent)]
     Reset(#[from] tenancy::Error),
 }
@@ -49,44 +44,34 @@ pub async fn reset_password(right: Right, account: &str) -> Result<String, Reset
         Right::Kubeconfig { file, context } => {
             reset(cluster::reach(&file, context.as_deref()).await?.client).await
         }
-        Right::Data(data) => {
-            let running = Endpoints::read(&data)
-                .map_err(|source| ResetError::Endpoints { data: data.clone(), source })?
-                .and_then(|endpoints| endpoints.kube);
-            match running {
-                Some(url) => reset(running_client(&data, &url).await?).await,
-                None => reset_at_rest(&data, reset).await,
-            }
-        }
+        Right::Data(data) => reset_by_data(&data, reset).await,
     }
 }
 
-/// The administrator's client of a server that runs.
-async fn running_client(data: &Path, url: &str) -> Result<kube::Client, ResetError> {
-    let failed = |source: Box<dyn std::error::Error + Send + Sync>| ResetError::Client {
-        data: data.to_owned(),
-        source,
-    };
-    let text = kubeconfig(&data.join("pki"), url).map_err(|error| failed(error.into()))?;
-    let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| failed(error.into()))?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| failed(error.into()))?;
-    kube::Client::try_from(config).map_err(|error| failed(error.into()))
-}
-
-/// Opens the store that no server has open. A server that was killed leaves its addresses behind and is taken for a running
-/// one: it has to be started again first.
-async fn reset_at_rest(
+/// Opens the store; where a server has it open, asks that. Addresses alone say nothing: a server that was killed leaves them
+/// behind.
+async fn reset_by_data(
     data: &Path,
     reset: impl AsyncFnOnce(kube::Client) -> Result<String, ResetError>,
 ) -> Result<String, ResetError> {
-    if !data.join("store.redb").exists() {
+    if !cluster::exists(data) {
         return Err(ResetError::NoCluster { data: data.to_owned() });
     }
-    let cluster = cluster::open_at_rest(data).await?;
+    let cluster = match cluster::open_at_rest(data).await {
+        Err(error) if error.is_in_use() => return reset(running_client(data).await?).await,
+        opened => opened?,
+    };
     let password = reset(cluster.client(User::admin())).await;
     cluster.stop();
     cluster.rest().await;
     password
+}
+
+/// The administrator's client of the server that has the data folder open.
+async fn running_client(data: &Path) -> Result<kube::Client, ResetError> {
+    let endpoints = Endpoints::read(data)
+        .map_err(|source| ResetError::Endpoints { data: data.to_owned(), source })?
+        .and_then(|endpoints| endpoints.kube);
+    let url = endpoints.ok_or_else(|| ResetError::NotReady { data: data.to_owned() })?;
+    Ok(cluster::running(data, &url).await?)
 }

@@ -11,6 +11,7 @@ use kube_access::Clients;
 use kube_embedded::access::pki::{Pki, PkiError};
 use kube_embedded::cluster as embedded;
 use kube_embedded::sim::Simulation;
+use kube_embedded::store::OpenError;
 use tokio::net::TcpListener;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,12 @@ pub enum ClusterError {
     #[error("cannot use the kubeconfig `{}`", file.display())]
     Kubeconfig {
         file: PathBuf,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("cannot reach the server that runs on `{}`", data.display())]
+    Running {
+        data: PathBuf,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -71,6 +78,18 @@ pub async fn open_embedded(
     Ok(Embedded { cluster, listener, address })
 }
 
+impl ClusterError {
+    /// Whether a server has the data folder open.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Open { source: embedded::OpenError::Store(OpenError::InUse { .. }), .. })
+    }
+}
+
+/// Whether there is a cluster in the data folder.
+pub fn exists(data: &Path) -> bool {
+    data.join("store.redb").exists()
+}
+
 /// Opens the data folder alone: nobody listens, and nothing is simulated.
 pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError> {
     let config = embedded::Config { data: Some(data.to_owned()), ..embedded::Config::default() };
@@ -82,6 +101,26 @@ pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError
 /// The administrator's kubeconfig, out of the files in the folder `pki`.
 pub fn kubeconfig(pki: &Path, url: &str) -> Result<String, PkiError> {
     Pki::read(pki).map(|pki| pki.kubeconfig(url))
+}
+
+/// The administrator's client of the server that runs on this data folder, and whose Kubernetes API is at `url`.
+pub async fn running(data: &Path, url: &str) -> Result<kube::Client, ClusterError> {
+    let failed = |source| ClusterError::Running { data: data.to_owned(), source };
+    let text = kubeconfig(&data.join("pki"), url).map_err(|error| failed(error.into()))?;
+    let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| failed(error.into()))?;
+    client_of(kubeconfig, None).await.map(|(_, client)| client).map_err(failed)
+}
+
+/// A client that gives up on a cluster that does not answer, and the cluster's address.
+async fn client_of(
+    kubeconfig: Kubeconfig,
+    context: Option<&str>,
+) -> Result<(String, kube::Client), Box<dyn std::error::Error + Send + Sync>> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    kube_access::clients::check(&config)?;
+    let url = config.cluster_url.to_string();
+    Ok((url, Clients::new(kube::Client::try_from(config)?).own()))
 }
 
 /// `kube.example.com` of `kube.example.com:6443/path`, `::1` of `[::1]:6443`.
@@ -107,15 +146,7 @@ pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterEr
         source,
     };
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| wrong(error.into()))?;
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|error| wrong(error.into()))?;
-    kube_access::clients::check(&config).map_err(|error| wrong(error.into()))?;
-    let url = config.cluster_url.to_string();
-    let client = kube::Client::try_from(config).map_err(|error| wrong(error.into()))?;
-    // One that gives up on a cluster that does not answer.
-    let client = Clients::new(client).own();
+    let (url, client) = client_of(kubeconfig, context).await.map_err(wrong)?;
     let version = client
         .apiserver_version()
         .await

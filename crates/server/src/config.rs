@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use kube_embedded::quantity::Quantity;
 use kube_embedded::sim::Simulation;
+use outbound::policy::Network;
 
 /// What the command line said; `None` where it was silent.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     pub kube: Kube,
     pub accounts: Accounts,
+    /// Networks that the server may reach for charts although they are private.
+    pub outbound_allow: Vec<Network>,
     pub logs: LogFormat,
 }
 
@@ -124,6 +127,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.registration", "open on loopback",        "open or closed: whether people may register themselves"),
     ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
     ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
+    ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
     ("logs.format",          "text",                     "text or json"),
 ];
 
@@ -229,6 +233,7 @@ impl Config {
             tls,
             kube,
             accounts: accounts(&given, is_loopback(listen.ip()))?,
+            outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
             logs,
         };
         if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
@@ -301,6 +306,8 @@ impl Config {
                 ("max_nodes", Some(max_nodes.to_string())),
             ],
         );
+        let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
+        section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
         section("logs", &[("format", Some(quoted(format)))]);
         out
@@ -352,6 +359,16 @@ fn contradiction(key: &'static str, why: &'static str) -> ConfigError {
 fn address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
     let value = value.replace("localhost:", "127.0.0.1:");
     value.parse().map_err(|_| invalid(key, &value, "an address with a port, such as 127.0.0.1:8080"))
+}
+
+fn networks(key: &str, value: &str) -> Result<Vec<Network>, ConfigError> {
+    let named = value.split(',').map(str::trim).filter(|network| !network.is_empty());
+    named
+        .map(|network| {
+            let expected = "networks such as 10.0.0.0/8, with commas between";
+            network.parse().map_err(|_| invalid(key, network, expected))
+        })
+        .collect()
 }
 
 fn truth(key: &str, value: &str) -> Result<bool, ConfigError> {
@@ -490,6 +507,10 @@ mod tests {
             (
                 "[accounts]\nregistration = \"maybe\"\n",
                 "`accounts.registration` must be open or closed, not `maybe`",
+            ),
+            (
+                "[outbound]\nallow = \"10.0.0.0/8, 10.0.0.0/40\"\n",
+                "`outbound.allow` must be networks such as 10.0.0.0/8, with commas between, not `10.0.0.0/40`",
             ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (

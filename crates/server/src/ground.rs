@@ -25,8 +25,12 @@ pub enum GroundError {
 /// platform is its ServiceAccount, and may no more than on any other cluster.
 pub async fn on_embedded(cluster: &Cluster) -> Result<Clients, GroundError> {
     let administrator = cluster.client(User::admin());
-    manifests::apply(&administrator).await?;
-    kube_access::install(&administrator, definitions::all()).await?;
+    let (applied, installed) = tokio::join!(
+        manifests::apply(&administrator),
+        kube_access::install(&administrator, definitions::all()),
+    );
+    applied?;
+    installed?;
     let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> =
         kube::Api::namespaced(administrator, SYSTEM_NAMESPACE);
     let account = accounts.get(PLATFORM).await.map_err(|error| GroundError::Account(Box::new(error)))?;

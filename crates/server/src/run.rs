@@ -1,5 +1,6 @@
 //! The whole life of the process: start, say that it is ready, serve, drain, stop.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,13 +9,17 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use api::{Api, Metrics, Readiness};
+use chart_store::Charts;
 use domain::clock::{Clock, SystemClock};
 use events::audit::StandardError;
-use kube_access::{Lock, Lost};
+use kube_access::{Clients, Lock, Lost};
 use kube_embedded::http::accept::accept;
 use kube_types::SYSTEM_NAMESPACE;
+use outbound::{Dialer, Policy};
+use releases::Releases;
 use rustls::pki_types::CertificateDer;
 use tenancy::Tenancy;
+use tenancy::administrator::Prepared;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -23,6 +28,7 @@ use crate::config::{Accounts, Config, Kube};
 use crate::endpoints::Endpoints;
 use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
+use crate::people::Directory;
 use crate::tls;
 
 /// The Lease of whoever looks for the first administrator.
@@ -39,6 +45,8 @@ pub enum RunError {
     Ground(#[from] GroundError),
     #[error(transparent)]
     Tenancy(#[from] tenancy::StartError),
+    #[error(transparent)]
+    Releases(#[from] releases::StartError),
     #[error("cannot look for the first administrator")]
     Turn(#[from] Lost),
     #[error("cannot make the first administrator")]
@@ -93,6 +101,9 @@ pub async fn run(
             let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
         }
     };
+    // Hashing takes tens of milliseconds: it begins now where it is sure to be needed.
+    let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
+    let prepared = is_first.then(Prepared::begin);
     let (clients, embedded) = match &config.kube {
         Kube::Embedded { listen, external_url, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
@@ -117,6 +128,7 @@ pub async fn run(
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tenancy = Tenancy::start(clients.clone(), settings(&config, kube.as_deref()), clock.clone()).await?;
+    let releases = start_releases(&config, &clients, &tenancy, &clock, &address.to_string()).await?;
 
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
@@ -127,7 +139,7 @@ pub async fn run(
     });
     // Not a task of its own: it is what this one does while others answer.
     let leading = async {
-        let work = || Box::pin(tenancy.lead());
+        let work = || Box::pin(lead(&tenancy, &releases));
         if alone {
             leadership.alone(work(), stopped()).await;
         } else {
@@ -159,7 +171,7 @@ pub async fn run(
         endpoints.write(&config.data).map_err(RunError::Endpoints)?;
     }
     let serving = async {
-        let first = Box::pin(first_administrator(&tenancy, &say));
+        let first = Box::pin(first_administrator(&tenancy, prepared, &say));
         if alone {
             first.await?;
         } else {
@@ -197,12 +209,36 @@ pub async fn run(
     served
 }
 
+/// Begins to watch requests and releases. `holder` is what others are told who find this server at work on a release.
+async fn start_releases(
+    config: &Config,
+    clients: &Clients,
+    tenancy: &Tenancy,
+    clock: &Arc<dyn Clock>,
+    holder: &str,
+) -> Result<Releases, releases::StartError> {
+    let policy = Policy::allowing(config.outbound_allow.iter().copied());
+    let outgoing = outbound::Client::new(Dialer::new(policy));
+    let charts = Charts::new(clients.own(), outgoing, clock.clone());
+    let people = Arc::new(Directory(tenancy.clone()));
+    Releases::start(clients.clone(), charts, people, clock.clone(), holder).await
+}
+
+/// What only one server of a cluster does.
+async fn lead(tenancy: &Tenancy, releases: &Releases) -> Infallible {
+    tokio::select! {
+        never = tenancy.lead() => never,
+        never = releases.lead() => never,
+    }
+}
+
 /// Makes the first administrator where there is none yet, and tells the password.
 async fn first_administrator(
     tenancy: &Tenancy,
+    prepared: Option<Prepared>,
     say: impl Fn(&Said) -> io::Result<()>,
 ) -> Result<(), RunError> {
-    let Some(first) = tenancy.first_administrator().await.map_err(RunError::Administrator)? else {
+    let Some(first) = tenancy.first_administrator(prepared).await.map_err(RunError::Administrator)? else {
         return Ok(());
     };
     say(&Said::AdministratorPassword(first.password.expose().to_owned())).map_err(RunError::Say)?;

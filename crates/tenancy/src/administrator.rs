@@ -15,10 +15,11 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use kube_types::{FIELD_MANAGER, User, UserSpec, marks};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::passwords::Hasher;
 use crate::secrets::{self, Credentials, change_credentials, is_code, new_user_id, random, writing};
-use crate::{Account, Error, Tenancy};
+use crate::{Account, Error, Tenancy, pages};
 
 /// The name that the first administrator signs in with.
 pub const LOGIN: &str = "admin";
@@ -64,18 +65,44 @@ fn decide(admins: Vec<(Account, Option<Secret>)>) -> Step {
     first.map_or(Step::Rest, |(account, _)| Step::Tell(Box::new(account)))
 }
 
+/// A password that is being hashed, while whoever will need it does something else.
+pub struct Prepared(JoinHandle<Result<(Password, String), Error>>);
+
+impl Prepared {
+    /// Begins at once. Nothing comes of it where it is not needed.
+    pub fn begin() -> Self {
+        Self(tokio::spawn(hashed()))
+    }
+
+    async fn finished(self) -> Result<(Password, String), Error> {
+        self.0.await.map_err(|failed| Error::Internal(Box::new(failed)))?
+    }
+}
+
+/// A new password, and what is to be kept of it.
+async fn hashed() -> Result<(Password, String), Error> {
+    let password = new_password();
+    let kept = Hasher::new().hash(&password).await?;
+    Ok((password, kept))
+}
+
 impl Tenancy {
     /// The first administrator and their password, where there is none yet or nobody was told. Asks the cluster itself, not what
     /// is remembered of it.
-    pub async fn first_administrator(&self) -> Result<Option<FirstAdministrator>, Error> {
+    pub async fn first_administrator(
+        &self,
+        prepared: Option<Prepared>,
+    ) -> Result<Option<FirstAdministrator>, Error> {
         let client = self.0.clients.own();
         let account = match decide(admins(&client).await?) {
             Step::Rest => return Ok(None),
             Step::Make => make(&client, self.0.settings.max_nodes).await?,
             Step::Tell(account) => *account,
         };
-        let password = new_password();
-        let kept = self.0.hasher.hash(&password).await?;
+        let (password, kept) = match prepared {
+            Some(prepared) => prepared.finished().await?,
+            None => hashed().await?,
+        };
         let now = self.0.clock.now();
         entrust(&client, &account, kept, now).await?;
         self.0
@@ -101,7 +128,7 @@ fn params() -> PatchParams {
 
 async fn accounts(client: &kube::Client) -> Result<Vec<Account>, Error> {
     let users: Api<User> = Api::all(client.clone());
-    Ok(users.list(&ListParams::default()).await?.iter().filter_map(Account::of).collect())
+    Ok(pages::all(&users, &ListParams::default(), |user| Account::of(&user)).await?)
 }
 
 async fn admins(client: &kube::Client) -> Result<Vec<(Account, Option<Secret>)>, Error> {
@@ -161,8 +188,7 @@ pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) 
     let accounts = accounts(client).await?;
     let account = Account::named(&accounts, login)
         .ok_or_else(|| Error::NotFound { kind: "user", name: login.chars().take(64).collect() })?;
-    let password = new_password();
-    let kept = Hasher::new().hash(&password).await?;
+    let (password, kept) = hashed().await?;
     change_credentials(client.clone(), &account.id, now, |credentials| {
         credentials.password = Some(kept.clone());
         credentials.raise_epoch(now);

@@ -17,22 +17,29 @@ use domain::clock::Clock;
 use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
+use kube::Api;
+use kube::runtime::watcher::Config;
 use kube_access::feed::{Change, Feed};
-use kube_types::{User, Workspace};
+use kube_types::{User, Workspace, marks};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::secrets::Credentials;
+use crate::pages::PAGE;
+use crate::quota::Amounts;
+use crate::secrets::{self, Credentials};
 use crate::tokens::TokenRecord;
+use account::Person;
+use held::Held;
 use index::Index;
 
 pub(crate) mod account;
+pub(crate) mod held;
 mod index;
 mod revoked;
+mod workspace;
 
 pub use account::Account;
+pub use workspace::WorkspaceRecord;
 
 /// Who there is. Clones are the same directory.
 #[derive(Clone)]
@@ -44,10 +51,25 @@ pub struct Directory {
 /// What the directory is fed by.
 #[derive(Clone)]
 pub(crate) struct Feeds {
-    pub users: Feed<User>,
-    pub workspaces: Feed<Workspace>,
+    pub users: Feed<Person>,
+    pub workspaces: Feed<WorkspaceRecord>,
     /// Of people: credentials and tokens.
-    pub secrets: Feed<Secret>,
+    pub secrets: Feed<Held>,
+}
+
+impl Feeds {
+    /// `quota` is what a workspace may use unless somebody decided otherwise.
+    pub fn start(client: &kube::Client, quota: Arc<Amounts>) -> Self {
+        let config = || Config::default().page_size(PAGE);
+        let (users, workspaces) = (Api::all(client.clone()), Api::all(client.clone()));
+        let record = move |workspace: Workspace| WorkspaceRecord::of(&workspace).sharing(&quota);
+        let of_people = config().labels(marks::USER);
+        Self {
+            users: Feed::keeping(users, config(), |user: User| Person::of(&user)),
+            workspaces: Feed::keeping(workspaces, config(), record),
+            secrets: Feed::keeping(secrets::api(client.clone()), of_people, |secret| Held::of(&secret)),
+        }
+    }
 }
 
 struct Shared {
@@ -63,16 +85,16 @@ impl Directory {
         let shared = Arc::new(Shared { index: RwLock::default(), changed: watch::Sender::new(()), clock });
         futures::join!(
             shared.clone().fed_by(&feeds.users, |index, change| match change {
-                Change::Applied(user) => index.user_applied(user),
-                Change::Deleted(user) => index.user_deleted(&user.name_any()),
+                Change::Applied(person) => index.user_applied(person),
+                Change::Deleted(person) => index.user_deleted(&person.name),
             }),
             shared.clone().fed_by(&feeds.workspaces, |index, change| match change {
                 Change::Applied(workspace) => index.workspace_applied(workspace),
-                Change::Deleted(workspace) => index.workspace_deleted(&workspace.name_any()),
+                Change::Deleted(workspace) => index.workspace_deleted(&workspace.name),
             }),
             shared.clone().fed_by(&feeds.secrets, |index, change| match change {
-                Change::Applied(secret) => index.secret_applied(secret),
-                Change::Deleted(secret) => index.secret_deleted(secret),
+                Change::Applied(held) => index.secret_applied(held),
+                Change::Deleted(held) => index.secret_deleted(held),
             }),
         );
         Self { shared, feeds }
@@ -99,12 +121,12 @@ impl Directory {
         self.shared.actor(id, via)
     }
 
-    pub fn workspace(&self, name: &WorkspaceName) -> Option<Arc<Workspace>> {
+    pub fn workspace(&self, name: &WorkspaceName) -> Option<Arc<WorkspaceRecord>> {
         self.shared.index.read().workspace(name).cloned()
     }
 
     /// By name.
-    pub fn workspaces(&self) -> Vec<Arc<Workspace>> {
+    pub fn workspaces(&self) -> Vec<Arc<WorkspaceRecord>> {
         self.shared.index.read().workspaces().cloned().collect()
     }
 
@@ -136,7 +158,7 @@ impl Directory {
         self.shared.index.read().credentials(id).map(|credentials| credentials.epoch)
     }
 
-    pub(crate) fn credentials(&self, id: &UserId) -> Option<Credentials> {
+    pub(crate) fn credentials(&self, id: &UserId) -> Option<Arc<Credentials>> {
         self.shared.index.read().credentials(id).cloned()
     }
 

@@ -14,19 +14,18 @@ use domain::ids::UserId;
 use domain::roles::WorkspaceRole;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
-use kube::{Api, ResourceExt};
-use kube_types::{SYSTEM_NAMESPACE, marks};
+use kube::Api;
+use kube_types::SYSTEM_NAMESPACE;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use crate::provision::DEPLOYER;
 use crate::secrets::writing;
 use crate::{Directory, Error, Tenancy};
 
 /// Whom a token must be made for.
 pub const AUDIENCE: &str = "longshore";
-/// The ServiceAccount that works in a namespace for its workspace.
-pub const DEPLOYER: &str = "longshore-deployer";
 
 /// No token of Kubernetes is longer.
 const LONGEST: usize = 8 * 1024;
@@ -116,10 +115,7 @@ fn actor(directory: &Directory, namespace: String, name: String) -> Actor {
     let workspace = directory.workspace_of(&namespace).filter(|workspace| {
         // Nobody works any more in a workspace that is to be removed.
         name == DEPLOYER
-            && directory.workspace(workspace).is_some_and(|workspace| {
-                workspace.metadata.deletion_timestamp.is_none()
-                    && !workspace.annotations().contains_key(marks::REMOVE_AFTER)
-            })
+            && directory.workspace(workspace).is_some_and(|workspace| !workspace.leaving && !workspace.closed)
     });
     Actor {
         who: Who::ServiceAccount { namespace, name },

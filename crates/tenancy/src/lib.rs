@@ -13,10 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::clock::Clock;
-use kube::Api;
 use kube::runtime::watcher::Config;
 use kube_access::{Clients, Feed};
-use kube_types::marks;
 
 use directory::Feeds;
 use kubernetes::Reviews;
@@ -36,6 +34,7 @@ pub mod kubernetes;
 mod lead;
 pub mod manifests;
 pub mod members;
+mod pages;
 mod passwords;
 pub mod progress;
 pub mod provision;
@@ -55,7 +54,7 @@ pub mod users;
 pub mod workspaces;
 
 pub use authenticate::Presented;
-pub use directory::{Account, Directory};
+pub use directory::{Account, Directory, WorkspaceRecord};
 pub use error::Error;
 pub use sign_in::SignedIn;
 
@@ -132,14 +131,9 @@ impl Tenancy {
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
-        let secrets = || secrets::api(clients.own());
         let own_keys = Config::default().fields(&format!("metadata.name={}", keys::NAME));
-        let keys = Keys::new(clients.own(), Feed::start(secrets(), own_keys, |_| {}));
-        let feeds = Feeds {
-            users: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
-            workspaces: Feed::start(Api::all(clients.own()), Config::default(), |_| {}),
-            secrets: Feed::start(secrets(), Config::default().labels(marks::USER), |_| {}),
-        };
+        let keys = Keys::new(clients.own(), Feed::start(secrets::api(clients.own()), own_keys, |_| {}));
+        let feeds = Feeds::start(&clients.own(), Arc::new(settings.quota.clone()));
         let following = Directory::follow(feeds, clock.clone());
         let directory =
             tokio::time::timeout(PATIENCE, following).await.map_err(|_| StartError::Silent(PATIENCE))?;

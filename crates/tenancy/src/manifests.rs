@@ -7,6 +7,7 @@
 mod policy;
 mod rights;
 
+use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
@@ -54,25 +55,30 @@ pub fn yaml() -> String {
 /// Applies all objects, as an administrator of the cluster. Definitions are not among them: what is there already of
 /// another project's must not be changed, which `kube_access::install` sees to.
 pub async fn apply(client: &kube::Client) -> Result<(), ApplyError> {
-    for manifest in manifests() {
-        if manifest["kind"] == "CustomResourceDefinition" {
-            continue;
-        }
-        let object: DynamicObject =
-            serde_json::from_value(manifest).expect("a manifest of ours is a Kubernetes object");
-        let types = object.types.clone().unwrap_or_default();
-        let kind = GroupVersionKind::try_from(&types).expect("a manifest of ours says what it is");
-        let resource = ApiResource::from_gvk(&kind);
-        let api: Api<DynamicObject> = match object.namespace() {
-            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        let name = object.name_any();
-        api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object))
-            .await
-            .map_err(|source| ApplyError { kind: kind.kind, name, source: Box::new(source) })?;
+    let all = manifests().into_iter().filter(|manifest| manifest["kind"] != "CustomResourceDefinition");
+    let (namespaces, rest): (Vec<_>, Vec<_>) = all.partition(|manifest| manifest["kind"] == "Namespace");
+    // Nothing else needs another to be there before it.
+    for together in [namespaces, rest] {
+        try_join_all(together.into_iter().map(|manifest| apply_one(client, manifest))).await?;
     }
     Ok(())
+}
+
+async fn apply_one(client: &kube::Client, manifest: Value) -> Result<(), ApplyError> {
+    let object: DynamicObject =
+        serde_json::from_value(manifest).expect("a manifest of ours is a Kubernetes object");
+    let types = object.types.clone().unwrap_or_default();
+    let kind = GroupVersionKind::try_from(&types).expect("a manifest of ours says what it is");
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let name = object.name_any();
+    api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object))
+        .await
+        .map(drop)
+        .map_err(|source| ApplyError { kind: kind.kind, name, source: Box::new(source) })
 }
 
 fn namespace() -> Value {

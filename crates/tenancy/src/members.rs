@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use kube_types::workspace::Member;
 use kube_types::{Workspace, WorkspaceSpec};
 
+use crate::directory::WorkspaceRecord;
 use crate::workspaces::{WorkspaceInfo, is_personal};
 use crate::{Error, Tenancy};
 
@@ -35,21 +36,20 @@ impl Tenancy {
     pub fn members(&self, actor: &Actor, name: &WorkspaceName) -> Result<Vec<MemberInfo>, Error> {
         actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
         let workspace = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
-        let info = |member: &Member| {
-            let user: UserId = member.user.parse().ok()?;
-            let account = self.0.directory.account(&user);
+        let info = |(user, role): &(UserId, Option<WorkspaceRole>)| {
+            let account = self.0.directory.account(user);
             let text = |field: fn(&crate::Account) -> &String| {
                 account.as_deref().map(field).cloned().unwrap_or_default()
             };
             Some(MemberInfo {
-                role: member.role.parse().ok()?,
+                role: (*role)?,
                 email: text(|account| &account.email),
                 organization: text(|account| &account.organization),
                 disabled: account.as_ref().is_none_or(|account| account.disabled),
-                user,
+                user: user.clone(),
             })
         };
-        Ok(workspace.spec.members.iter().filter_map(info).collect())
+        Ok(workspace.members.iter().filter_map(info).collect())
     }
 
     /// Gives a member another role. An administrator of the platform can also make somebody a member so.
@@ -103,11 +103,11 @@ impl Tenancy {
 
     /// A shared workspace that would have no admin without this person.
     pub(crate) fn held_alone(&self, user: &UserId) -> Option<String> {
-        let held = |workspace: &Workspace| {
-            let mut admins = admins(&workspace.spec);
-            !is_personal(workspace)
-                && workspace.metadata.deletion_timestamp.is_none()
-                && admins.next() == Some(user.as_str())
+        let held = |workspace: &WorkspaceRecord| {
+            let mut admins = workspace.admins();
+            !workspace.is_personal()
+                && !workspace.leaving
+                && admins.next() == Some(user)
                 && admins.next().is_none()
         };
         self.0
@@ -115,13 +115,8 @@ impl Tenancy {
             .workspaces()
             .iter()
             .find(|workspace| held(workspace))
-            .map(|workspace| workspace.name_any())
+            .map(|workspace| workspace.name.to_string())
     }
-}
-
-fn admins(spec: &WorkspaceSpec) -> impl Iterator<Item = &str> {
-    let admin = |member: &&Member| member.role == WorkspaceRole::Admin.as_str();
-    spec.members.iter().filter(admin).map(|member| member.user.as_str())
 }
 
 /// Makes somebody a member.
@@ -142,7 +137,7 @@ pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
 }
 
 fn has_admin(workspace: &Workspace) -> Result<(), Error> {
-    if admins(&workspace.spec).next().is_none() {
+    if !workspace.spec.members.iter().any(|member| member.role == WorkspaceRole::Admin.as_str()) {
         let name = workspace.name_any();
         return Err(Error::Conflict(format!("workspace `{name}` would have no admin left")));
     }

@@ -51,8 +51,7 @@ impl Tenancy {
     pub async fn quota(&self, actor: &Actor, name: &WorkspaceName) -> Result<QuotaInfo, Error> {
         let WorkspaceInfo { version, quota, namespaces, .. } = self.workspace(actor, name)?;
         let known = self.0.directory.workspace(name);
-        let hard =
-            known.map_or_else(|| Ok(BTreeMap::new()), |known| shares(&quota, &known.spec.namespaces))?;
+        let hard = known.map_or_else(|| Ok(BTreeMap::new()), |known| shares(&quota, &known.namespaces))?;
         let parts = namespaces.into_iter().map(async |namespace| {
             let used = if namespace.made { self.used(&namespace.name).await? } else { Amounts::new() };
             let hard = hard.get(&namespace.name).cloned().unwrap_or_default();

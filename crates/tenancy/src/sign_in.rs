@@ -71,7 +71,7 @@ impl Tenancy {
             });
             return Ok(token.zip(account).is_some_and(|(token, account)| token.owner == account.id));
         }
-        let kept = account.and_then(|account| directory.credentials(&account.id)?.password);
+        let kept = account.and_then(|account| directory.credentials(&account.id)?.password.clone());
         self.0.hasher.is(&Password::attempt(secret), kept.as_deref()).await
     }
 
@@ -101,7 +101,8 @@ impl Tenancy {
         let now = self.0.clock.now();
         change_credentials(self.0.clients.own(), user, now, |credentials| credentials.end(&session, now))
             .await?;
-        let is_over = |credentials: crate::secrets::Credentials| !credentials.accept(&session, now);
+        let is_over =
+            |credentials: std::sync::Arc<crate::secrets::Credentials>| !credentials.accept(&session, now);
         self.0.directory.seen(|directory| directory.credentials(user).is_none_or(is_over)).await;
         Ok(())
     }

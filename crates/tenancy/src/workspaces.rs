@@ -15,6 +15,7 @@ use kube_types::workspace::{Member, WorkspaceNamespace};
 use kube_types::{Workspace, WorkspaceSpec, marks};
 
 use crate::change::{at_least, change};
+use crate::directory::WorkspaceRecord;
 use crate::quota::Amounts;
 use crate::register::claims::only;
 use crate::secrets::{is_code, writing};
@@ -34,8 +35,12 @@ const DISPLAY_NAME_LIMIT: usize = 128;
 
 /// Whether it is somebody's own.
 pub(crate) fn is_personal(workspace: &Workspace) -> bool {
-    !workspace.spec.owner.is_empty()
-        || workspace.name_any().parse::<WorkspaceName>().is_ok_and(|name| name.is_personal())
+    is_somebodys(&workspace.spec.owner, &workspace.name_any())
+}
+
+/// Whether a workspace with that owner and name is somebody's own.
+pub(crate) fn is_somebodys(owner: &str, name: &str) -> bool {
+    !owner.is_empty() || name.parse::<WorkspaceName>().is_ok_and(|name| name.is_personal())
 }
 
 /// What people call it: nothing, or a line of text.
@@ -74,10 +79,8 @@ impl Tenancy {
         let name = WorkspaceName::chosen(name)?;
         let display_name = display_name(display)?;
         let full = || Error::Conflict(format!("nobody can make more than {MOST_PER_PERSON} workspaces"));
-        let made_by = |workspace: &Workspace| {
-            workspace.labels().get(marks::USER).map(String::as_str) == Some(maker.as_str())
-                && !is_personal(workspace)
-        };
+        let made_by =
+            |workspace: &WorkspaceRecord| workspace.maker.as_ref() == Some(maker) && !workspace.is_personal();
         let limited = !actor.is_platform_admin();
         if limited
             && self.0.directory.workspaces().iter().filter(|other| made_by(other)).count() >= MOST_PER_PERSON
@@ -110,7 +113,7 @@ impl Tenancy {
         if limited {
             // Many at once each see the others here, whatever they saw before; of those who are too many none stays.
             let own = api.list(&ListParams::default().labels(&format!("{}={maker}", marks::USER))).await?;
-            if own.iter().filter(|other| made_by(other)).count() > MOST_PER_PERSON {
+            if own.iter().filter(|other| made_by(&WorkspaceRecord::of(other))).count() > MOST_PER_PERSON {
                 api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
                     .await?;
                 return Err(full());
@@ -154,14 +157,13 @@ impl Tenancy {
         let name: WorkspaceName = written.name_any().parse()?;
         let version = written.resource_version().unwrap_or_default();
         let heard = |directory: &crate::Directory| {
-            let known = directory.workspace(&name).and_then(|workspace| workspace.resource_version());
             // One that is no longer known is gone already.
-            known.is_none_or(|known| at_least(&known, &version))
+            directory.workspace(&name).is_none_or(|known| at_least(&known.version, &version))
         };
         self.0.directory.seen(heard).await;
         // They may have become a member, or have ceased to be one, by what was written.
         let role = actor.id().and_then(|id| self.0.directory.memberships(id).get(&name).copied());
-        let info = WorkspaceInfo::of(&written, actor).ok_or_else(|| unknown(&name))?;
+        let info = WorkspaceInfo::of(&WorkspaceRecord::of(&written), actor).ok_or_else(|| unknown(&name))?;
         Ok(WorkspaceInfo { role, ..info })
     }
 
@@ -173,7 +175,7 @@ impl Tenancy {
     /// once are kept apart by the cluster itself, and the later one is told by a condition.
     pub(crate) async fn is_free(&self, name: &str) -> Result<(), Error> {
         let claimed = self.0.directory.workspaces().iter().any(|workspace| {
-            workspace.name_any() == name || workspace.spec.namespaces.iter().any(|other| other.name == name)
+            *workspace.name == *name || workspace.namespaces.iter().any(|other| other.name == name)
         });
         let namespaces: Api<Namespace> = Api::all(self.0.clients.own());
         if claimed || namespaces.get_opt(name).await?.is_some() { Err(taken(name)) } else { Ok(()) }

@@ -30,8 +30,8 @@ pub struct ConditionView {
     message: String,
 }
 
-fn look(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressView, tenancy::Error> {
-    let conditions = tenancy.progress(actor, id)?.into_iter();
+async fn look(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressView, tenancy::Error> {
+    let conditions = tenancy.progress(actor, id).await?.into_iter();
     let conditions: Vec<_> = conditions
         .map(|condition| ConditionView {
             r#type: condition.type_,
@@ -47,18 +47,24 @@ fn look(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressView, t
 /// `GET accounts/{user}/progress`: at once, at every change, and until it is ready.
 pub async fn follow(call: Call) -> Result<Events<ProgressView>, Problem> {
     let (actor, id, tenancy) = (call.actor()?.clone(), call.user()?, call.api.tenancy.clone());
-    look(&tenancy, &actor, &id)?;
+    look(&tenancy, &actor, &id).await?;
     let stream = stream::unfold(None::<ProgressView>, move |told| {
         let (tenancy, actor, id) = (tenancy.clone(), actor.clone(), id.clone());
         async move {
             if told.as_ref().is_some_and(|told| told.ready) {
                 return None;
             }
-            // An account that is gone ends it too.
-            let news = |_: &tenancy::Directory| look(&tenancy, &actor, &id).ok() != told;
-            tenancy.directory().until(news).await;
-            let now = look(&tenancy, &actor, &id).ok()?;
-            Some((now.clone(), Some(now)))
+            let version = |directory: &tenancy::Directory| Some(directory.account(&id)?.version.clone());
+            loop {
+                // In this order: what changes after the look has another version, and wakes us.
+                let heard = version(tenancy.directory());
+                // An account that is gone ends it.
+                let now = look(&tenancy, &actor, &id).await.ok()?;
+                if told.as_ref() != Some(&now) {
+                    return Some((now.clone(), Some(now)));
+                }
+                tenancy.directory().until(|directory| version(directory) != heard).await;
+            }
         }
     });
     Ok(Events::new("progress", stream))

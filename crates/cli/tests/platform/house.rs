@@ -48,7 +48,7 @@ impl House {
             ..tenancy::Settings::default()
         };
         let tenancy = Tenancy::start(Clients::new(world.platform()), settings, clock.clone()).await.unwrap();
-        let first = tenancy.first_administrator().await.unwrap().unwrap();
+        let first = tenancy.first_administrator(None).await.unwrap().unwrap();
         let trail = Arc::new(Trail::default());
         let api = Api {
             readiness: Readiness::default(),

@@ -37,8 +37,10 @@ pub enum Applying {
     #[default]
     Auto,
     ServerSide,
-    /// Helm 3's merge of three.
+    /// Helm 3's merge of three, with a record of Helm 4.
     ThreeWay,
+    /// The same, with a record of Helm 3, which does not say how.
+    Helm3,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn an_object_is_written_as_helm_writes_it() {
         let text =
-            "apiVersion: v1\ndata:\n  n: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\nspec:\n  replicas: 3";
+            "apiVersion: v1\ndata:\n  m: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\nspec:\n  replicas: 3";
         let object = &Object::parse_all(text).unwrap()[0];
         assert_eq!(yaml(object).unwrap(), text);
     }

@@ -37,14 +37,7 @@ impl Helm {
             return operation.rehearse(ask).await;
         }
         operation.make_namespace(ask).await?;
-        self.held(&ask.namespace, &ask.name, async {
-            let history = operation.history().await?;
-            let revision = operation.free_revision(&history, ask.replace).await?;
-            // Somebody's death may have been found out meanwhile.
-            let history = operation.history_since(history).await?;
-            operation.install(ask, &history, revision).await
-        })
-        .await
+        self.held(&ask.namespace, &ask.name, Box::pin(operation.install_new(ask))).await
     }
 }
 
@@ -57,6 +50,14 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Erro
 }
 
 impl Operation<'_> {
+    async fn install_new(&self, ask: &Install<'_>) -> Result<Record, Error> {
+        let history = self.history().await?;
+        let revision = self.free_revision(&history, ask.replace).await?;
+        // Somebody's death may have been found out meanwhile.
+        let history = self.history_since(history).await?;
+        self.install(ask, &history, revision).await
+    }
+
     /// The revision that a new release gets, if its name is free.
     async fn free_revision(&self, history: &History, replace: bool) -> Result<i64, Error> {
         let view = history.view();
@@ -145,13 +146,13 @@ impl Operation<'_> {
         let mut course = Course { operation: self, stored, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreInstall, Event::PostInstall];
-        let outcome = match course.run(events, &before, &objects, looked, &mut applied).await {
+        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
             Ok(()) => course.deployed(history, "Install complete").await.map_err(Cause::Storage),
             Err(cause) => Err(cause),
         };
         match outcome {
             Ok(()) => Ok(course.stored.record),
-            Err(cause) => Err(self.install_failed(course, cause, &applied, ask).await),
+            Err(cause) => Err(Box::pin(self.install_failed(course, cause, &applied, ask)).await),
         }
     }
 
@@ -187,7 +188,7 @@ impl Operation<'_> {
             run,
         };
         let operation = Operation::new(self.helm, self.namespace, self.name, &uninstall.run);
-        let said = match operation.uninstall(&uninstall).await {
+        let said = match Box::pin(operation.uninstall(&uninstall)).await {
             Ok(_) => format!(
                 "release {} failed, and has been uninstalled due to rollback-on-failure being set: {why}",
                 self.name

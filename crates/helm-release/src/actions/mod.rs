@@ -20,6 +20,9 @@ mod uninstall;
 mod upgrade;
 mod values;
 
+#[cfg(test)]
+mod tests;
+
 pub use ask::{
     Applying, DryRun, Install, PostRender, Propagation, Recovered, Rollback, Run, Test, Uninstall,
     Uninstalled, Upgrade, Values, Wait,

@@ -7,7 +7,7 @@ use helm_engine::Event;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube_apply::ready::{self, Strategy};
-use kube_apply::{Applied, Id, Looked, Object, Options, Ownership, Removal, Target, Way};
+use kube_apply::{Applied, Id, Looked, Object, Options, Ownership, Removal, Target, Tell, Way};
 use tokio::time::Instant;
 
 use super::ask::{Applying, Run, Wait};
@@ -17,7 +17,7 @@ use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::hold::lease_name;
 use crate::hooks;
-use crate::mask::Mask;
+use crate::mask::{Mask, Quiet};
 use crate::record::{ApplyMethod, Record, Status};
 use crate::storage::{self, Storage, StorageError, Stored};
 
@@ -81,7 +81,7 @@ impl<'o> Operation<'o> {
                 (server_side, Some(ApplyMethod::ServerSide))
             }
             // Helm 3's stays Helm 3's.
-            (_, Some(None)) => (Way::ThreeWay, None),
+            (Applying::Helm3, _) | (_, Some(None)) => (Way::ThreeWay, None),
             _ => (Way::ThreeWay, Some(ApplyMethod::ClientSide)),
         }
     }
@@ -193,7 +193,7 @@ impl<'o> Operation<'o> {
     }
 
     /// Waits until objects are ready, if asked to.
-    pub async fn ready(&self, objects: &[Object]) -> Result<(), Cause> {
+    async fn ready(&self, objects: &[Object], tell: &dyn Tell) -> Result<(), Cause> {
         let strategy = match (self.run.wait, self.run.wait_for_jobs) {
             (Wait::HookOnly, _) => return Ok(()),
             (Wait::Watcher, false) => Strategy::Watcher,
@@ -201,7 +201,7 @@ impl<'o> Operation<'o> {
             (Wait::Legacy, false) => Strategy::Legacy,
             (Wait::Legacy, true) => Strategy::LegacyWithJobs,
         };
-        let waited = ready::wait(&self.target, objects, strategy, self.deadline(), self.run.tell).await;
+        let waited = ready::wait(&self.target, objects, strategy, self.deadline(), tell).await;
         waited.map_err(Cause::NotReady)
     }
 }
@@ -252,14 +252,15 @@ impl Course<'_> {
                     .map_err(Cause::Apply)?
             }
         };
-        match looked.write(&self.operation.target, self.operation.run.tell).await {
+        let quiet = Quiet { mask: &self.mask, tell: self.operation.run.tell };
+        match looked.write(&self.operation.target, &quiet).await {
             Ok(done) => *applied = done,
             Err(mut error) => {
                 *applied = std::mem::take(&mut error.applied);
                 return Err(Cause::Apply(error));
             }
         }
-        self.operation.ready(after).await?;
+        self.operation.ready(after, &quiet).await?;
         self.hooks(last).await?;
         Ok(())
     }
@@ -275,7 +276,7 @@ impl Course<'_> {
             clock: &*self.operation.helm.clock,
             way: self.way,
             timeout: self.operation.run.timeout,
-            tell: self.operation.run.tell,
+            tell: &Quiet { mask: &self.mask, tell: self.operation.run.tell },
         };
         let ran = hooks.run(&mut self.stored, event, |_| true).await;
         ran.map_err(|error| Cause::Hook { event, error })

@@ -20,7 +20,7 @@ impl Helm {
         if is_sound(&view) {
             return Ok(Recovered::Nothing);
         }
-        self.held(namespace, name, operation.recover()).await
+        self.held(namespace, name, Box::pin(operation.recover())).await
     }
 }
 
@@ -40,7 +40,7 @@ impl Operation<'_> {
                 Recovered::Interrupted(revision)
             }
             Step::FinishUninstall { revision } => {
-                self.finish_uninstall().await?;
+                Box::pin(self.finish_uninstall()).await?;
                 return Ok(Recovered::Uninstalled(revision));
             }
             Step::Install { .. } | Step::Upgrade { .. } => Recovered::Nothing,

@@ -28,7 +28,7 @@ impl Helm {
         }
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run == DryRun::No {
-            return self.held(&ask.namespace, &ask.name, operation.rollback(ask)).await;
+            return self.held(&ask.namespace, &ask.name, Box::pin(operation.rollback(ask))).await;
         }
         let history = operation.history().await?;
         Ok(operation.draft_rollback(ask, &history).await?.record)
@@ -45,7 +45,7 @@ impl Operation<'_> {
                     let pending = history.open(self, revision).await?;
                     self.interrupt(pending).await?;
                 }
-                Step::FinishUninstall { .. } => self.finish_uninstall().await?,
+                Step::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
                 Step::Install { .. } | Step::Upgrade { .. } => break history,
             }
         };
@@ -59,7 +59,7 @@ impl Operation<'_> {
         let mut course = Course { operation: self, stored, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreRollback, Event::PostRollback];
-        let outcome = match course.run(events, &before, &objects, looked, &mut applied).await {
+        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
             Ok(()) => course.deployed(&history, &description).await.map_err(Cause::Storage),
             Err(cause) => Err(cause),
         };

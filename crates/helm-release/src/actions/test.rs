@@ -16,7 +16,7 @@ impl Helm {
         names::check(&ask.name)
             .map_err(|_| Error::Name(format!("releaseTest: Release name is invalid: {}", ask.name)))?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
-        self.held(&ask.namespace, &ask.name, operation.test(ask)).await
+        self.held(&ask.namespace, &ask.name, Box::pin(operation.test(ask))).await
     }
 }
 

@@ -30,7 +30,7 @@ impl Helm {
         if history.entries().is_empty() {
             return operation.nothing(ask);
         }
-        self.held(&ask.namespace, &ask.name, operation.uninstall(ask)).await
+        self.held(&ask.namespace, &ask.name, Box::pin(operation.uninstall(ask))).await
     }
 }
 
@@ -110,7 +110,7 @@ impl Operation<'_> {
             propagation: Propagation::Background,
             run: self.run.clone(),
         };
-        Box::pin(self.uninstall(&ask)).await.map(|_| ())
+        self.uninstall(&ask).await.map(|_| ())
     }
 
     fn how(&self, ask: &Uninstall<'_>) -> Removal {

@@ -27,7 +27,7 @@ impl Helm {
         if ask.install {
             operation.make_namespace(&ask.as_install()).await?;
         }
-        self.held(&ask.namespace, &ask.name, operation.upgrade(ask)).await
+        self.held(&ask.namespace, &ask.name, Box::pin(operation.upgrade(ask))).await
     }
 }
 
@@ -58,16 +58,16 @@ impl Operation<'_> {
             let history = self.history().await?;
             match plan(&history.view()) {
                 Step::Install { revision } if ask.install => {
-                    return self.install(&ask.as_install(), &history, revision).await;
+                    return Box::pin(self.install(&ask.as_install(), &history, revision)).await;
                 }
                 Step::Install { .. } => return Err(Error::NoneDeployed { name: self.name.to_owned() }),
                 Step::Interrupted { revision } => {
                     let pending = history.open(self, revision).await?;
                     self.interrupt(pending).await?;
                 }
-                Step::FinishUninstall { .. } => self.finish_uninstall().await?,
+                Step::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
                 Step::Upgrade { revision, base } => {
-                    return self.upgrade_from(ask, &history, base, revision).await;
+                    return Box::pin(self.upgrade_from(ask, &history, base, revision)).await;
                 }
             }
         }
@@ -111,13 +111,15 @@ impl Operation<'_> {
         let mut course = Course { operation: self, stored, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreUpgrade, Event::PostUpgrade];
-        let outcome = match course.run(events, &before, &objects, looked, &mut applied).await {
+        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
             Ok(()) => course.deployed(history, "Upgrade complete").await.map_err(Cause::Storage),
             Err(cause) => Err(cause),
         };
         match outcome {
             Ok(()) => Ok(course.stored.record),
-            Err(cause) => Err(self.upgrade_failed(course, cause, &applied.created, history, ask).await),
+            Err(cause) => {
+                Err(Box::pin(self.upgrade_failed(course, cause, &applied.created, history, ask)).await)
+            }
         }
     }
 
@@ -166,7 +168,7 @@ impl Operation<'_> {
             run,
         };
         let operation = Operation::new(self.helm, self.namespace, self.name, &rollback.run);
-        said(match operation.rollback(&rollback).await {
+        said(match Box::pin(operation.rollback(&rollback)).await {
             Ok(_) => format!(
                 "release {} failed, and has been rolled back due to rollback-on-failure being set: {why}",
                 self.name

@@ -1,7 +1,5 @@
-//! One operation per release.
+//! One operation per release. How Leases pass from one to another is tested beside them (`kube_access::lock`).
 
-use std::cell::Cell;
-use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::hold::{Hold, HoldError, lease_name};
@@ -10,7 +8,6 @@ use kube::api::{Api, ListParams};
 use kube_embedded::access::User;
 use kube_embedded::cluster::Cluster;
 use testkit::Fault;
-use testkit::fault::Line;
 use tokio::sync::oneshot;
 
 fn leases(client: &kube::Client) -> Api<Lease> {
@@ -62,42 +59,6 @@ async fn who_comes_second_is_told_by_whom_it_is_held() {
     first.await.unwrap().unwrap();
     assert_eq!(third.await.unwrap().unwrap(), 3);
     assert!(leases(&client).list(&ListParams::default()).await.unwrap().items.is_empty());
-}
-
-#[tokio::test]
-async fn work_whose_lease_is_lost_is_dropped_and_somebody_succeeds_it() {
-    let client = Cluster::in_memory().await.client(User::admin());
-    let fault = Fault::none();
-    let hold = Hold::new(fault.over(client.clone()), "default", "anna");
-    let (begun, is_begun) = oneshot::channel();
-    let first = tokio::spawn(async move {
-        let work = || async {
-            begun.send(()).unwrap();
-            std::future::pending::<()>().await;
-        };
-        hold.during("app", Duration::ZERO, work).await
-    });
-    is_begun.await.unwrap();
-    fault.turn(Line::Silent);
-    let started = std::time::Instant::now();
-    let second = Hold::new(client.clone(), "default", "bert");
-    let first_is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let watching = {
-        let first_is_over = first_is_over.clone();
-        async move {
-            let lost = first.await.unwrap().unwrap_err();
-            assert!(matches!(lost, HoldError::Lost { .. }), "{lost}");
-            first_is_over.store(true, std::sync::atomic::Ordering::SeqCst);
-        }
-    };
-    let worked = Cell::new(false);
-    let succeeding = second.during("app", Duration::ZERO, || async {
-        assert!(first_is_over.load(std::sync::atomic::Ordering::SeqCst), "two work on one release");
-        worked.set(true);
-    });
-    let ((), succeeded) = tokio::join!(watching, succeeding);
-    succeeded.unwrap();
-    assert!(worked.get() && started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

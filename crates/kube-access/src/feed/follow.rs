@@ -138,7 +138,7 @@ where
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => match self.readable(object)
                 {
                     Ok(heard) => {
-                        self.version = heard.version.as_deref().map(str::to_owned);
+                        self.version.clone_from(&heard.version);
                         self.shared.store.lock().apply(heard);
                     }
                     Err(meta) => self.remove(&meta),
@@ -195,10 +195,7 @@ where
     /// The object as it is kept, or of one that cannot be read its metadata.
     fn readable(&self, object: Readable<K>) -> Result<Heard<P>, Box<ObjectMeta>> {
         match object.0 {
-            Ok(mut object) => {
-                object.meta_mut().managed_fields = None;
-                Ok(Heard::of(object, &self.keep))
-            }
+            Ok(object) => Ok(Heard::of(object, &self.keep)),
             Err(Unreadable { metadata, why }) => {
                 let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
                 tracing::warn!(path, name, error = why, "an object cannot be read, and counts as absent");

@@ -6,7 +6,8 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 
 use kube::Resource;
@@ -26,27 +27,27 @@ pub(super) struct Store<P> {
 /// An object as it is heard of: what is kept of it, and which one it is.
 pub(super) struct Heard<P> {
     key: Key,
-    uid: Option<Box<str>>,
-    pub(super) version: Option<Box<str>>,
+    uid: Option<String>,
+    pub(super) version: Option<String>,
     object: P,
 }
 
 impl<P> Heard<P> {
     pub(super) fn of<K: Resource>(object: K, keep: impl Fn(K) -> P) -> Self {
-        let boxed = |text: &Option<String>| text.as_deref().map(Box::from);
         let meta = object.meta();
         Self {
             key: key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default()),
-            uid: boxed(&meta.uid),
-            version: boxed(&meta.resource_version),
+            uid: meta.uid.clone(),
+            version: meta.resource_version.clone(),
             object: keep(object),
         }
     }
 }
 
+/// What is kept of an object. Of its UID and its version enough to tell them from others, which eight bytes are.
 struct Known<P> {
-    uid: Option<Box<str>>,
-    version: Option<Box<str>>,
+    uid: u64,
+    version: u64,
     object: Arc<P>,
 }
 
@@ -78,7 +79,7 @@ impl<P> Store<P> {
     /// An object is there, as it is now.
     pub(super) fn apply(&mut self, heard: Heard<P>) {
         let Heard { key, uid, version, object } = heard;
-        let now = Known { uid, version, object: Arc::new(object) };
+        let now = Known { uid: print(&uid), version: print(&version), object: Arc::new(object) };
         let object = now.object.clone();
         let Some(before) = self.objects.insert(key.clone(), now) else {
             return self.tell(&key, false, &Change::Applied(object));
@@ -218,6 +219,12 @@ impl<P> Waiting<P> {
             waker.wake();
         }
     }
+}
+
+fn print(text: &Option<String>) -> u64 {
+    // Keyed anew in each process, so that nobody can make two of the same print.
+    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    KEYS.hash_one(text)
 }
 
 fn key(namespace: &str, name: &str) -> Key {

@@ -20,6 +20,8 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
+mod errands;
+
 /// From the holder's death, at the latest moment of its term or at the earliest.
 const TAKEOVER: Range<Duration> = Duration::from_secs(6)..Duration::from_secs(20);
 

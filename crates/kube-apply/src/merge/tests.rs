@@ -1,3 +1,5 @@
+//! What is merged into what, by cases and by laws.
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -109,7 +111,10 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 fn any_object() -> impl Strategy<Value = Value> {
-    any_value().prop_map(|spec| pod(&without_nulls(&spec)))
+    any_value().prop_map(|spec| match without_nulls(&spec) {
+        Value::Object(spec) => pod(&spec.into()),
+        other => pod(&json!({"x": without_nulls(&json!({"y": other}))})),
+    })
 }
 
 /// What a server does with a merge patch (RFC 7386).

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::Api;
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, Status};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
@@ -81,13 +81,21 @@ impl Watched {
             Ok(Event::InitApply(object) | Event::Apply(object)) => self.there(object).into_iter().collect(),
             Ok(Event::InitDone) => std::mem::take(&mut self.unlisted).into_iter().map(Seen::Gone).collect(),
             Ok(Event::Delete(object)) => self.place(&object).map(Seen::Gone).into_iter().collect(),
-            Err(error) => match refusal(&error) {
-                Some(why) => vec![Seen::Blind(self.names.values().copied().collect(), why)],
-                None => {
-                    tracing::debug!(kind = %self.kind.resource.kind, %error, "a watch broke off and is begun again");
-                    Vec::new()
+            Err(error) => {
+                tracing::debug!(kind = %self.kind.resource.kind, %error, "a watch broke off");
+                let all = || self.names.values().copied();
+                match status(&error) {
+                    // A kind that is not served has no objects.
+                    Some(status) if status.code == 404 => all().map(Seen::Gone).collect(),
+                    Some(status) if matches!(status.code, 400..=405) => {
+                        vec![Seen::Blind(
+                            all().collect(),
+                            format!("it cannot be watched: {}", status.message),
+                        )]
+                    }
+                    _ => Vec::new(),
                 }
-            },
+            }
         }
     }
 
@@ -106,13 +114,12 @@ impl Watched {
     }
 }
 
-/// Why a watch will never be had: whoever asks may not, or the kind is gone.
-fn refusal(error: &watcher::Error) -> Option<String> {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::WatchError(status)) = error
-    else {
-        return None;
-    };
-    matches!(status.code, 400..=405).then(|| format!("it cannot be watched: {}", status.message))
+/// What the cluster said instead of a watch.
+fn status(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
+    }
 }

@@ -1,3 +1,7 @@
+//! The whole table of readiness, as a picture.
+
+use std::fmt::Write;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -292,9 +296,9 @@ fn every_kind_by_every_strategy() {
     ];
     let mut picture = String::new();
     for (name, live) in cases {
-        picture.push_str(&format!("{name}\n"));
+        writeln!(picture, "{name}").unwrap();
         for (by, strategy) in strategies {
-            picture.push_str(&format!("    {by}  {}\n", state(&judge(&live, strategy))));
+            writeln!(picture, "    {by}  {}", state(&judge(&live, strategy))).unwrap();
         }
     }
     insta::assert_snapshot!(picture);

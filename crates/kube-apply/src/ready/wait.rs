@@ -131,7 +131,9 @@ impl<'a> Watch<'a> {
             Seen::Gone(at) if self.strategy == Strategy::HookOnly && self.states[at] == State::Ready => {}
             Seen::Gone(at) => self.turn(at, State::Absent),
             Seen::Blind(places, why) => {
-                places.into_iter().for_each(|at| self.turn(at, State::Failed(why.clone())));
+                for at in places {
+                    self.turn(at, State::Failed(why.clone()));
+                }
             }
         }
     }
@@ -190,9 +192,9 @@ pub(crate) async fn wait_gone(
         while left.iter().any(Option::is_some) {
             match seen.next().await {
                 Some(Seen::Gone(at)) => left[at] = None,
-                // The same name again is another object.
+                // It has been deleted: what is there under its name is another.
                 Some(Seen::There(at, live)) if live["metadata"]["deletionTimestamp"].is_null() => {
-                    left[at] = Some("it is there and not being deleted".to_owned());
+                    left[at] = None;
                 }
                 Some(Seen::There(at, live)) => {
                     let reason = holding(&live);
@@ -200,7 +202,9 @@ pub(crate) async fn wait_gone(
                     left[at] = Some(reason);
                 }
                 Some(Seen::Blind(places, why)) => {
-                    places.into_iter().for_each(|at| left[at] = Some(why.clone()));
+                    for at in places {
+                        left[at] = Some(why.clone());
+                    }
                     return;
                 }
                 None => return,
@@ -225,3 +229,6 @@ fn holding(live: &serde_json::Value) -> String {
         names => format!("it is being deleted, held by {}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

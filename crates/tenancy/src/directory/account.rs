@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use domain::fields::{Email, Phone};
 use domain::ids::UserId;
@@ -11,6 +12,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube_types::user::conditions;
 use kube_types::{User, marks, progress};
+
+/// What is kept of a User object: its account, where it has an id.
+pub(crate) struct Person {
+    /// The name of the object.
+    pub name: Box<str>,
+    pub account: Option<Arc<Account>>,
+}
+
+impl Person {
+    pub fn of(user: &User) -> Self {
+        Self { name: user.name_any().into(), account: Account::of(user).map(Arc::new) }
+    }
+
+    /// Whether they have this id, or will have it.
+    pub fn has(&self, id: &UserId) -> bool {
+        self.account.as_ref().is_some_and(|account| account.id == *id)
+    }
+}
 
 /// The account of a person: the User object, slimmed.
 #[derive(Clone, Debug, PartialEq, Eq)]

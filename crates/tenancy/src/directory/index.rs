@@ -1,16 +1,15 @@
 //! The index itself: who is who, by every name. Pure: it is told what changed, and answers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
 use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
-use kube_types::{User, Workspace, marks};
 
-use super::account::Account;
+use super::account::{Account, Person};
+use super::held::{Held, What};
+use super::workspace::WorkspaceRecord;
 use crate::secrets::Credentials;
 use crate::tokens::TokenRecord;
 
@@ -20,13 +19,13 @@ pub(super) struct Index {
     accounts: HashMap<String, Arc<Account>>,
     ids: Claims<UserId>,
     logins: Claims<String>,
-    workspaces: BTreeMap<WorkspaceName, Arc<Workspace>>,
-    memberships: HashMap<UserId, BTreeMap<WorkspaceName, WorkspaceRole>>,
+    workspaces: BTreeMap<WorkspaceName, Arc<WorkspaceRecord>>,
+    memberships: HashMap<UserId, Vec<(WorkspaceName, WorkspaceRole)>>,
     /// Of which workspace a namespace is.
     namespaces: HashMap<String, WorkspaceName>,
-    credentials: HashMap<UserId, Credentials>,
+    credentials: HashMap<UserId, Arc<Credentials>>,
     tokens: HashMap<TokenId, Arc<TokenRecord>>,
-    tokens_of: HashMap<UserId, BTreeSet<TokenId>>,
+    tokens_of: HashMap<UserId, Vec<TokenId>>,
 }
 
 /// Who claims a name. Where several do, the first by [`Account::rank`] has it.
@@ -40,7 +39,8 @@ impl<K> Default for Claims<K> {
 
 impl<K: Hash + Eq> Claims<K> {
     fn add(&mut self, key: K, account: &Arc<Account>) {
-        let claims = self.0.entry(key).or_default();
+        // Hardly ever is there a second.
+        let claims = self.0.entry(key).or_insert_with(|| Vec::with_capacity(1));
         claims.push(account.clone());
         claims.sort_by(|one, other| one.rank().cmp(&other.rank()));
     }
@@ -56,14 +56,14 @@ impl<K: Hash + Eq> Claims<K> {
 }
 
 impl Index {
-    pub fn user_applied(&mut self, user: &User) {
-        self.user_deleted(&user.name_any());
-        if let Some(account) = Account::of(user).map(Arc::new) {
-            self.ids.add(account.id.clone(), &account);
+    pub fn user_applied(&mut self, person: &Person) {
+        self.user_deleted(&person.name);
+        if let Some(account) = &person.account {
+            self.ids.add(account.id.clone(), account);
             for login in account.logins() {
-                self.logins.add(login, &account);
+                self.logins.add(login, account);
             }
-            self.accounts.insert(account.name.clone(), account);
+            self.accounts.insert(account.name.clone(), account.clone());
         }
     }
 
@@ -76,16 +76,17 @@ impl Index {
         }
     }
 
-    pub fn workspace_applied(&mut self, workspace: &Arc<Workspace>) {
-        self.workspace_deleted(&workspace.name_any());
-        let Ok(name) = workspace.name_any().parse::<WorkspaceName>() else { return };
-        for member in &workspace.spec.members {
-            if let (Ok(user), Ok(role)) = (member.user.parse(), member.role.parse()) {
-                self.memberships.entry(user).or_default().insert(name.clone(), role);
+    pub fn workspace_applied(&mut self, workspace: &Arc<WorkspaceRecord>) {
+        self.workspace_deleted(&workspace.name);
+        let Ok(name) = workspace.name.parse::<WorkspaceName>() else { return };
+        for (user, role) in &workspace.members {
+            if let Some(role) = role {
+                let of = self.memberships.entry(user.clone()).or_insert_with(|| Vec::with_capacity(1));
+                of.push((name.clone(), *role));
             }
         }
-        for namespace in workspace.status.iter().flat_map(|status| &status.namespaces) {
-            self.namespaces.insert(namespace.name.clone(), name.clone());
+        for namespace in &workspace.made {
+            self.namespaces.insert(namespace.to_string(), name.clone());
         }
         self.workspaces.insert(name, workspace.clone());
     }
@@ -93,49 +94,48 @@ impl Index {
     pub fn workspace_deleted(&mut self, name: &str) {
         let Ok(name) = name.parse::<WorkspaceName>() else { return };
         let Some(workspace) = self.workspaces.remove(&name) else { return };
-        for user in workspace.spec.members.iter().filter_map(|member| member.user.parse().ok()) {
-            if let Some(memberships) = self.memberships.get_mut(&user) {
-                memberships.remove(&name);
+        for (user, _) in &workspace.members {
+            if let Some(memberships) = self.memberships.get_mut(user) {
+                memberships.retain(|(of, _)| *of != name);
                 if memberships.is_empty() {
-                    self.memberships.remove(&user);
+                    self.memberships.remove(user);
                 }
             }
         }
         self.namespaces.retain(|_, of| *of != name);
     }
 
-    pub fn secret_applied(&mut self, secret: &Secret) {
-        self.secret_deleted(secret);
-        match secret.type_.as_deref() {
-            Some(marks::CREDENTIALS_TYPE) => {
-                if let (Some(user), Some(credentials)) =
-                    (owner_of_credentials(secret), Credentials::of(secret))
-                {
-                    self.credentials.insert(user, credentials);
-                }
+    pub fn secret_applied(&mut self, held: &Held) {
+        self.secret_deleted(held);
+        match &held.what {
+            What::Credentials(user, Some(credentials)) => {
+                self.credentials.insert(user.clone(), credentials.clone());
             }
-            Some(marks::TOKEN_TYPE) => {
-                if let Some(token) = TokenRecord::of(secret) {
-                    self.tokens_of.entry(token.owner.clone()).or_default().insert(token.id.clone());
-                    self.tokens.insert(token.id.clone(), Arc::new(token));
-                }
+            What::Token(id, Some(token)) => {
+                self.tokens_of
+                    .entry(token.owner.clone())
+                    .or_insert_with(|| Vec::with_capacity(1))
+                    .push(id.clone());
+                self.tokens.insert(id.clone(), token.clone());
             }
-            _ => {}
+            What::Credentials(_, None) | What::Token(_, None) | What::Other => {}
         }
     }
 
-    pub fn secret_deleted(&mut self, secret: &Secret) {
-        if let Some(user) = owner_of_credentials(secret) {
-            self.credentials.remove(&user);
-        }
-        let token = secret.name_any().strip_prefix("token-").and_then(|id| id.parse::<TokenId>().ok());
-        if let Some(token) = token.and_then(|id| self.tokens.remove(&id))
-            && let Some(of) = self.tokens_of.get_mut(&token.owner)
-        {
-            of.remove(&token.id);
-            if of.is_empty() {
-                self.tokens_of.remove(&token.owner);
+    pub fn secret_deleted(&mut self, held: &Held) {
+        match &held.what {
+            What::Credentials(user, _) => {
+                self.credentials.remove(user);
             }
+            What::Token(id, _) => {
+                let Some(token) = self.tokens.remove(id) else { return };
+                let Some(of) = self.tokens_of.get_mut(&token.owner) else { return };
+                of.retain(|of| of != id);
+                if of.is_empty() {
+                    self.tokens_of.remove(&token.owner);
+                }
+            }
+            What::Other => {}
         }
     }
 
@@ -152,14 +152,14 @@ impl Index {
     }
 
     pub fn memberships(&self, id: &UserId) -> BTreeMap<WorkspaceName, WorkspaceRole> {
-        self.memberships.get(id).cloned().unwrap_or_default()
+        self.memberships.get(id).into_iter().flatten().cloned().collect()
     }
 
-    pub fn workspace(&self, name: &WorkspaceName) -> Option<&Arc<Workspace>> {
+    pub fn workspace(&self, name: &WorkspaceName) -> Option<&Arc<WorkspaceRecord>> {
         self.workspaces.get(name)
     }
 
-    pub fn workspaces(&self) -> impl Iterator<Item = &Arc<Workspace>> {
+    pub fn workspaces(&self) -> impl Iterator<Item = &Arc<WorkspaceRecord>> {
         self.workspaces.values()
     }
 
@@ -168,7 +168,7 @@ impl Index {
         self.namespaces.get(namespace)
     }
 
-    pub fn credentials(&self, id: &UserId) -> Option<&Credentials> {
+    pub fn credentials(&self, id: &UserId) -> Option<&Arc<Credentials>> {
         self.credentials.get(id)
     }
 
@@ -183,11 +183,6 @@ impl Index {
     pub fn tokens_of(&self, id: &UserId) -> impl Iterator<Item = &Arc<TokenRecord>> {
         self.tokens_of.get(id).into_iter().flatten().filter_map(|token| self.tokens.get(token))
     }
-}
-
-/// By its name, which the label repeats for selectors.
-fn owner_of_credentials(secret: &Secret) -> Option<UserId> {
-    secret.metadata.name.as_deref()?.strip_prefix("credentials-")?.parse().ok()
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ mod tests {
     use testkit::until::LIMIT;
     use tokio::sync::watch;
 
+    use super::super::account::Person;
+    use super::super::held::Held;
     use super::super::index::Index;
     use super::*;
     use crate::secrets::new_user_id;
@@ -83,10 +85,10 @@ mod tests {
         let (clock, id, mut index) = (HeldClock::new(), new_user_id(), Index::default());
         let mut user = User::new("ana", UserSpec::default());
         user.annotations_mut().insert(marks::TENANT_ID.to_owned(), id.to_string());
-        index.user_applied(&user);
+        index.user_applied(&Person::of(&user));
         let ends = Clock::now(&clock) + SignedDuration::from_mins(1);
         let (_, token) = mint(&id, TokenKind::Api, "x", Scopes::all(), Timestamp::UNIX_EPOCH, Some(ends));
-        index.secret_applied(&token.to_secret());
+        index.secret_applied(&Held::of(&token.to_secret()));
         let shared = shared(&clock, index);
         let actor = shared.actor(&id, Via::Token { id: token.id, scopes: token.scopes }).unwrap();
         let mut let_go = Box::pin(until_revoked(shared, actor, REVIEW));

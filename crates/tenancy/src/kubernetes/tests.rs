@@ -5,7 +5,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, UserI
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube_access::Clients;
-use kube_types::{UserSpec, Workspace};
+use kube_types::{UserSpec, Workspace, marks};
 use serde_json::json;
 use testkit::{Fault, HeldClock};
 
@@ -66,7 +66,7 @@ async fn a_deployer_is_a_developer_of_its_workspace_and_others_are_nobody_in_par
         Patch::Merge(json!({"metadata": {"annotations": {marks::REMOVE_AFTER: "2030-01-01T00:00:00Z"}}}));
     workspaces.patch("acme", &PatchParams::default(), &change).await.unwrap();
     let acme = "acme".parse().unwrap();
-    let marked = |directory: &Directory| !directory.workspace(&acme).unwrap().annotations().is_empty();
+    let marked = |directory: &Directory| directory.workspace(&acme).unwrap().closed;
     stage.tenancy.directory().until(marked).await;
     assert!(who("acme", DEPLOYER).await.is_empty());
 }

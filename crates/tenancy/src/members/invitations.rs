@@ -10,7 +10,6 @@ use domain::roles::{Capability, WorkspaceRole};
 use domain::{Actor, Place};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
 use kube_types::Workspace;
 use kube_types::workspace::Invitation;
 use sha2::{Digest, Sha256};
@@ -83,8 +82,8 @@ fn own(account: &Account) -> Vec<String> {
 }
 
 /// The most that somebody is invited as, and until when.
-fn offer(workspace: &Workspace, own: &[String], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
-    let open = workspace.spec.invitations.iter().filter(|one| one.expires.0 > now && own.contains(&one.to));
+fn offer(invitations: &[Invitation], own: &[String], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
+    let open = invitations.iter().filter(|one| one.expires.0 > now && own.contains(&one.to));
     // Roles are listed from the one who decides to the one who looks.
     open.filter_map(|one| Some((one.role.parse::<WorkspaceRole>().ok()?, one.expires.0))).min()
 }
@@ -121,7 +120,7 @@ impl Tenancy {
         actor.may(Capability::ManageMembers, Place::Workspace(name))?;
         let workspace = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
         let now = self.0.clock.now();
-        let open = workspace.spec.invitations.iter().filter(|invitation| invitation.expires.0 > now);
+        let open = workspace.invitations.iter().filter(|invitation| invitation.expires.0 > now);
         Ok(open.filter_map(InvitationInfo::of).collect())
     }
 
@@ -143,9 +142,9 @@ impl Tenancy {
         let (own, now) = (own(&account), self.0.clock.now());
         let workspaces = self.0.directory.workspaces();
         let invited = workspaces.iter().filter_map(|workspace| {
-            let (role, expires) = offer(workspace, &own, now)?;
-            let display_name = workspace.spec.display_name.clone();
-            Some(Invited { workspace: workspace.name_any().parse().ok()?, display_name, role, expires })
+            let (role, expires) = offer(&workspace.invitations, &own, now)?;
+            let display_name = workspace.display_name.to_string();
+            Some(Invited { workspace: workspace.name.parse().ok()?, display_name, role, expires })
         });
         Ok(invited.collect())
     }
@@ -155,7 +154,8 @@ impl Tenancy {
         let account = self.account_of(actor)?;
         let (own, now) = (own(&account), self.0.clock.now());
         self.answer_invitation(actor, name, |workspace| {
-            let (role, _) = offer(workspace, &own, now).ok_or_else(|| unknown("invitation", name))?;
+            let open = offer(&workspace.spec.invitations, &own, now);
+            let (role, _) = open.ok_or_else(|| unknown("invitation", name))?;
             is_shared(workspace)?;
             workspace.spec.invitations.retain(|invitation| !own.contains(&invitation.to));
             let members = &mut workspace.spec.members;
@@ -174,7 +174,7 @@ impl Tenancy {
         let account = self.account_of(actor)?;
         let (own, now) = (own(&account), self.0.clock.now());
         self.answer_invitation(actor, name, |workspace| {
-            offer(workspace, &own, now).ok_or_else(|| unknown("invitation", name))?;
+            offer(&workspace.spec.invitations, &own, now).ok_or_else(|| unknown("invitation", name))?;
             workspace.spec.invitations.retain(|invitation| !own.contains(&invitation.to));
             Ok(())
         })

@@ -108,7 +108,7 @@ async fn an_admin_remains() {
     );
     assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
     let workspace = tenancy.workspace_api().get("acme").await.unwrap();
-    assert_eq!(admins(&workspace.spec).count(), 1);
+    assert_eq!(WorkspaceRecord::of(&workspace).admins().count(), 1);
 }
 
 #[tokio::test]

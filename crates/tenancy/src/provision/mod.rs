@@ -1,13 +1,14 @@
 //! What follows from accounts and workspaces by itself: namespaces, limits, roles, and their removal.
 //!
-//! Two controllers, one for each kind. A pass looks (mostly at what watches have told), decides (pure), writes (each
-//! write can be repeated), and tells (status, events). A crash between two writes costs nothing: the next pass looks again.
+//! Two controllers, one for each kind. A pass reads its object (watches keep only what is needed all the time), looks (mostly at
+//! what watches have told), decides (pure), writes (each write can be repeated), and tells (status, events). A crash between two writes costs nothing: the next pass looks again.
 //!
 //! Always true: nothing is changed or removed that has not our mark and the recorded UID.
-//! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`seen`]), the
+//! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`bare`], [`seen`]), the
 //! controllers ([`user`], [`workspace`], [`removal`]).
 //! Elsewhere: what people ask for (`crate::register`, `crate::workspaces`), the roles themselves (`crate::roles`).
 
+mod bare;
 mod namespace;
 mod pieces;
 mod removal;
@@ -26,21 +27,21 @@ use futures::future::{BoxFuture, ready};
 use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::{ClusterResourceScope, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource};
 use kube_access::feed::{Change, Feed};
 use kube_access::queue::{self, Next};
-use kube_types::marks::USER;
 use kube_types::progress::condition;
-use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, User, Workspace};
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
 use tokio::sync::mpsc;
 
 use crate::Tenancy;
-use crate::directory::{Directory, Feeds};
+use crate::directory::account::Person;
+use crate::directory::held::Held;
+use crate::directory::{Directory, Feeds, WorkspaceRecord};
 use pieces::{Piece, PieceKind};
 use seen::{Changed, Seen};
 
@@ -103,9 +104,9 @@ enum Concerned {
 /// What both controllers work with.
 struct Provisioner {
     client: kube::Client,
-    users: Feed<User>,
-    workspaces: Feed<Workspace>,
-    secrets: Feed<Secret>,
+    users: Feed<Person>,
+    workspaces: Feed<WorkspaceRecord>,
+    secrets: Feed<Held>,
     seen: Seen,
     /// What a personal workspace may use.
     quota: BTreeMap<String, String>,
@@ -153,13 +154,13 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
     });
     let (by_owner, by_secret) = (provisioner.clone(), provisioner.clone());
     let user_keys = stream::select_all([
-        provisioner.users.changes().map(|change| Some(object(&change).name_any())).boxed(),
+        provisioner.users.changes().map(|change| Some(object(&change).name.to_string())).boxed(),
         provisioner.workspaces.changes().map(move |change| by_owner.owner_of(object(&change))).boxed(),
         provisioner.secrets.changes().map(move |change| by_secret.owner_of_secret(object(&change))).boxed(),
         received(of_users).map(Some).boxed(),
     ]);
     let workspace_keys = stream::select_all([
-        provisioner.workspaces.changes().map(|change| Some(object(&change).name_any())).boxed(),
+        provisioner.workspaces.changes().map(|change| Some(object(&change).name.to_string())).boxed(),
         received(of_workspaces).map(Some).boxed(),
     ]);
     let (users, workspaces) = (provisioner.clone(), provisioner);
@@ -194,15 +195,17 @@ impl Provisioner {
     fn user_of(&self, id: &UserId) -> Option<String> {
         let known = self.directory.account(id).map(|account| account.name.clone());
         // The directory hears of a new account by itself, perhaps a moment later than we do.
-        known.or_else(|| self.users.all().iter().find(|user| user::has(user, id)).map(|user| user.name_any()))
+        known.or_else(|| {
+            self.users.all().iter().find(|person| person.has(id)).map(|person| person.name.to_string())
+        })
     }
 
-    fn owner_of(&self, workspace: &Workspace) -> Option<String> {
-        self.user_of(&workspace.spec.owner.parse().ok()?)
+    fn owner_of(&self, workspace: &WorkspaceRecord) -> Option<String> {
+        self.user_of(&workspace.owner.parse().ok()?)
     }
 
-    fn owner_of_secret(&self, secret: &Secret) -> Option<String> {
-        self.user_of(&secret.labels().get(USER)?.parse().ok()?)
+    fn owner_of_secret(&self, held: &Held) -> Option<String> {
+        self.user_of(held.owner.as_ref()?)
     }
 
     /// Whom a change of what was provisioned concerns.

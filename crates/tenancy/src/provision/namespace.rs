@@ -16,8 +16,8 @@ use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::ResourceExt;
 use kube::core::ObjectMeta;
+use kube::{Resource, ResourceExt};
 use kube_types::marks::{MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
 use kube_types::workspace::{Member, OwnedNamespace};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace};
@@ -56,16 +56,16 @@ pub struct Marks {
 }
 
 impl Marks {
-    pub fn of(namespace: &Namespace) -> Self {
+    pub fn of(namespace: &impl Resource) -> Self {
         let text = |text: Option<&String>| text.map_or_else(Box::default, |text| text.as_str().into());
         let label = |label: &str| text(namespace.labels().get(label));
         Self {
-            uid: text(namespace.metadata.uid.as_ref()),
+            uid: text(namespace.meta().uid.as_ref()),
             workspace: label(WORKSPACE),
             made_for: text(namespace.annotations().get(WORKSPACE_UID)),
             tenant: label(TENANT),
             pod_security: label(POD_SECURITY),
-            leaving: namespace.metadata.deletion_timestamp.is_some(),
+            leaving: namespace.meta().deletion_timestamp.is_some(),
         }
     }
 

@@ -15,6 +15,9 @@ use kube::{Resource, ResourceExt};
 use kube_types::FIELD_MANAGER;
 use kube_types::marks::{MANAGED_BY, PROVISIONED, USER, WORKSPACE};
 use serde::Serialize;
+use serde_json::Value;
+
+use super::bare::Bare;
 
 /// The kinds of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +52,7 @@ impl PieceKind {
     }
 
     /// The fields that we decide; the rest is the cluster's.
-    fn fields(self) -> &'static [&'static str] {
+    pub(super) fn fields(self) -> &'static [&'static str] {
         match self {
             Self::RoleBinding | Self::ClusterRoleBinding => &["roleRef", "subjects"],
             Self::NetworkPolicy | Self::ResourceQuota | Self::LimitRange => &["spec"],
@@ -78,7 +81,7 @@ impl Piece {
     }
 
     pub fn print(&self) -> Print {
-        Print::of(self.kind, &self.object)
+        Print::new(self.kind, &self.object, |field| self.object.data.get(field))
     }
 }
 
@@ -88,7 +91,15 @@ impl Piece {
 pub struct Print(u64);
 
 impl Print {
-    pub fn of(kind: PieceKind, object: &DynamicObject) -> Self {
+    pub fn of(kind: PieceKind, object: &Bare) -> Self {
+        Self::new(kind, object, |field| object.field(field))
+    }
+
+    fn new<'a>(
+        kind: PieceKind,
+        object: &impl Resource,
+        field: impl Fn(&'static str) -> Option<&'a Value>,
+    ) -> Self {
         // Keyed anew in each process, so that nobody can make another object with the same print.
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let label = |label| object.labels().get(label);
@@ -96,7 +107,7 @@ impl Print {
         let fields: Vec<String> = kind
             .fields()
             .iter()
-            .map(|field| object.data.get(field).map_or_else(String::new, ToString::to_string))
+            .map(|name| field(name).map_or_else(String::new, ToString::to_string))
             .collect();
         Self(KEYS.hash_one((labels, fields)))
     }

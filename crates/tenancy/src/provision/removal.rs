@@ -114,8 +114,8 @@ impl Provisioner {
     async fn leave_workspaces(&self, id: &UserId) -> Result<(), ProvisionError> {
         let all = self.workspaces.all();
         let shared =
-            all.iter().filter(|workspace| workspace.spec.owner != id.as_str() && has_member(workspace, id));
-        try_join_all(shared.map(|workspace| self.leave(workspace.name_any(), id))).await?;
+            all.iter().filter(|workspace| *workspace.owner != *id.as_str() && workspace.has_member(id));
+        try_join_all(shared.map(|workspace| self.leave(workspace.name.to_string(), id))).await?;
         Ok(())
     }
 

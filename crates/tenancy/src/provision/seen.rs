@@ -8,15 +8,17 @@ use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::ResourceExt;
-use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube_types::marks::{PROVISIONED, WORKSPACE};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+use super::bare::Bare;
 use super::namespace::Marks;
 use super::pieces::{PieceKind, Print};
+use crate::pages::PAGE;
 
 /// What there is. Clones are the same.
 #[derive(Clone)]
@@ -152,8 +154,11 @@ impl Seen {
 type Events = stream::BoxStream<'static, (Source, watcher::Result<Event<Heard>>)>;
 
 fn sources(client: &kube::Client) -> Vec<Events> {
-    let ours = watcher::Config::default().labels(WORKSPACE);
-    let namespaces = watcher(Api::<Namespace>::all(client.clone()), ours).default_backoff();
+    let config = || watcher::Config::default().page_size(PAGE);
+    let ours = config().labels(WORKSPACE);
+    let namespaces =
+        watcher(Api::<Bare>::all_with(client.clone(), &ApiResource::erase::<Namespace>(&())), ours)
+            .default_backoff();
     let namespaces = namespaces.map(|event| {
         (
             None,
@@ -163,9 +168,9 @@ fn sources(client: &kube::Client) -> Vec<Events> {
         )
     });
     let pieces = PieceKind::ALL.into_iter().map(|kind| {
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-        let events = watcher(api, watcher::Config::default().labels(PROVISIONED)).default_backoff();
-        let read = move |object: DynamicObject| {
+        let api: Api<Bare> = Api::all_with(client.clone(), &kind.resource());
+        let events = watcher(api, config().labels(PROVISIONED)).default_backoff();
+        let read = move |object: Bare| {
             let namespace = object.namespace().unwrap_or_default();
             Heard::Piece(kind, namespace.into(), object.name_any().into(), Print::of(kind, &object))
         };

@@ -8,6 +8,8 @@
 
 mod report;
 
+use std::sync::Arc;
+
 use domain::ids::UserId;
 use domain::roles::{PlatformRole, WorkspaceRole};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -24,6 +26,7 @@ use self::report::{Access, Door, Looked, door, status};
 use super::namespace::service_account;
 use super::pieces::{Piece, PieceKind, labels};
 use super::{Doing, HOST, ProvisionError, Provisioner, until};
+use crate::directory::WorkspaceRecord;
 use crate::secrets::new_user_id;
 
 /// The ClusterRoleBinding of an administrator of the platform.
@@ -44,14 +47,10 @@ fn announced(user: &User) -> Option<UserId> {
     user.annotations().get(TENANT_ID)?.parse().ok()
 }
 
-/// Whether the account has this id, or will have it.
-pub(super) fn has(user: &User, id: &UserId) -> bool {
-    settled(user).or_else(|| announced(user)).as_ref() == Some(id)
-}
-
 impl Provisioner {
     pub(super) async fn sync_user(&self, name: &str) -> Result<Next, ProvisionError> {
-        let Some(user) = self.users.get(name) else { return Ok(Next::Rest) };
+        let found = self.api::<User>().get_opt(name).await.doing(|| format!("read user `{name}`"))?;
+        let Some(user) = found else { return Ok(Next::Rest) };
         if user.metadata.deletion_timestamp.is_some() {
             let id = self.id_to_remove(&user).await?;
             return self.remove_user(&user, id.as_ref()).await;
@@ -72,7 +71,7 @@ impl Provisioner {
             (access?, workspace?)
         };
         let credentials = self.secrets.get(&format!("credentials-{id}")).is_some();
-        let seen = Looked { id: &id, door, access, workspace: workspace.as_ref(), credentials };
+        let seen = Looked { id: &id, door, access, workspace: workspace.as_deref(), credentials };
         let status = status(&user, &seen, now);
         let next = status.expire_time.as_ref().map(|end| end.0).filter(|end| *end > now);
         self.tell_user(&user, status).await?;
@@ -159,9 +158,9 @@ impl Provisioner {
     }
 
     /// The personal workspace, which is made where it is missing.
-    async fn personal_workspace(&self, id: &UserId) -> Result<Option<Workspace>, ProvisionError> {
+    async fn personal_workspace(&self, id: &UserId) -> Result<Option<Arc<WorkspaceRecord>>, ProvisionError> {
         if let Some(found) = self.workspaces.get(id.as_str()) {
-            return Ok(Some(Workspace::clone(&found)));
+            return Ok(Some(found));
         }
         let member = Member { user: id.to_string(), role: WorkspaceRole::Admin.to_string() };
         let spec = WorkspaceSpec {
@@ -174,7 +173,7 @@ impl Provisioner {
         };
         match self.api::<Workspace>().create(&PostParams::default(), &Workspace::new(id.as_str(), spec)).await
         {
-            Ok(made) => Ok(Some(made)),
+            Ok(made) => Ok(Some(Arc::new(WorkspaceRecord::of(&made)))),
             // Made already, and not heard of yet.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
             Err(error) => Err(error).doing(|| format!("make workspace `{id}`")),

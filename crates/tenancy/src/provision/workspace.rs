@@ -28,7 +28,9 @@ use crate::quota::{self, Amounts};
 
 impl Provisioner {
     pub(super) async fn sync_workspace(&self, name: &str) -> Result<Next, ProvisionError> {
-        let Some(workspace) = self.workspaces.get(name) else { return Ok(Next::Rest) };
+        let found =
+            self.api::<Workspace>().get_opt(name).await.doing(|| format!("read workspace `{name}`"))?;
+        let Some(workspace) = found else { return Ok(Next::Rest) };
         if workspace.metadata.deletion_timestamp.is_some() {
             return self.remove_workspace(&workspace).await;
         }

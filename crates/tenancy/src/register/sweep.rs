@@ -12,7 +12,7 @@ use kube_types::{User, marks};
 use super::claims::{self, Claim, PREFIX, only};
 use crate::directory::Account;
 use crate::secrets::{self, is_code};
-use crate::{Error, Tenancy};
+use crate::{Error, Tenancy, pages};
 
 /// Longer than any registration takes.
 const AFTER: SignedDuration = SignedDuration::from_mins(10);
@@ -65,10 +65,11 @@ impl Tenancy {
         let (maps, kept) = (claims::maps(client.clone()), secrets::api(client.clone()));
         let users: Api<User> = Api::all(client);
         let of_people = ListParams::default().labels(marks::USER);
-        let claims = maps.list(&of_people).await?;
-        let secrets = kept.list(&of_people).await?;
-        let present = users.list(&ListParams::default()).await?;
-        let orphans = orphans(&present.items, &claims.items, &secrets.items, self.0.clock.now());
+        let claims = pages::all(&maps, &of_people, Some).await?;
+        let secrets = pages::all(&kept, &of_people, |secret| Some(Secret { data: None, ..secret })).await?;
+        let everybody = ListParams::default();
+        let present = pages::all(&users, &everybody, |user| Some(without_history(user))).await?;
+        let orphans = orphans(&present, &claims, &secrets, self.0.clock.now());
         for orphan in &orphans {
             let (name, deleted) = match orphan {
                 Orphan::Claim(meta) => (&meta.name, maps.delete(name(meta), &only(meta)).await.map(drop)),
@@ -84,6 +85,14 @@ impl Tenancy {
         }
         Ok(orphans.len())
     }
+}
+
+/// What an account went through says nothing of whether it is one.
+fn without_history(mut user: User) -> User {
+    if let Some(status) = &mut user.status {
+        (status.conditions, status.transitions) = (Vec::new(), Vec::new());
+    }
+    user
 }
 
 fn name(meta: &ObjectMeta) -> &str {

@@ -52,7 +52,7 @@ async fn an_account_has_what_was_said_and_what_the_settings_say() {
     let login = stage.tenancy.directory().tokens_of(&made.id);
     assert!(login.len() == 1 && login[0].is(made.token.expose()));
     let password = Password::attempt("correct horse");
-    let hash = directory.credentials(&made.id).unwrap().password;
+    let hash = directory.credentials(&made.id).unwrap().password.clone();
     assert!(stage.tenancy.0.hasher.is(&password, hash.as_deref()).await.unwrap());
 }
 
@@ -183,7 +183,7 @@ async fn wherever_it_is_killed_somebody_can_enter_in_the_end() {
         async |moved| {
             let tenancy = stage::tenancy(&moved.world, &moved.clock, &Fault::none(), open()).await;
             let account = tenancy.directory().by_login("18300000009@example.com").unwrap();
-            let hash = tenancy.directory().credentials(&account.id).unwrap().password;
+            let hash = tenancy.directory().credentials(&account.id).unwrap().password.clone();
             let password = Password::attempt("correct horse");
             assert!(tenancy.0.hasher.is(&password, hash.as_deref()).await.unwrap());
             moved.clock.advance(SignedDuration::from_mins(11));

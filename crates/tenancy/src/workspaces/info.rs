@@ -4,11 +4,9 @@ use domain::Actor;
 use domain::ids::WorkspaceName;
 use domain::roles::WorkspaceRole;
 use jiff::Timestamp;
-use kube::ResourceExt;
-use kube_types::workspace::conditions;
-use kube_types::{Workspace, progress};
+use kube_types::workspace::WorkspaceNamespace;
 
-use super::{is_personal, removal};
+use crate::directory::WorkspaceRecord;
 use crate::quota::Amounts;
 
 /// A workspace as those see it who may.
@@ -49,42 +47,29 @@ pub struct NamespaceInfo {
 
 impl WorkspaceInfo {
     /// `None` where the object has a name that no workspace of ours can have.
-    pub(super) fn of(workspace: &Workspace, actor: &Actor) -> Option<Self> {
-        let name: WorkspaceName = workspace.name_any().parse().ok()?;
-        let (spec, status) = (&workspace.spec, workspace.status.as_ref());
-        let made =
-            |name: &str| status.is_some_and(|status| status.namespaces.iter().any(|own| own.name == name));
-        let untrue = status
-            .and_then(|status| status.conditions.iter().find(|condition| condition.status != "True"))
-            .map(|condition| condition.message.clone());
+    pub(super) fn of(workspace: &WorkspaceRecord, actor: &Actor) -> Option<Self> {
+        let name: WorkspaceName = workspace.name.parse().ok()?;
+        let namespace = |namespace: &WorkspaceNamespace| NamespaceInfo {
+            made: workspace.made.iter().any(|made| **made == *namespace.name),
+            name: namespace.name.clone(),
+            share: namespace.share.clone(),
+        };
         Some(Self {
             role: actor.memberships.get(&name).copied(),
-            uid: workspace.uid().unwrap_or_default(),
-            version: workspace.resource_version().unwrap_or_default(),
-            display_name: spec.display_name.clone(),
-            personal: is_personal(workspace),
-            members: spec.members.len(),
-            invitations: spec.invitations.len(),
-            namespaces: spec
-                .namespaces
-                .iter()
-                .map(|namespace| NamespaceInfo {
-                    made: made(&namespace.name),
-                    name: namespace.name.clone(),
-                    share: namespace.share.clone(),
-                })
-                .collect(),
-            quota: spec.quota.clone(),
-            clusters: spec.clusters.clone(),
-            ready: status.is_some_and(|status| progress::is_true(&status.conditions, conditions::READY)),
-            message: untrue.filter(|message| !message.is_empty()),
-            removal: removal::moment(workspace),
-            leaving: workspace.metadata.deletion_timestamp.is_some(),
-            created: workspace
-                .metadata
-                .creation_timestamp
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            uid: workspace.uid.to_string(),
+            version: workspace.version.to_string(),
+            display_name: workspace.display_name.to_string(),
+            personal: workspace.is_personal(),
+            members: workspace.members.len(),
+            invitations: workspace.invitations.len(),
+            namespaces: workspace.namespaces.iter().map(namespace).collect(),
+            quota: Amounts::clone(&workspace.quota),
+            clusters: workspace.clusters.to_vec(),
+            ready: workspace.ready,
+            message: workspace.message.as_deref().map(str::to_owned),
+            removal: workspace.removal,
+            leaving: workspace.leaving,
+            created: workspace.created,
             name,
         })
     }

@@ -1,9 +1,11 @@
 //! Questions about the index.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 use kube_types::workspace::{Member, OwnedNamespace};
-use kube_types::{UserSpec, UserStatus, WorkspaceSpec, WorkspaceStatus};
+use kube_types::{User, UserSpec, UserStatus, Workspace, WorkspaceSpec, WorkspaceStatus, marks};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -22,7 +24,7 @@ fn user(name: &str, number: u8, email: &str, made: i64) -> User {
     user
 }
 
-fn workspace(name: &str, members: &[(u8, &str)], namespaces: &[&str]) -> Arc<Workspace> {
+fn workspace(name: &str, members: &[(u8, &str)], namespaces: &[&str]) -> Arc<WorkspaceRecord> {
     let member =
         |(number, role): &(u8, &str)| Member { user: id(*number).to_string(), role: (*role).to_owned() };
     let members = members.iter().map(member).collect();
@@ -34,7 +36,7 @@ fn workspace(name: &str, members: &[(u8, &str)], namespaces: &[&str]) -> Arc<Wor
     };
     let namespaces = namespaces.iter().map(owned).collect();
     workspace.status = Some(WorkspaceStatus { namespaces, ..WorkspaceStatus::default() });
-    Arc::new(workspace)
+    Arc::new(WorkspaceRecord::of(&workspace))
 }
 
 fn name_of(account: Option<&Arc<Account>>) -> Option<&str> {
@@ -47,12 +49,12 @@ fn an_account_goes_by_all_its_names_and_by_none_that_it_had() {
     let mut ana = user("user-18300000000", 1, "Ana@example.com", 1);
     ana.spec.mobilephone = "+183 0000 0000".to_owned();
     ana.labels_mut().insert(marks::LOGIN.to_owned(), "admin".to_owned());
-    index.user_applied(&ana);
+    index.user_applied(&Person::of(&ana));
     for login in ["ana@example.com", "18300000000", "user-18300000000", "admin", id(1).as_str()] {
         assert_eq!(name_of(index.by_login(login)), Some("user-18300000000"), "{login}");
     }
     ana.spec.email = "ana@example.org".to_owned();
-    index.user_applied(&ana);
+    index.user_applied(&Person::of(&ana));
     assert_eq!(name_of(index.by_login("ana@example.com")), None);
     assert_eq!(name_of(index.by_login("ana@example.org")), Some("user-18300000000"));
     index.user_deleted("user-18300000000");
@@ -62,8 +64,8 @@ fn an_account_goes_by_all_its_names_and_by_none_that_it_had() {
 #[test]
 fn a_name_that_two_claim_is_the_older_ones_until_it_is_gone() {
     let mut index = Index::default();
-    index.user_applied(&user("late", 1, "ana@example.com", 20));
-    index.user_applied(&user("early", 2, "ana@example.com", 10));
+    index.user_applied(&Person::of(&user("late", 1, "ana@example.com", 20)));
+    index.user_applied(&Person::of(&user("early", 2, "ana@example.com", 10)));
     assert_eq!(name_of(index.by_login("ana@example.com")), Some("early"));
     index.user_deleted("early");
     assert_eq!(name_of(index.by_login("ana@example.com")), Some("late"));
@@ -72,7 +74,7 @@ fn a_name_that_two_claim_is_the_older_ones_until_it_is_gone() {
     let mut thief = user("thief", 0, "", 1);
     thief.status = None;
     thief.annotations_mut().insert(marks::TENANT_ID.to_owned(), id(1).to_string());
-    index.user_applied(&thief);
+    index.user_applied(&Person::of(&thief));
     assert_eq!(name_of(index.account(&id(1))), Some("late"));
 }
 
@@ -81,11 +83,11 @@ fn who_has_no_id_is_nobody_and_words_that_mean_nothing_give_nothing() {
     let mut index = Index::default();
     let mut nobody = user("nobody", 1, "a@example.com", 1);
     nobody.status.as_mut().unwrap().tenant_id = "kube-system".to_owned();
-    index.user_applied(&nobody);
+    index.user_applied(&Person::of(&nobody));
     assert_eq!(name_of(index.by_login("a@example.com")), None);
     let mut odd = user("odd", 2, "", 1);
     odd.spec.platform_roles = vec!["root".to_owned(), "cluster-admin".to_owned(), "Admin".to_owned()];
-    index.user_applied(&odd);
+    index.user_applied(&Person::of(&odd));
     assert!(index.account(&id(2)).unwrap().platform.is_empty());
     assert_eq!(name_of(index.by_login("")), None, "an empty address is no name");
     index.workspace_applied(&workspace("acme", &[(2, "owner")], &[]));
@@ -124,11 +126,11 @@ fn a_secret_of_another_type_proves_nothing() {
     let credentials = Credentials::new(None, Timestamp::UNIX_EPOCH).to_secret(&id(1));
     for secret in [token.to_secret(), credentials] {
         let foreign = Secret { type_: Some("Opaque".to_owned()), ..secret.clone() };
-        index.secret_applied(&foreign);
+        index.secret_applied(&Held::of(&foreign));
         assert!(index.token(&token.id).is_none() && index.credentials(&id(1)).is_none());
-        index.secret_applied(&secret);
+        index.secret_applied(&Held::of(&secret));
         assert!(index.token(&token.id).is_some() || index.credentials(&id(1)).is_some());
-        index.secret_deleted(&secret);
+        index.secret_deleted(&Held::of(&secret));
     }
     assert!(index.tokens.is_empty() && index.tokens_of.is_empty() && index.credentials.is_empty());
 }
@@ -186,7 +188,7 @@ proptest! {
                 Step::User(name, number, email, made) => {
                     let email = if email { "a@example.com" } else { "b@example.com" };
                     let object = user(&format!("user-{name}"), number, email, made);
-                    index.user_applied(&object);
+                    index.user_applied(&Person::of(&object));
                     users.insert(name, object);
                 }
                 Step::NoUser(name) => {
@@ -209,25 +211,25 @@ proptest! {
                 }
                 Step::Credentials(user, epoch) => {
                     let object = Credentials::new(None, Timestamp::from_second(epoch).unwrap()).to_secret(&id(user));
-                    index.secret_applied(&object);
+                    index.secret_applied(&Held::of(&object));
                     secrets.insert(user, object);
                 }
                 Step::NoCredentials(user) => {
                     if let Some(object) = secrets.remove(&user) {
-                        index.secret_deleted(&object);
+                        index.secret_deleted(&Held::of(&object));
                     }
                 }
             }
         }
         let mut afresh = Index::default();
         for user in users.values() {
-            afresh.user_applied(user);
+            afresh.user_applied(&Person::of(user));
         }
         for workspace in workspaces.values() {
             afresh.workspace_applied(workspace);
         }
         for secret in secrets.values() {
-            afresh.secret_applied(secret);
+            afresh.secret_applied(&Held::of(secret));
         }
         prop_assert_eq!(picture(&index), picture(&afresh));
     }

@@ -3,11 +3,12 @@
 use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_types::progress::{Finding, condition, enter, is_true};
+use kube_types::progress::{Finding, enter};
 use kube_types::user::conditions;
-use kube_types::{User, UserStatus, Workspace, workspace};
+use kube_types::{User, UserStatus};
 
-use crate::provision::{NOT_YET, READY};
+use crate::directory::WorkspaceRecord;
+use crate::provision::NOT_YET;
 
 /// Whether an account has its ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub(super) struct Looked<'a> {
     pub id: &'a UserId,
     pub door: Door,
     pub access: Access,
-    pub workspace: Option<&'a Workspace>,
+    pub workspace: Option<&'a WorkspaceRecord>,
     pub credentials: bool,
 }
 
@@ -72,20 +73,17 @@ pub(super) fn status(user: &User, seen: &Looked<'_>, now: Timestamp) -> UserStat
 }
 
 fn findings(seen: &Looked<'_>) -> [Finding; 5] {
-    let own = seen.workspace.filter(|workspace| workspace.spec.owner == seen.id.as_str());
-    let workspace = |kind| {
-        let status = own.and_then(|workspace| workspace.status.as_ref());
-        status.is_some_and(|status| is_true(&status.conditions, kind))
-    };
+    let own = seen.workspace.filter(|workspace| *workspace.owner == *seen.id.as_str());
+    let workspace = |fact: fn(&WorkspaceRecord) -> bool| own.is_some_and(fact);
     let finding =
         |kind, holds, reason, message: &str| Finding { kind, holds, reason, message: message.to_owned() };
-    let told = own.and_then(|workspace| condition(&workspace.status.as_ref()?.conditions, READY));
-    let waiting = match told.filter(|ready| ready.status != "True") {
-        Some(told) => format!("the personal workspace is not ready: {}", told.message),
+    let told = own.filter(|workspace| !workspace.ready).and_then(|workspace| workspace.message.as_ref());
+    let waiting = match told {
+        Some(told) => format!("the personal workspace is not ready: {told}"),
         None => "the personal workspace is not ready".to_owned(),
     };
     let namespace = match (seen.workspace, own) {
-        _ if workspace(workspace::conditions::NAMESPACES_READY) => {
+        _ if workspace(|own| own.namespaces_ready) => {
             finding(conditions::NAMESPACE_READY, true, "Provisioned", "the namespace is there")
         }
         (Some(_), None) => finding(
@@ -97,7 +95,7 @@ fn findings(seen: &Looked<'_>) -> [Finding; 5] {
         _ => finding(conditions::NAMESPACE_READY, false, NOT_YET, &waiting),
     };
     let access = match (seen.access, seen.door) {
-        (Access::Given, _) if workspace(workspace::conditions::ACCESS_READY) => {
+        (Access::Given, _) if workspace(|own| own.access_ready) => {
             finding(conditions::ACCESS_READY, true, "Bound", "roles and ServiceAccount are there")
         }
         (Access::Given, _) => finding(conditions::ACCESS_READY, false, NOT_YET, &waiting),

@@ -1,0 +1,95 @@
+//! Which chart, and what the release is called.
+
+use std::sync::Arc;
+
+use helm_chart::dependencies;
+use helm_host::Host;
+use helm_release::render::ReadyChart;
+use helm_template::profile::Profile;
+
+use crate::helm::{locate, template};
+
+/// The Helm whose words and ways are followed.
+pub const PROFILE: Profile = Profile::Helm4;
+
+/// The chart, ready to be rendered.
+pub fn load(name: &str) -> Result<Arc<ReadyChart>, String> {
+    let path = locate::chart(name)?;
+    let loaded = helm_host::load(&path, PROFILE).map_err(|error| error.to_string())?;
+    for line in &loaded.warnings {
+        eprintln!("{line}");
+    }
+    let metadata = &loaded.chart.metadata;
+    if !matches!(&*metadata.chart_type, "" | "application") {
+        return Err(format!("{} charts are not installable", metadata.chart_type));
+    }
+    if metadata.deprecated {
+        eprintln!("level=WARN msg=\"this chart is deprecated\"");
+    }
+    dependencies::check(&loaded.chart, PROFILE).map_err(|why| why.to_string())?;
+    Ok(Arc::new(ReadyChart::new(loaded.chart)))
+}
+
+/// What was said of the names of the release and of the chart.
+pub struct Names<'a> {
+    pub arguments: &'a [String],
+    pub generate: bool,
+    pub template: &'a str,
+    /// Seconds since 1970, for a name that is made up.
+    pub now: i64,
+}
+
+impl Names<'_> {
+    /// The names of the release and of the chart.
+    pub fn both(&self) -> Result<(String, String), String> {
+        match self.arguments {
+            [] => Err("\"helm install\" requires at least 1 argument\n\nUsage:  helm install [NAME] [CHART] [flags]".into()),
+            [_, _] if self.generate => Err("cannot set --generate-name and also specify a name".into()),
+            [_, _] if !self.template.is_empty() => Err("cannot set --name-template and also specify a name".into()),
+            [name, chart] => Ok((name.clone(), chart.clone())),
+            [chart] if !self.template.is_empty() => {
+                Ok((template::from_template(self.template, &Host::new(), PROFILE)?, chart.clone()))
+            }
+            [chart] if self.generate => Ok((self.made_up(chart), chart.clone())),
+            [_] => Err("must either provide a name or specify --generate-name".into()),
+            [_, _, more @ ..] => {
+                Err(format!("expected at most two arguments, unexpected arguments: {}", more.join(", ")))
+            }
+        }
+    }
+
+    fn made_up(&self, chart: &str) -> String {
+        let base = chart.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let base = if matches!(base, "" | ".") { "chart" } else { base };
+        let base = base.split('.').next().unwrap_or_default();
+        format!("{base}-{}", self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(arguments: &[&str], generate: bool, template: &str) -> Result<(String, String), String> {
+        let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+        Names { arguments: &arguments, generate, template, now: 7 }.both()
+    }
+
+    #[test]
+    fn names_as_helm_takes_them() {
+        let both = |name: &str, chart: &str| Ok((name.to_owned(), chart.to_owned()));
+        assert_eq!(names(&["web", "./c"], false, ""), both("web", "./c"));
+        assert_eq!(names(&["./charts/web-1.2.tgz"], true, ""), both("web-1-7", "./charts/web-1.2.tgz"));
+        assert_eq!(names(&["."], true, ""), both("chart-7", "."));
+        assert_eq!(names(&["./c"], false, "{{ \"a\" }}-b"), both("a-b", "./c"));
+        for (arguments, generate, template) in [
+            (&["a", "b"][..], true, ""),
+            (&["a", "b"], false, "x"),
+            (&["a"], false, ""),
+            (&[], false, ""),
+            (&["a", "b", "c"], false, ""),
+        ] {
+            assert!(names(arguments, generate, template).is_err());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Flags that several commands have, with Helm's words.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use helm_release::actions::{Applying, DryRun, Run, Wait};
+use kube_apply::Tell;
+
+use crate::helm::flags::{Switch, switch};
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+    Yaml,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct OutputArg {
+    /// How the result is printed
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Format,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WaitArgs {
+    /// Wait until everything is ready, as Helm 4 judges (watcher) or as Helm 3 does (legacy); without it for hooks only
+    #[arg(long, value_parser = wait, num_args = 0..=1, require_equals = true, default_missing_value = "watcher", value_name = "STRATEGY")]
+    pub wait: Option<Wait>,
+    /// Wait also until all Jobs are complete
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub wait_for_jobs: Switch,
+    /// How long to wait for any one thing
+    #[arg(long, value_parser = duration, default_value = "5m0s", value_name = "DURATION")]
+    pub timeout: Duration,
+}
+
+fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "watcher" | "true" => Ok(Wait::Watcher),
+        "legacy" => Ok(Wait::Legacy),
+        "hookOnly" | "false" => Ok(Wait::HookOnly),
+        _ => Err("invalid wait input. Valid inputs are hookOnly, watcher and legacy".to_owned()),
+    }
+}
+
+/// How objects are written.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WriteArgs {
+    /// Say what would be done: `client` without asking the cluster, `server` with its judgement
+    #[arg(long, value_parser = dry_run, num_args = 0..=1, require_equals = true, default_missing_value = "client", value_name = "WHERE")]
+    pub dry_run: Option<DryRun>,
+    /// Apply in the cluster (true), by Helm 3's merge of three (false), or as the release was so far (auto)
+    #[arg(long, value_parser = server_side, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "HOW")]
+    pub server_side: Apply,
+    /// Delete and create what cannot be changed
+    #[arg(long, visible_alias = "force", value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with = "force_conflicts")]
+    pub force_replace: Switch,
+    /// Take fields that somebody else manages
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub force_conflicts: bool,
+    /// Run no hooks
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub no_hooks: Switch,
+    /// What the record says of it
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+}
+
+/// [`Applying`], which has no default that clap could print.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Apply(pub Applying);
+
+fn server_side(text: &str) -> Result<Apply, String> {
+    match text {
+        "true" => Ok(Apply(Applying::ServerSide)),
+        "false" => Ok(Apply(Applying::ThreeWay)),
+        "auto" => Ok(Apply(Applying::Auto)),
+        _ => Err("must be true, false or auto".to_owned()),
+    }
+}
+
+fn dry_run(text: &str) -> Result<DryRun, String> {
+    match text {
+        "none" | "false" => Ok(DryRun::No),
+        "client" | "true" => Ok(DryRun::Client),
+        "server" => Ok(DryRun::Server),
+        _ => Err("must be none, client or server".to_owned()),
+    }
+}
+
+impl WriteArgs {
+    pub fn run<'r>(&self, wait: &WaitArgs, tell: &'r dyn Tell) -> Run<'r> {
+        Run {
+            hooks: !self.no_hooks.0,
+            wait: wait.wait.unwrap_or_default(),
+            wait_for_jobs: wait.wait_for_jobs.0,
+            timeout: wait.timeout,
+            dry_run: self.dry_run.unwrap_or_default(),
+            applying: self.server_side.0,
+            force_replace: self.force_replace.0,
+            force_conflicts: self.force_conflicts,
+            description: self.description.clone().filter(|text| !text.is_empty()),
+            ..Run::new(tell)
+        }
+    }
+
+    pub fn is_dry(&self) -> bool {
+        self.dry_run.unwrap_or_default() != DryRun::No
+    }
+}
+
+/// `key=value` pairs.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LabelsArg {
+    /// Labels on the record
+    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label, action = ArgAction::Append)]
+    pub labels: Vec<(String, String)>,
+}
+
+impl LabelsArg {
+    pub fn map(&self) -> BTreeMap<String, String> {
+        self.labels.iter().cloned().collect()
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| format!("{text} must be formatted as key=value"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Go's durations: `1h30m`, `0.5s`, `300ms`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("invalid duration \"{text}\"");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+        let end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let (_, seconds) =
+            units.into_iter().find(|(name, _)| *name == &rest[digits..end]).ok_or_else(wrong)?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = &rest[end..];
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_gos() {
+        let table = [("5m0s", 300.0), ("1h30m", 5400.0), ("0.5s", 0.5), ("300ms", 0.3), ("0", 0.0)];
+        for (text, seconds) in table {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "5", "m", "5x", "-1s", "1e9h", "5 m", "99999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `longshore get`: what a release consists of.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use helm_release::Record;
+use helm_release::queries::{all_values, get, hooks_text};
+use helm_release::record::ApplyMethod;
+use helm_template::data::Data;
+use helm_template::json;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use super::chart::PROFILE;
+use super::connect::{ClusterArgs, reach};
+use super::flags::{Format, OutputArg};
+use super::output::{encoded, write_yaml};
+use super::show::{Shown, release};
+use crate::helm::Outcome;
+use crate::helm::flags::{Switch, switch};
+
+#[derive(Clone, Debug, Args)]
+pub struct GetArgs {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum What {
+    /// Everything
+    All(Revision),
+    /// What charts run before and after
+    Hooks(Revision),
+    /// Its objects
+    Manifest(Revision),
+    /// Which chart it is, and how it was deployed
+    Metadata {
+        #[command(flatten)]
+        revision: Revision,
+        #[command(flatten)]
+        output: OutputArg,
+    },
+    /// What its chart says to its user
+    Notes(Revision),
+    /// Its values
+    Values {
+        #[command(flatten)]
+        revision: Revision,
+        /// With the defaults of its chart
+        #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+        all: Switch,
+        #[command(flatten)]
+        output: OutputArg,
+    },
+}
+
+/// Which one.
+#[derive(Clone, Debug, Args)]
+pub struct Revision {
+    /// The release
+    pub name: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The revision; without it the last
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    pub revision: i64,
+}
+
+impl Revision {
+    async fn record(&self) -> Result<Record, String> {
+        let reached = reach(&self.cluster).await?;
+        let revision = (self.revision != 0).then_some(self.revision);
+        let stored =
+            get(&reached.storage(), &self.name, revision).await.map_err(|error| error.to_string())?;
+        Ok(stored.record)
+    }
+}
+
+pub async fn run(args: &GetArgs) -> Outcome {
+    match &args.what {
+        What::All(revision) => {
+            let shown = Shown { chart: true, everything: true, ..Shown::default() };
+            release(&revision.record().await?, Format::Table, shown)
+        }
+        What::Hooks(revision) => Ok(hooks_text(&revision.record().await?).into_bytes()),
+        What::Manifest(revision) => Ok(format!("{}\n", revision.record().await?.manifest).into_bytes()),
+        What::Metadata { revision, output } => metadata(&revision.record().await?, output.output),
+        What::Notes(revision) => {
+            let notes = revision.record().await?.info.notes;
+            Ok(if notes.is_empty() { Vec::new() } else { format!("NOTES:\n{notes}\n").into_bytes() })
+        }
+        What::Values { revision, all, output } => values(&revision.record().await?, all.0, output.output),
+    }
+}
+
+fn values(record: &Record, all: bool, format: Format) -> Outcome {
+    let values = if all {
+        all_values(record, PROFILE).map_err(|error| error.to_string())?
+    } else {
+        record.config.clone()
+    };
+    // Helm prints `null` where nobody said anything.
+    let values = if !all && values.is_empty() { Data::Null } else { Data::Map(values) };
+    match format {
+        Format::Json => {
+            let text = json::write(&values, json::Style::Plain).map_err(|error| error.to_string())?;
+            Ok(format!("{text}\n").into_bytes())
+        }
+        Format::Yaml => Ok(write_yaml(&values)?.into_bytes()),
+        Format::Table => {
+            let title = if all { "COMPUTED VALUES:" } else { "USER-SUPPLIED VALUES:" };
+            Ok(format!("{title}\n{}", write_yaml(&values)?).into_bytes())
+        }
+    }
+}
+
+fn metadata(record: &Record, format: Format) -> Outcome {
+    let head = record.chart.head();
+    // In the zone of whoever asks, to the second.
+    let deployed = record.info.last_deployed.at().map_or_else(
+        || "0001-01-01T00:00:00Z".to_owned(),
+        |at| at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    );
+    let mut dependencies: Vec<&str> = head.dependencies.iter().map(|part| part.name.as_str()).collect();
+    dependencies.sort_unstable();
+    let method = record.apply_method.map(ApplyMethod::as_str).unwrap_or_default();
+    let mut shown = json!({
+        "name": record.name, "chart": head.name, "version": head.version, "appVersion": head.app_version,
+        "namespace": record.namespace, "revision": record.version, "status": record.info.status.as_str(),
+        "deployedAt": deployed,
+    });
+    let mut also = |key: &str, value: Value, there: bool| {
+        if there {
+            shown[key] = value;
+        }
+    };
+    also("annotations", json!(head.annotations), !head.annotations.is_empty());
+    also("labels", json!(record.labels), !record.labels.is_empty());
+    also("applyMethod", json!(method), !method.is_empty());
+    let parts = head.dependencies.iter();
+    let parts: Vec<Value> = parts
+        .map(|part| json!({"name": part.name, "version": part.version, "repository": part.repository}))
+        .collect();
+    also("dependencies", json!(parts), !parts.is_empty());
+    if let Some(encoded) = encoded(format, &shown) {
+        return encoded;
+    }
+    let pairs = |map: &BTreeMap<String, String>| {
+        map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    };
+    let applied = match record.apply_method {
+        None => "client-side apply (defaulted)",
+        Some(ApplyMethod::ClientSide) => "client-side apply",
+        Some(ApplyMethod::ServerSide) => "server-side apply",
+    };
+    let mut out = String::new();
+    let rows = [
+        ("NAME", record.name.clone()),
+        ("CHART", head.name.clone()),
+        ("VERSION", head.version.clone()),
+        ("APP_VERSION", head.app_version.clone()),
+        ("ANNOTATIONS", pairs(&head.annotations)),
+        ("LABELS", pairs(&record.labels)),
+        ("DEPENDENCIES", dependencies.join(",")),
+        ("NAMESPACE", record.namespace.clone()),
+        ("REVISION", record.version.to_string()),
+        ("STATUS", record.info.status.to_string()),
+        ("DEPLOYED_AT", deployed),
+        ("APPLY_METHOD", applied.to_owned()),
+    ];
+    for (name, value) in rows {
+        let _ = writeln!(out, "{name}: {value}");
+    }
+    Ok(out.into_bytes())
+}

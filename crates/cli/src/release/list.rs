@@ -1,0 +1,172 @@
+//! `longshore list`: which releases there are.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use helm_release::Status;
+use helm_release::queries::{Summary, Wanted, list};
+use helm_release::storage::Scope;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::connect::{ClusterArgs, reach};
+use super::flags::{Format, OutputArg};
+use super::output::{as_go, encoded};
+use crate::helm::flags::{Switch, switch};
+use crate::helm::{Outcome, table};
+
+#[derive(Clone, Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// In all namespaces
+    #[arg(short = 'A', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub all_namespaces: Switch,
+    /// Only those whose name matches
+    #[arg(short, long, value_name = "PATTERN", default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Only those whose record has these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
+    pub selector: String,
+    #[command(flatten)]
+    pub states: StateArgs,
+    /// The newest first
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub date: Switch,
+    /// The other way round
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub reverse: Switch,
+    /// At most so many; 0 is all of them
+    #[arg(short, long, value_name = "NUMBER", default_value_t = 256)]
+    pub max: usize,
+    /// Begin after so many
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub offset: usize,
+    /// Names only
+    #[arg(short = 'q', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub short: Switch,
+    /// A table without headers
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub no_headers: Switch,
+    #[command(flatten)]
+    pub output: OutputArg,
+}
+
+/// Which states; without any, what is deployed or failed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StateArgs {
+    /// In whatever state
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub all: Switch,
+    /// Those that are deployed
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub deployed: Switch,
+    /// Those that failed
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub failed: Switch,
+    /// Those at which somebody is at work
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub pending: Switch,
+    /// Revisions that others have replaced
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub superseded: Switch,
+    /// Those whose history was kept
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub uninstalled: Switch,
+    /// Those that are being uninstalled
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub uninstalling: Switch,
+}
+
+impl StateArgs {
+    fn states(&self) -> Option<BTreeSet<Status>> {
+        if self.all.0 {
+            return Some(Status::ALL.into());
+        }
+        let pending = [Status::PendingInstall, Status::PendingUpgrade, Status::PendingRollback];
+        let rows: [(Switch, &[Status]); 6] = [
+            (self.deployed, &[Status::Deployed]),
+            (self.failed, &[Status::Failed]),
+            (self.pending, &pending),
+            (self.superseded, &[Status::Superseded]),
+            (self.uninstalled, &[Status::Uninstalled]),
+            (self.uninstalling, &[Status::Uninstalling]),
+        ];
+        let states: BTreeSet<Status> =
+            rows.into_iter().filter(|(asked, _)| asked.0).flat_map(|(_, states)| states).copied().collect();
+        (!states.is_empty()).then_some(states)
+    }
+}
+
+pub async fn run(args: &ListArgs) -> Outcome {
+    let name = match args.filter.as_str() {
+        "" => None,
+        text => Some(Regex::new(text).map_err(|error| format!("error parsing regexp: {error}"))?),
+    };
+    let reached = reach(&args.cluster).await?;
+    let scope = if args.all_namespaces.0 { Scope::All } else { Scope::Namespace(reached.namespace.clone()) };
+    let mut wanted = Wanted::new(scope);
+    wanted.name = name;
+    wanted.selector.clone_from(&args.selector);
+    (wanted.by_date, wanted.reverse) = (args.date.0, args.reverse.0);
+    (wanted.offset, wanted.limit) = (args.offset, args.max);
+    if let Some(states) = args.states.states() {
+        wanted.states = states;
+    }
+    let found = list(&reached.client, &reached.clock, &wanted).await.map_err(|error| error.to_string())?;
+    for damaged in &found.damaged {
+        eprintln!("{damaged}");
+    }
+    if args.short.0 {
+        return names(&found.releases, args.output.output);
+    }
+    let rows: Vec<Value> = found.releases.iter().map(element).collect();
+    encoded(args.output.output, &rows.into())
+        .unwrap_or_else(|| Ok(printed(&found.releases, !args.no_headers.0)))
+}
+
+fn names(releases: &[Summary], format: Format) -> Outcome {
+    let names: Vec<&str> = releases.iter().map(|release| release.name.as_str()).collect();
+    let lines = || names.iter().map(|name| format!("{name}\n")).collect::<String>();
+    encoded(format, &json!(names)).unwrap_or_else(|| Ok(lines().into_bytes()))
+}
+
+fn element(release: &Summary) -> Value {
+    json!({
+        "name": release.name,
+        "namespace": release.namespace,
+        "revision": release.revision.to_string(),
+        "updated": as_go(release.updated),
+        "status": release.status.as_str(),
+        "chart": chart(release),
+        "app_version": release.app_version,
+    })
+}
+
+/// `nginx-1.2.3`
+pub fn chart(release: &Summary) -> String {
+    if release.chart.is_empty() {
+        return "MISSING".to_owned();
+    }
+    format!("{}-{}", release.chart, release.chart_version)
+}
+
+fn printed(releases: &[Summary], headers: bool) -> Vec<u8> {
+    const HEADERS: [&str; 7] = ["NAME", "NAMESPACE", "REVISION", "UPDATED", "STATUS", "CHART", "APP VERSION"];
+    let headers = headers.then(|| HEADERS.map(str::to_owned));
+    let rows: Vec<_> = headers
+        .into_iter()
+        .chain(releases.iter().map(|release| {
+            [
+                release.name.clone(),
+                release.namespace.clone(),
+                release.revision.to_string(),
+                as_go(release.updated),
+                release.status.to_string(),
+                chart(release),
+                release.app_version.clone(),
+            ]
+        }))
+        .collect();
+    if rows.is_empty() { b"\n".to_vec() } else { table::text(&rows, 80).into_bytes() }
+}

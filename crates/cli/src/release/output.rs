@@ -1,0 +1,66 @@
+//! JSON, YAML and times as Go prints them.
+
+use helm_release::record::Moment;
+use helm_template::data::Data;
+use helm_template::{json, yaml};
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use super::flags::Format;
+use crate::helm::Outcome;
+
+/// A value in a format for programs; `None` for a table, which everybody prints differently.
+pub fn encoded(format: Format, value: &Value) -> Option<Outcome> {
+    match format {
+        Format::Table => None,
+        Format::Json => Some(Ok(format!("{value}\n").into_bytes())),
+        Format::Yaml => Some(as_yaml(value).map(String::into_bytes).map_err(Into::into)),
+    }
+}
+
+/// As Helm writes YAML, which goes by way of JSON.
+pub fn as_yaml(value: &Value) -> Result<String, String> {
+    let data = json::parse(value.to_string()).map_err(|why| why.to_string())?;
+    write_yaml(&data)
+}
+
+pub fn write_yaml(data: &Data) -> Result<String, String> {
+    yaml::write(data).map_err(|error| format!("unable to write YAML output: {error}"))
+}
+
+/// `Mon Jan  2 15:04:05 2006`; nothing of no time.
+pub fn ansic(moment: Moment) -> String {
+    formatted(moment, "%a %b %e %H:%M:%S %Y")
+}
+
+/// As a Go program prints a time if nobody says how: `2006-01-02 15:04:05.999999999 -0700 MST`; `-` of no time.
+pub fn as_go(moment: Moment) -> String {
+    if moment.at().is_none() {
+        return "-".to_owned();
+    }
+    let zone = formatted(moment, "%z");
+    let name = if zone == "+0000" { "UTC" } else { &zone };
+    let seconds = formatted(moment, "%Y-%m-%d %H:%M:%S%.f");
+    format!("{seconds} {zone} {name}")
+}
+
+fn formatted(moment: Moment, format: &str) -> String {
+    let Moment::At(at, offset) = moment else { return String::new() };
+    at.to_zoned(TimeZone::fixed(offset)).strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_gos() {
+        let moment = |text: &str| serde_json::from_value::<Moment>(Value::from(text)).unwrap();
+        let at = moment("2026-11-05T09:08:07.120000003Z");
+        assert_eq!(ansic(at), "Thu Nov  5 09:08:07 2026");
+        assert_eq!(as_go(at), "2026-11-05 09:08:07.120000003 +0000 UTC");
+        assert_eq!(as_go(moment("2026-11-05T09:08:07.12+02:00")), "2026-11-05 09:08:07.12 +0200 +0200");
+        assert_eq!(as_go(moment("2026-11-05T09:08:07Z")), "2026-11-05 09:08:07 +0000 UTC");
+        assert_eq!((as_go(Moment::Absent), ansic(Moment::Absent)), ("-".into(), String::new()));
+    }
+}

@@ -1,0 +1,154 @@
+//! The objects of a release as they stand, by kind, with the pods that belong to them.
+
+use std::fmt::Write as _;
+
+use helm_release::{Helm, Record};
+use http::Request;
+use http::header::ACCEPT;
+use kube::core::DynamicObject;
+use kube::{Client, Resource as _};
+use kube_apply::Object;
+use serde_json::Value;
+
+/// What the cluster is asked for: how it would print something.
+const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+/// Spaces between columns.
+const GAP: usize = 3;
+
+/// Objects of one kind, or the tables that the cluster makes of them.
+pub struct Group {
+    /// `v1/Deployment`
+    pub title: String,
+    pub objects: Vec<Value>,
+}
+
+/// The objects of a release. One that is gone is not there.
+pub async fn of(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<Group>, String> {
+    let objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
+    let mut groups: Vec<Group> = Vec::new();
+    let mut pods = Vec::new();
+    let mut asked = Vec::new();
+    for object in &objects {
+        let found = helm.discovery.find(&helm.objects, object.api_version(), object.kind()).await;
+        // A kind that the cluster no longer serves has no objects there.
+        let Ok(kind) = found else { continue };
+        let namespace = object.namespace().unwrap_or(&record.namespace);
+        let path = DynamicObject::url_path(&kind.resource, kind.namespaced.then_some(namespace));
+        let Some(seen) = get(&helm.objects, &format!("{path}/{}", object.name()), as_tables).await? else {
+            continue;
+        };
+        let version = object.api_version().rsplit('/').next().unwrap_or_default();
+        put(&mut groups, format!("{version}/{}", object.kind()), seen);
+        if let Some(selector) = selector(object).filter(|selector| !asked.contains(selector)) {
+            let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
+            pods.extend(get(&helm.objects, &path, as_tables).await?);
+            asked.push(selector);
+        }
+    }
+    let related = pods.into_iter().flat_map(|found| match found {
+        Value::Object(mut list) if !as_tables => match list.remove("items") {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        },
+        table => vec![table],
+    });
+    for found in related {
+        put(&mut groups, "v1/Pod(related)".to_owned(), found);
+    }
+    Ok(groups)
+}
+
+fn put(groups: &mut Vec<Group>, title: String, object: Value) {
+    match groups.iter_mut().find(|group| group.title == title) {
+        Some(group) => group.objects.push(object),
+        None => groups.push(Group { title, objects: vec![object] }),
+    }
+}
+
+async fn get(client: &Client, path: &str, as_table: bool) -> Result<Option<Value>, String> {
+    let accept = if as_table { AS_TABLE } else { "application/json" };
+    let request = Request::get(path).header(ACCEPT, accept).body(Vec::new());
+    let request = request.map_err(|error| error.to_string())?;
+    match client.request::<Value>(request).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How a workload finds its pods, as a query has it.
+fn selector(object: &Object) -> Option<String> {
+    let workloads = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"];
+    let labels = object.value()["spec"]["selector"]["matchLabels"].as_object()?;
+    let terms = labels.iter().filter_map(|(key, value)| {
+        // Names of labels and their values need no more than this to be put into a query.
+        Some(format!("{}%3D{}", key.replace('/', "%2F"), value.as_str()?))
+    });
+    let terms: Vec<String> = terms.collect();
+    (workloads.contains(&object.kind()) && !terms.is_empty()).then(|| terms.join("%2C"))
+}
+
+/// As kubectl would print them.
+pub fn tables(groups: &[Group]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        let rows = rows(&group.objects);
+        if rows.len() < 2 {
+            continue;
+        }
+        let _ = writeln!(text, "==> {}\n{}", group.title, aligned(&rows));
+    }
+    text
+}
+
+/// The columns that are always shown, with their headers.
+fn rows(tables: &[Value]) -> Vec<Vec<String>> {
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let Some(first) = tables.first() else { return Vec::new() };
+    let columns = items(&first["columnDefinitions"]);
+    let shown: Vec<usize> = (0..columns.len()).filter(|&at| columns[at]["priority"] == 0).collect();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let header = shown.iter().map(|&at| text(&columns[at]["name"]).to_uppercase()).collect();
+    let mut rows = vec![header];
+    for row in tables.iter().flat_map(|table| items(&table["rows"])) {
+        let cells = items(&row["cells"]);
+        rows.push(shown.iter().map(|&at| cells.get(at).map(text).unwrap_or_default()).collect());
+    }
+    rows
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default() + GAP;
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<String>().trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_of_one_kind_are_one() {
+        let table = |name: &str, age: &str| {
+            json!({
+                "columnDefinitions": [{"name": "Name", "priority": 0}, {"name": "Data", "priority": 0}, {"name": "More", "priority": 1}],
+                "rows": [{"cells": [name, 2, age]}],
+            })
+        };
+        let group = |title: &str, objects| Group { title: title.to_owned(), objects };
+        let groups = [
+            group("v1/ConfigMap", vec![table("a", "1s"), table("longer", "2s")]),
+            group("v1/Secret", Vec::new()),
+        ];
+        assert_eq!(tables(&groups), "==> v1/ConfigMap\nNAME     DATA\na        2\nlonger   2\n\n");
+    }
+}

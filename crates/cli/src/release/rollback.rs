@@ -1,0 +1,52 @@
+//! `longshore rollback`: a release becomes what it was.
+
+use clap::Args;
+use helm_release::actions::Rollback;
+
+use super::connect::{ClusterArgs, reach};
+use super::flags::{WaitArgs, WriteArgs};
+use super::progress::Progress;
+use crate::helm::Outcome;
+use crate::helm::flags::{Switch, switch};
+
+#[derive(Clone, Debug, Args)]
+pub struct RollbackArgs {
+    /// The release
+    pub name: String,
+    /// The revision; without it the one before the last
+    #[arg(default_value = "0", hide_default_value = true)]
+    pub revision: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub write: WriteArgs,
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    /// Delete what a failed rollback has made
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub cleanup_on_fail: Switch,
+    /// How many revisions are kept; 0 is all of them
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub history_max: usize,
+}
+
+pub async fn run(args: &RollbackArgs) -> Outcome {
+    let revision = &args.revision;
+    let revision = revision.parse().map_err(|_| {
+        format!("could not convert revision to a number: strconv.Atoi: parsing {revision:?}: invalid syntax")
+    })?;
+    let reached = reach(&args.cluster).await?;
+    let helm = reached.helm().await?;
+    let progress = Progress::new();
+    let mut run = args.write.run(&args.wait, &progress);
+    run.max_history = args.history_max;
+    let ask = Rollback {
+        name: args.name.clone(),
+        namespace: reached.namespace.clone(),
+        revision,
+        cleanup_on_fail: args.cleanup_on_fail.0,
+        run,
+    };
+    helm.rollback(&ask).await.map_err(|error| error.to_string())?;
+    Ok(b"Rollback was a success! Happy Helming!\n".to_vec())
+}

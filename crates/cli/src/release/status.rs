@@ -1,0 +1,47 @@
+//! `longshore status`: how a release stands, with its objects.
+
+use clap::Args;
+use helm_release::queries::get;
+use serde_json::Value;
+
+use super::connect::{ClusterArgs, reach};
+use super::flags::{Format, OutputArg};
+use super::output::encoded;
+use super::resources;
+use super::show::{self, Shown, release};
+use crate::helm::Outcome;
+
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// The release
+    pub name: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// The revision; without it the last
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    pub revision: i64,
+    #[command(flatten)]
+    pub output: OutputArg,
+}
+
+pub async fn run(args: &StatusArgs) -> Outcome {
+    let reached = reach(&args.cluster).await?;
+    let revision = (args.revision != 0).then_some(args.revision);
+    let stored = get(&reached.storage(), &args.name, revision).await.map_err(|error| error.to_string())?;
+    let mut record = stored.record;
+    // What the chart consists of is asked for with `get`.
+    record.chart = helm_release::record::ChartRecord::default();
+    let helm = reached.helm().await?;
+    let format = args.output.output;
+    let found = resources::of(&helm, &record, format == Format::Table).await?;
+    if format == Format::Table {
+        let tables = resources::tables(&found);
+        return release(&record, format, Shown { resources: Some(&tables), ..Shown::default() });
+    }
+    let mut shown = show::as_json(&record)?;
+    if !found.is_empty() {
+        let groups = found.into_iter().map(|group| (group.title, Value::Array(group.objects)));
+        shown["info"]["resources"] = Value::Object(groups.collect());
+    }
+    encoded(format, &shown).unwrap_or_else(|| Ok(Vec::new()))
+}

@@ -1,0 +1,89 @@
+//! `longshore test`: a release's own tests.
+
+use clap::{ArgAction, Args};
+use helm_engine::Event;
+use helm_release::actions::{Run, Test};
+use helm_release::queries::get;
+use helm_release::{Error, Record};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::LogParams;
+use std::time::Duration;
+
+use super::connect::{ClusterArgs, Reached, reach};
+use super::flags::{Format, duration};
+use super::progress::Progress;
+use super::show::{Shown, release};
+use crate::helm::flags::{Switch, switch};
+use crate::helm::{Outcome, Refusal};
+
+#[derive(Clone, Debug, Args)]
+pub struct TestArgs {
+    /// The release
+    pub name: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Only tests with this name (`name=TEST`), or all but it (`!name=TEST`)
+    #[arg(long, value_delimiter = ',', action = ArgAction::Append)]
+    pub filter: Vec<String>,
+    /// Print what the tests' pods said
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub logs: Switch,
+    /// How long to wait for any one test
+    #[arg(long, value_parser = duration, default_value = "5m0s", value_name = "DURATION")]
+    pub timeout: Duration,
+}
+
+pub async fn run(args: &TestArgs) -> Outcome {
+    let reached = reach(&args.cluster).await?;
+    let helm = reached.helm().await?;
+    let progress = Progress::new();
+    let named = |text: &String| text.strip_prefix("name=").map(str::to_owned);
+    let unnamed =
+        |text: &String| Some(text.strip_prefix('!')?.trim_start().strip_prefix("name=")?.to_owned());
+    let ask = Test {
+        name: args.name.clone(),
+        namespace: reached.namespace.clone(),
+        only: args.filter.iter().filter_map(named).collect(),
+        except: args.filter.iter().filter_map(unnamed).collect(),
+        run: Run { timeout: args.timeout, ..Run::new(&progress) },
+    };
+    let (record, why) = match helm.test(&ask).await {
+        Ok(record) => (record, None),
+        Err(error @ (Error::Name(_) | Error::NotFound | Error::Pending | Error::Hold(_))) => {
+            return Err(error.to_string().into());
+        }
+        // How the tests went is shown all the same.
+        Err(error) => {
+            let stored =
+                get(&reached.storage(), &args.name, None).await.map_err(|other| other.to_string())?;
+            (stored.record, Some(error.to_string()))
+        }
+    };
+    let mut output = release(&record, Format::Table, Shown { hide_notes: true, ..Shown::default() })?;
+    let mut why = why;
+    if args.logs.0 {
+        match logs(&reached, &record).await {
+            Ok(said) => output.extend_from_slice(&said),
+            Err(error) => why = Some(why.map_or_else(|| error.clone(), |why| format!("{why}\n{error}"))),
+        }
+    }
+    match why {
+        None => Ok(output),
+        Some(why) => Err(Refusal { output, why }),
+    }
+}
+
+async fn logs(reached: &Reached, record: &Record) -> Result<Vec<u8>, String> {
+    let pods: Api<Pod> = Api::namespaced(reached.client.clone(), &reached.namespace);
+    let mut said = b"\n".to_vec();
+    for hook in record.hooks.iter().filter(|hook| hook.runs_at(Event::Test)) {
+        let name = &hook.name;
+        let text = pods
+            .logs(name, &LogParams::default())
+            .await
+            .map_err(|error| format!("unable to get pod logs for {name}: {error}"))?;
+        said.extend_from_slice(format!("POD LOGS: {name}\n{text}\n").as_bytes());
+    }
+    Ok(said)
+}

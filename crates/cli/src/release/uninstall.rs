@@ -1,0 +1,90 @@
+//! `longshore uninstall`: releases leave the cluster.
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use helm_release::actions::{DryRun, Propagation, Run, Uninstall};
+
+use super::connect::{ClusterArgs, reach};
+use super::flags::WaitArgs;
+use super::progress::Progress;
+use crate::helm::flags::{Switch, switch};
+use crate::helm::{Outcome, Refusal};
+
+#[derive(Clone, Debug, Args)]
+pub struct UninstallArgs {
+    /// The releases
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    /// How what belongs to the objects goes
+    #[arg(long, value_enum, default_value = "background")]
+    pub cascade: Cascade,
+    /// Say what would be done
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub dry_run: Switch,
+    /// One that is not there is no mistake
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub ignore_not_found: Switch,
+    /// Keep the history, to go back to it
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub keep_history: Switch,
+    /// Run no hooks
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub no_hooks: Switch,
+    /// What the record says of it
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Cascade {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+pub async fn run(args: &UninstallArgs) -> Outcome {
+    let reached = reach(&args.cluster).await?;
+    let helm = reached.helm().await?;
+    let progress = Progress::new();
+    let mut said = String::new();
+    for name in &args.names {
+        let ask = Uninstall {
+            name: name.clone(),
+            namespace: reached.namespace.clone(),
+            keep_history: args.keep_history.0,
+            ignore_not_found: args.ignore_not_found.0,
+            propagation: match args.cascade {
+                Cascade::Background => Propagation::Background,
+                Cascade::Foreground => Propagation::Foreground,
+                Cascade::Orphan => Propagation::Orphan,
+            },
+            run: Run {
+                hooks: !args.no_hooks.0,
+                wait: args.wait.wait.unwrap_or_default(),
+                timeout: args.wait.timeout,
+                dry_run: if args.dry_run.0 { DryRun::Server } else { DryRun::No },
+                description: args.description.clone().filter(|text| !text.is_empty()),
+                ..Run::new(&progress)
+            },
+        };
+        // What was done before the one that failed was done.
+        let gone = match helm.uninstall(&ask).await {
+            Ok(gone) => gone,
+            Err(error) => return Err(Refusal { output: said.into_bytes(), why: error.to_string() }),
+        };
+        if !gone.kept.is_empty() {
+            said.push_str("These resources were kept due to the resource policy:\n");
+            for id in &gone.kept {
+                let _ = writeln!(said, "[{}] {}", id.kind, id.name);
+            }
+            said.push('\n');
+        }
+        let _ = writeln!(said, "release \"{name}\" uninstalled");
+    }
+    Ok(said.into_bytes())
+}

@@ -1,0 +1,135 @@
+//! `longshore upgrade`: a release becomes another chart, version or values.
+
+use std::sync::Arc;
+
+use clap::Args;
+use helm_release::Status;
+use helm_release::actions::{Upgrade, Values, Wait};
+
+use super::chart::{PROFILE, load};
+use super::connect::{ClusterArgs, reach};
+use super::flags::{Format, LabelsArg, OutputArg, WaitArgs, WriteArgs};
+use super::install::{FreshArgs, ShownArgs};
+use super::progress::Progress;
+use super::show::{Shown, hide_secrets, release};
+use crate::helm::Outcome;
+use crate::helm::flags::{Switch, ValuesArgs, switch};
+
+#[derive(Clone, Debug, Args)]
+pub struct UpgradeArgs {
+    /// The release
+    pub name: String,
+    /// The chart: a folder or an archive
+    pub chart: String,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub values: ValuesArgs,
+    #[command(flatten)]
+    pub write: WriteArgs,
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    #[command(flatten)]
+    pub labels: LabelsArg,
+    #[command(flatten)]
+    pub output: OutputArg,
+    #[command(flatten)]
+    pub fresh: FreshArgs,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+    #[command(flatten)]
+    pub old_values: OldValuesArgs,
+    /// Install the chart if there is no such release
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub install: Switch,
+    /// Delete what a failed upgrade has made
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub cleanup_on_fail: Switch,
+    /// How many revisions are kept; 0 is all of them
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub history_max: usize,
+}
+
+/// What becomes of the values of the release as it stands.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OldValuesArgs {
+    /// Forget the values of the release
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub reset_values: Switch,
+    /// Keep the values of the release, and the defaults of its chart
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub reuse_values: Switch,
+    /// Keep the values of the release over the defaults of the new chart
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub reset_then_reuse_values: Switch,
+}
+
+impl OldValuesArgs {
+    /// The first of Helm's that is said.
+    pub fn choice(&self) -> Values {
+        match self {
+            Self { reset_values: Switch(true), .. } => Values::Reset,
+            Self { reuse_values: Switch(true), .. } => Values::Reuse,
+            Self { reset_then_reuse_values: Switch(true), .. } => Values::ResetThenReuse,
+            _ => Values::Keep,
+        }
+    }
+}
+
+pub async fn run(args: &UpgradeArgs) -> Outcome {
+    let reached = reach(&args.cluster).await?;
+    let name = &args.name;
+    let entries = if args.install.0 {
+        reached.storage().entries(name).await.map_err(|error| error.to_string())?
+    } else {
+        Vec::new()
+    };
+    let is_new =
+        args.install.0 && entries.last().is_none_or(|entry| entry.head.status == Status::Uninstalled);
+    // Helm says so only of upgrades.
+    let failed = |why: String| if is_new { why } else { format!("UPGRADE FAILED: {why}") };
+    let mut said = String::new();
+    let is_table = args.output.output == Format::Table;
+    if is_new && is_table {
+        said = format!("Release {name:?} does not exist. Installing it now.\n");
+    }
+    if args.shown.hide_secret.0 && !args.write.is_dry() {
+        return Err(failed("hiding Kubernetes secrets requires a dry-run mode".to_owned()).into());
+    }
+    let chart = load(&args.chart)?;
+    let values = args.values.read(PROFILE)?;
+    let helm = reached.helm().await.map_err(failed)?;
+    let progress = Progress::new();
+    let mut run = args.write.run(&args.wait, &progress);
+    run.take_ownership = args.fresh.take_ownership.0;
+    run.max_history = args.history_max;
+    if args.fresh.rollback_on_failure.0 && run.wait == Wait::HookOnly {
+        run.wait = Wait::Watcher;
+    }
+    let ask = Upgrade {
+        name: name.clone(),
+        namespace: reached.namespace.clone(),
+        chart,
+        values: Arc::new(values),
+        old_values: args.old_values.choice(),
+        labels: args.labels.map(),
+        install: args.install.0,
+        create_namespace: args.fresh.create_namespace.0,
+        skip_crds: args.fresh.skip_crds.0,
+        skip_schema: args.fresh.skip_schema_validation.0,
+        subchart_notes: args.fresh.render_subchart_notes.0,
+        atomic: args.fresh.rollback_on_failure.0,
+        cleanup_on_fail: args.cleanup_on_fail.0,
+        run,
+    };
+    let mut record = helm.upgrade(&ask).await.map_err(|error| failed(error.to_string()))?;
+    if args.shown.hide_secret.0 {
+        hide_secrets(&mut record);
+    }
+    if !is_new && is_table {
+        said = format!("Release {name:?} has been upgraded. Happy Helming!\n");
+    }
+    let shown = Shown { hide_notes: args.shown.hide_notes.0, ..Shown::default() };
+    let printed = release(&record, args.output.output, shown)?;
+    Ok([said.into_bytes(), printed].concat())
+}

@@ -1,0 +1,198 @@
+//! What each act leaves behind when nothing is in its way.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use testkit::Fault;
+
+use super::stage::{
+    NAME, NAMESPACE, Stage, chart, install, letters, maps, rollback, said, uninstall, upgrade, values,
+};
+use crate::actions::{Applying, DryRun, PostRender, Values};
+use crate::record::ApplyMethod;
+
+#[tokio::test]
+async fn a_life() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    let record = helm.install(&install(&maps(), &letters("ab"))).await.unwrap();
+    assert_eq!((record.version, record.info.notes.as_str()), (1, "none 1\n"));
+    assert_eq!(stage.maps().await, ["a", "b"]);
+    assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
+
+    helm.upgrade(&upgrade(&maps(), &letters("bc"))).await.unwrap();
+    assert_eq!(stage.maps().await, ["b", "c"]);
+    assert_eq!(stage.history().await, ["1 superseded: Install complete", "2 deployed: Upgrade complete"]);
+
+    let record = helm.rollback(&rollback(0)).await.unwrap();
+    assert_eq!((record.info.rollback_revision, record.config.len()), (1, 1));
+    assert_eq!(stage.maps().await, ["a", "b"]);
+    assert_eq!(stage.history().await[1..], ["2 superseded: Upgrade complete", "3 deployed: Rollback to 1"]);
+
+    helm.uninstall(&uninstall(true)).await.unwrap();
+    assert_eq!(stage.maps().await, [""; 0]);
+    assert_eq!(stage.history().await[2..], ["3 uninstalled: Uninstallation complete"]);
+    assert_eq!(
+        said(helm.uninstall(&uninstall(true)).await),
+        "Conflict: the release named \"web\" is already deleted"
+    );
+
+    // What is gone can come back, and what has come back can go for good.
+    helm.rollback(&rollback(2)).await.unwrap();
+    assert_eq!(stage.maps().await, ["b", "c"]);
+    assert_eq!(
+        stage.history().await[2..],
+        ["3 uninstalled: Uninstallation complete", "4 deployed: Rollback to 2"]
+    );
+    helm.uninstall(&uninstall(false)).await.unwrap();
+    assert_eq!((stage.maps().await.len(), stage.history().await.len(), stage.leases().await), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn an_object_says_whose_it_is_and_a_record_how_it_was_applied() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    let record = helm.install(&install(&maps(), &letters("a"))).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(stage.admin(), NAMESPACE);
+    let metadata = maps.get("a").await.unwrap().metadata;
+    assert_eq!(metadata.annotations.unwrap()["meta.helm.sh/release-name"], NAME);
+    assert_eq!(metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("helm"));
+    assert_eq!(record.apply_method, Some(ApplyMethod::ServerSide));
+    // A release of Helm 3 stays one of Helm 3.
+    stage.overwrite(1, |record| record.apply_method = None).await;
+    let record = helm.upgrade(&upgrade(&super::stage::maps(), &letters("ab"))).await.unwrap();
+    assert_eq!((record.apply_method, stage.maps().await.len()), (None, 2));
+    let mut ask = upgrade(&super::stage::maps(), &letters("ac"));
+    ask.run.applying = Applying::ServerSide;
+    let record = helm.upgrade(&ask).await.unwrap();
+    assert_eq!(
+        (record.apply_method, stage.maps().await),
+        (Some(ApplyMethod::ServerSide), vec!["a".into(), "c".into()])
+    );
+}
+
+/// What it costs: a Lease made and removed, two records, one write for each object.
+#[tokio::test]
+async fn calls_are_counted() {
+    let stage = Stage::new().await;
+    let fault = Fault::none();
+    let helm = stage.helm_over(&fault).await;
+    helm.install(&install(&maps(), &letters("abcd"))).await.unwrap();
+    // Reads: the history, and each object once.
+    assert_eq!((fault.writes(), fault.calls()), (2 + 2 + 4, 2 + 2 + 4 + 1 + 4));
+    helm.upgrade(&upgrade(&maps(), &letters("abce"))).await.unwrap();
+    // One record more is superseded; one object is looked at and goes.
+    assert_eq!((fault.writes() - 8, fault.calls() - 13), (2 + 3 + 4 + 1, 2 + 3 + 4 + 1 + 1 + 4 + 1));
+}
+
+#[tokio::test]
+async fn a_dry_run_writes_nothing() {
+    let stage = Stage::new().await;
+    let fault = Fault::none();
+    let helm = stage.helm_over(&fault).await;
+    for dry_run in [DryRun::Client, DryRun::Server] {
+        let mut ask = install(&maps(), &letters("ab"));
+        (ask.run.dry_run, ask.create_namespace, ask.namespace) = (dry_run, true, "elsewhere".into());
+        let record = helm.install(&ask).await.unwrap();
+        assert_eq!((record.info.description.as_str(), record.version), ("Dry run complete", 1));
+        assert!(record.manifest.contains("name: b"));
+    }
+    helm.install(&install(&maps(), &letters("ab"))).await.unwrap();
+    let written = fault.writes();
+    let mut ask = upgrade(&maps(), &letters("ac"));
+    ask.run.dry_run = DryRun::Server;
+    let record = helm.upgrade(&ask).await.unwrap();
+    assert_eq!((record.version, record.info.description.as_str()), (2, "Dry run complete"));
+    let mut ask = rollback(1);
+    ask.run.dry_run = DryRun::Server;
+    assert_eq!(helm.rollback(&ask).await.unwrap().info.description, "Rollback to 1");
+    let mut ask = uninstall(false);
+    ask.run.dry_run = DryRun::Server;
+    assert_eq!(helm.uninstall(&ask).await.unwrap().record.unwrap().version, 1);
+    assert_eq!(stage.maps().await, ["a", "b"]);
+    // A dry run of a deletion is asked of the cluster, and does nothing there.
+    assert_eq!(fault.writes() - written, 2);
+}
+
+#[tokio::test]
+async fn values_and_labels_are_kept_as_asked() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    let mut ask = install(&maps(), &values("{\"maps\": \"ab\", \"note\": \"one\"}"));
+    ask.labels = [("team".to_owned(), "shop".to_owned()), ("tier".to_owned(), "1".to_owned())].into();
+    helm.install(&ask).await.unwrap();
+    let mut ask = upgrade(&maps(), &letters("c"));
+    ask.old_values = Values::ResetThenReuse;
+    ask.labels = [("tier".to_owned(), "null".to_owned())].into();
+    let record = helm.upgrade(&ask).await.unwrap();
+    assert_eq!(*values("{\"maps\": \"c\", \"note\": \"one\"}"), record.config);
+    assert_eq!(record.labels, [("team".to_owned(), "shop".to_owned())].into());
+    assert_eq!((stage.maps().await, record.info.notes.as_str()), (vec!["c".to_owned()], "one 2\n"));
+}
+
+#[tokio::test]
+async fn a_history_has_an_end() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    helm.install(&install(&maps(), &letters("a"))).await.unwrap();
+    for _ in 0..4 {
+        let mut ask = upgrade(&maps(), &letters("b"));
+        ask.run.max_history = 3;
+        helm.upgrade(&ask).await.unwrap();
+    }
+    let revisions: Vec<_> = stage.history().await.iter().map(|line| line[..1].to_owned()).collect();
+    assert_eq!(revisions, ["3", "4", "5"]);
+}
+
+struct Doubled;
+
+impl PostRender for Doubled {
+    fn change(&self, objects: Vec<kube_apply::Object>) -> Result<Vec<kube_apply::Object>, String> {
+        let mut all = objects.clone();
+        for object in objects {
+            let mut value = object.value().clone();
+            value["metadata"]["name"] = format!("{}-twin", object.name()).into();
+            all.push(object.with_value(value).map_err(|error| error.to_string())?);
+        }
+        Ok(all)
+    }
+}
+
+#[tokio::test]
+async fn others_change_what_is_written() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    let mut ask = install(&maps(), &letters("a"));
+    ask.run.post_render = Some(&Doubled);
+    let record = helm.install(&ask).await.unwrap();
+    assert_eq!(stage.maps().await, ["a", "a-twin"]);
+    assert!(record.manifest.contains("a-twin"));
+    helm.upgrade(&upgrade(&maps(), &letters("a"))).await.unwrap();
+    assert_eq!(stage.maps().await, ["a"]);
+    let mut ask = rollback(1);
+    ask.run.post_render = Some(&Doubled);
+    helm.rollback(&ask).await.unwrap();
+    assert_eq!(stage.maps().await, ["a", "a-twin", "a-twin-twin"]);
+}
+
+#[tokio::test]
+async fn definitions_come_first_and_stay() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.dev}\n\
+        spec:\n  group: x.dev\n  scope: Namespaced\n  names: {plural: things, kind: Thing}\n  versions:\n  - name: v1\n    \
+        served: true\n    storage: true\n    schema: {openAPIV3Schema: {type: object}}\n";
+    let thing = "{{ if not (.Capabilities.APIVersions.Has \"x.dev/v1/Thing\") }}{{ fail \"no things\" }}{{ end }}\n\
+        apiVersion: x.dev/v1\nkind: Thing\nmetadata: {name: t}\n";
+    let chart = chart(&[("crds/thing.yaml", crd), ("templates/t.yaml", thing)]);
+    let mut ask = install(&chart, &values("{}"));
+    ask.skip_crds = true;
+    assert_eq!(
+        said(helm.install(&ask).await).lines().next().unwrap(),
+        "Invalid: execution error at (c/templates/t.yaml:1:64): no things"
+    );
+    helm.install(&install(&chart, &values("{}"))).await.unwrap();
+    helm.uninstall(&uninstall(false)).await.unwrap();
+    // It is there already: nothing is asked for it.
+    helm.install(&install(&chart, &values("{}"))).await.unwrap();
+    assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
+}

@@ -1,0 +1,156 @@
+//! Hooks on a cluster whose Jobs run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::stage::{
+    NAME, NAMESPACE, Stage, chart, install, rollback, said, test, uninstall, upgrade, values,
+};
+use crate::actions::Wait;
+use crate::record::Phase;
+use crate::render::ReadyChart;
+
+/// A Job at an event, with more annotations; `behaviour` is what its pods do.
+fn job(name: &str, event: &str, more: &str, behaviour: &str) -> String {
+    format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {name}\n  annotations: {{helm.sh/hook: \"{event}\"{more}}}\nspec:\n  \
+         backoffLimit: 0\n  template:\n    metadata: {{annotations: {{sim.longshore.dev/behaviour: \"{behaviour}\"}}}}\n    \
+         spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}\n"
+    )
+}
+
+const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n";
+
+fn with(jobs: &[String]) -> Arc<ReadyChart> {
+    let names: Vec<String> = (0..jobs.len()).map(|at| format!("templates/{at}.yaml")).collect();
+    let mut files: Vec<(&str, &str)> =
+        names.iter().zip(jobs).map(|(name, text)| (&**name, &**text)).collect();
+    files.push(("templates/m.yaml", MAP));
+    chart(&files)
+}
+
+async fn jobs(stage: &Stage) -> Vec<String> {
+    let jobs: Api<Job> = Api::namespaced(stage.admin(), NAMESPACE);
+    let mut names: Vec<String> = jobs
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter_map(|job| job.metadata.name)
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn hooks_run_and_go_by_their_policies() {
+    let stage = Stage::simulated().await;
+    let helm = stage.helm().await;
+    let chart = with(&[
+        job("before", "pre-install,pre-upgrade", "", ""),
+        job("gone", "post-install", ", helm.sh/hook-delete-policy: hook-succeeded", ""),
+        job("never", "post-delete", "", ""),
+    ]);
+    let record = helm.install(&install(&chart, &values("{}"))).await.unwrap();
+    let phases: Vec<_> = record.hooks.iter().map(|hook| (hook.name.as_str(), hook.last_run.phase)).collect();
+    assert_eq!(phases, [("before", Phase::Succeeded), ("gone", Phase::Succeeded), ("never", Phase::Never)]);
+    assert_eq!(jobs(&stage).await, ["before"]);
+    // Its predecessor goes before it is made again.
+    helm.upgrade(&upgrade(&chart, &values("{}"))).await.unwrap();
+    assert_eq!(jobs(&stage).await, ["before"]);
+    helm.rollback(&rollback(1)).await.unwrap();
+    helm.uninstall(&uninstall(false)).await.unwrap();
+    assert_eq!((jobs(&stage).await, stage.maps().await.len()), (vec!["before".into(), "never".into()], 0));
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_fails_the_release() {
+    let stage = Stage::simulated().await;
+    let helm = stage.helm().await;
+    let chart = with(&[
+        job(
+            "first",
+            "pre-install",
+            ", helm.sh/hook-weight: \"-1\", helm.sh/hook-delete-policy: hook-succeeded",
+            "",
+        ),
+        job("bad", "pre-install", ", helm.sh/hook-delete-policy: hook-failed", "exit=1@0s"),
+        job("late", "pre-install", ", helm.sh/hook-weight: \"7\"", ""),
+    ]);
+    let why = said(helm.install(&install(&chart, &values("{}"))).await);
+    assert!(why.contains("failed pre-install: ") && why.contains("bad"), "{why}");
+    let history = stage.history().await;
+    assert!(history[0].starts_with("1 failed: Release \"web\" failed: failed pre-install: "), "{history:?}");
+    assert_eq!((jobs(&stage).await.len(), stage.maps().await.len()), (0, 0), "nothing after it was done");
+    let record = helm.storage(NAMESPACE).get(NAME, 1).await.unwrap().unwrap().record;
+    let phase = |name: &str| record.hooks.iter().find(|hook| hook.name == name).unwrap().last_run.phase;
+    assert_eq!(
+        [phase("first"), phase("bad"), phase("late")],
+        [Phase::Succeeded, Phase::Failed, Phase::Never]
+    );
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_is_given_up() {
+    let stage = Stage::simulated().await;
+    let helm = stage.helm().await;
+    let chart = with(&[job("slow", "post-install", "", "exit=0@10m")]);
+    let mut ask = install(&chart, &values("{}"));
+    ask.run.timeout = Duration::from_millis(300);
+    let why = said(helm.install(&ask).await);
+    assert!(why.starts_with("Timeout: failed post-install: ") && why.contains("slow"), "{why}");
+    assert!(stage.history().await[0].starts_with("1 failed: "));
+    assert_eq!(stage.maps().await, ["m"]);
+    ask.run.hooks = false;
+    ask.replace = true;
+    helm.install(&ask).await.unwrap();
+}
+
+#[tokio::test]
+async fn tests_are_run_and_remembered() {
+    let stage = Stage::simulated().await;
+    let helm = stage.helm().await;
+    let chart = with(&[job("good", "test", "", ""), job("bad", "test", "", "exit=3@0s")]);
+    helm.install(&install(&chart, &values("{}"))).await.unwrap();
+    assert_eq!(jobs(&stage).await.len(), 0);
+    let mut ask = test();
+    ask.except = vec!["bad".into()];
+    let record = helm.test(&ask).await.unwrap();
+    let phases = |record: &crate::Record| -> Vec<_> {
+        record.hooks.iter().map(|hook| (hook.name.clone(), hook.last_run.phase)).collect()
+    };
+    assert_eq!(phases(&record), [("good".into(), Phase::Succeeded), ("bad".into(), Phase::Never)]);
+    assert!(helm.test(&test()).await.is_err());
+    let record = helm.storage(NAMESPACE).last(NAME).await.unwrap().unwrap().record;
+    assert_eq!(phases(&record), [("good".into(), Phase::Succeeded), ("bad".into(), Phase::Failed)]);
+    assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
+}
+
+#[tokio::test]
+async fn what_never_becomes_ready_fails_in_time() {
+    let stage = Stage::simulated().await;
+    let helm = stage.helm().await;
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  selector: {matchLabels: {a: b}}\n  \
+        template:\n    metadata: {labels: {a: b}, annotations: {sim.longshore.dev/behaviour: {{ .Values.does | quote }}}}\n    \
+        spec: {containers: [{name: c, image: i}]}\n";
+    let chart = chart(&[("templates/d.yaml", deployment)]);
+    let mut ask = install(&chart, &values("{\"does\": \"\"}"));
+    ask.run.wait = Wait::Watcher;
+    helm.install(&ask).await.unwrap();
+    let mut ask = upgrade(&chart, &values("{\"does\": \"never-ready\"}"));
+    (ask.run.wait, ask.run.timeout, ask.atomic) = (Wait::Watcher, Duration::from_secs(2), true);
+    let why = said(helm.upgrade(&ask).await);
+    assert!(why.starts_with("Timeout: release web failed, and has been rolled back"), "{why}");
+    let history = stage.history().await;
+    assert!(
+        history[1].starts_with("2 failed: Upgrade \"web\" failed: ")
+            && history[1].contains("Deployment default/d"),
+        "{history:?}"
+    );
+    assert_eq!(history[2], "3 deployed: Rollback to 1");
+}

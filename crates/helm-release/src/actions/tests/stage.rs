@@ -1,0 +1,222 @@
+//! A cluster, somebody who acts on it, charts to act with, and what is left.
+
+use std::sync::Arc;
+
+use helm_chart::File;
+use helm_chart::load::Loader;
+use helm_template::data::Members;
+use helm_template::{json, profile::Profile};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Client;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube_apply::{Discovery, Silent};
+use kube_embedded::access::User;
+use kube_embedded::cluster::{Cluster, Config};
+use kube_embedded::sim::Simulation;
+use serde_json::json;
+use testkit::{Fault, HeldClock};
+
+use crate::actions::{Install, Propagation, Rollback, Run, Test, Uninstall, Upgrade, Values};
+use crate::record::{Record, Status};
+use crate::render::ReadyChart;
+use crate::{Error, Helm};
+
+pub const NAMESPACE: &str = "default";
+pub const NAME: &str = "web";
+
+pub struct Stage {
+    pub cluster: Cluster,
+    pub clock: HeldClock,
+}
+
+impl Stage {
+    /// Objects stay as they are written.
+    pub async fn new() -> Self {
+        Self::open(None).await
+    }
+
+    /// Jobs run, and so does everything else.
+    pub async fn simulated() -> Self {
+        Self::open(Some(Simulation::default())).await
+    }
+
+    async fn open(simulation: Option<Simulation>) -> Self {
+        let config = Config { simulation, ..Config::default() };
+        Self { cluster: Cluster::open(config).await.unwrap(), clock: HeldClock::new() }
+    }
+
+    pub fn admin(&self) -> Client {
+        self.cluster.client(User::admin())
+    }
+
+    pub async fn helm(&self) -> Helm {
+        self.helm_over(&Fault::none()).await
+    }
+
+    /// Somebody whose line can be cut.
+    pub async fn helm_over(&self, fault: &Fault) -> Helm {
+        let discovery = Discovery::read(&self.admin()).await.unwrap();
+        let client = fault.over(self.admin());
+        Helm::new(client.clone(), client, discovery, Arc::new(self.clock.clone()), "somebody")
+    }
+
+    /// As if ten seconds had passed since whoever held the release died.
+    pub async fn let_leases_run_out(&self) {
+        let leases: Api<Lease> = Api::namespaced(self.admin(), NAMESPACE);
+        for lease in leases.list(&ListParams::default()).await.unwrap() {
+            let name = lease.metadata.name.unwrap();
+            let patch = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
+            leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+        }
+    }
+
+    /// The history, as `1 superseded: Install complete`.
+    pub async fn history(&self) -> Vec<String> {
+        let records = self.helm().await.storage(NAMESPACE).history(NAME).await.unwrap();
+        let line = |record: &Record| {
+            format!("{} {}: {}", record.version, record.info.status, record.info.description)
+        };
+        records.iter().map(|stored| line(&stored.record)).collect()
+    }
+
+    /// The ConfigMaps that charts made.
+    pub async fn maps(&self) -> Vec<String> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.admin(), NAMESPACE);
+        let maps =
+            maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=Helm")).await.unwrap();
+        let mut names: Vec<String> = maps.items.into_iter().filter_map(|map| map.metadata.name).collect();
+        names.sort();
+        names
+    }
+
+    pub async fn leases(&self) -> usize {
+        let leases: Api<Lease> = Api::namespaced(self.admin(), NAMESPACE);
+        leases.list(&ListParams::default()).await.unwrap().items.len()
+    }
+
+    /// Overwrites a record as the helm command does, without asking what is there.
+    pub async fn overwrite(&self, revision: i64, change: impl FnOnce(&mut Record)) {
+        let storage = self.helm().await.storage(NAMESPACE);
+        let mut stored = storage.get(NAME, revision).await.unwrap().unwrap();
+        change(&mut stored.record);
+        storage.update(&stored).await.unwrap();
+    }
+
+    /// Deletes all records, as `helm uninstall` does in the end.
+    pub async fn forget(&self) {
+        let secrets: Api<Secret> = Api::namespaced(self.admin(), NAMESPACE);
+        secrets
+            .delete_collection(
+                &kube::api::DeleteParams::default(),
+                &ListParams::default().labels("owner=helm"),
+            )
+            .await
+            .unwrap();
+    }
+}
+
+/// A chart of these files.
+pub fn chart(files: &[(&str, &str)]) -> Arc<ReadyChart> {
+    let head = ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\nappVersion: \"7\"\n");
+    let file =
+        |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
+    let files = [head].iter().chain(files).map(file).collect();
+    Arc::new(ReadyChart::new(Loader::new(Profile::Helm4).files(files).unwrap()))
+}
+
+/// One ConfigMap for each letter in `.Values.maps`; an uppercase letter makes one that no cluster takes.
+pub fn maps() -> Arc<ReadyChart> {
+    chart(&[
+        ("values.yaml", "maps: ab\nnote: none\n"),
+        ("templates/NOTES.txt", "{{ .Values.note }} {{ .Release.Revision }}\n"),
+        (
+            "templates/maps.yaml",
+            "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  \
+             name: {{ . }}\ndata:\n  note: {{ $.Values.note | quote }}\n{{- end }}\n",
+        ),
+    ])
+}
+
+pub fn values(text: &str) -> Arc<Members> {
+    Arc::new(json::parse(text).unwrap().as_map().unwrap().clone())
+}
+
+/// Values by which [`maps`] makes these.
+pub fn letters(letters: &str) -> Arc<Members> {
+    values(&format!("{{\"maps\": \"{letters}\"}}"))
+}
+
+pub fn run() -> Run<'static> {
+    Run::new(&Silent)
+}
+
+pub fn install(chart: &Arc<ReadyChart>, values: &Arc<Members>) -> Install<'static> {
+    Install {
+        name: NAME.into(),
+        namespace: NAMESPACE.into(),
+        chart: chart.clone(),
+        values: values.clone(),
+        labels: [].into(),
+        create_namespace: false,
+        skip_crds: false,
+        skip_schema: false,
+        subchart_notes: false,
+        replace: false,
+        atomic: false,
+        run: run(),
+    }
+}
+
+pub fn upgrade(chart: &Arc<ReadyChart>, values: &Arc<Members>) -> Upgrade<'static> {
+    Upgrade {
+        name: NAME.into(),
+        namespace: NAMESPACE.into(),
+        chart: chart.clone(),
+        values: values.clone(),
+        old_values: Values::Keep,
+        labels: [].into(),
+        install: false,
+        create_namespace: false,
+        skip_crds: false,
+        skip_schema: false,
+        subchart_notes: false,
+        atomic: false,
+        cleanup_on_fail: false,
+        run: run(),
+    }
+}
+
+pub fn rollback(revision: i64) -> Rollback<'static> {
+    Rollback { name: NAME.into(), namespace: NAMESPACE.into(), revision, cleanup_on_fail: false, run: run() }
+}
+
+pub fn uninstall(keep_history: bool) -> Uninstall<'static> {
+    Uninstall {
+        name: NAME.into(),
+        namespace: NAMESPACE.into(),
+        keep_history,
+        ignore_not_found: false,
+        propagation: Propagation::Background,
+        run: run(),
+    }
+}
+
+pub fn test() -> Test<'static> {
+    Test { name: NAME.into(), namespace: NAMESPACE.into(), only: vec![], except: vec![], run: run() }
+}
+
+/// The text and the kind of a refusal.
+pub fn said<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
+    let error = outcome.unwrap_err();
+    format!("{:?}: {error}", error.kind())
+}
+
+/// Nothing pending, at most one deployed.
+pub fn assert_sound(history: &[String]) {
+    let count = |word: Status| history.iter().filter(|line| line.contains(&format!(" {word}:"))).count();
+    assert!(count(Status::Deployed) <= 1, "{history:?}");
+    for pending in Status::ALL.into_iter().filter(|status| status.is_pending()) {
+        assert_eq!(count(pending), 0, "{history:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Several at once: one wins, the others are told; and the helm command, which asks nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::PostParams;
+use kube_apply::{Step, Tell};
+use tokio::sync::Notify;
+
+use super::stage::{NAME, NAMESPACE, Stage, assert_sound, install, letters, maps, said, upgrade};
+use crate::actions::{Install, Run};
+use crate::record::{Record, Status};
+use crate::storage::secret_name;
+
+/// Stops the first who writes an object, until it is let go.
+#[derive(Default)]
+struct Gate {
+    shut: AtomicBool,
+    reached: Notify,
+}
+
+impl Tell for Gate {
+    fn tell(&self, step: Step) {
+        if matches!(step, Step::Applying { .. }) && !self.shut.swap(true, Ordering::SeqCst) {
+            self.reached.notify_one();
+        }
+    }
+}
+
+/// Does something just when the first object is about to be written.
+async fn in_the_middle(
+    stage: &Stage,
+    ask: Install<'_>,
+    meanwhile: impl AsyncFnOnce(),
+) -> Result<Record, crate::Error> {
+    let gate = Arc::new(Gate::default());
+    let helm = stage.helm().await;
+    let ask = Install { run: Run { tell: &*gate, ..ask.run.clone() }, ..ask };
+    let mut act = std::pin::pin!(helm.install(&ask));
+    tokio::select! {
+        biased;
+        done = &mut act => return done,
+        () = gate.reached.notified() => {}
+    }
+    meanwhile().await;
+    act.await
+}
+
+#[tokio::test]
+async fn one_of_two_wins_and_the_other_knows_by_whom() {
+    let stage = Stage::new().await;
+    stage.helm().await.install(&install(&maps(), &letters("a"))).await.unwrap();
+    let (mut one, mut two) = (stage.helm().await, stage.helm().await);
+    (one.holder, two.holder) = ("ann".into(), "bob".into());
+    let (b, c) = (upgrade(&maps(), &letters("b")), upgrade(&maps(), &letters("c")));
+    let (b, c) = tokio::join!(one.upgrade(&b), two.upgrade(&c));
+    // Mostly both get through, one after the other; never at once.
+    let history = stage.history().await;
+    assert_sound(&history);
+    let done = [&b, &c].iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(history.len(), 1 + done, "{history:?}");
+    assert_eq!(stage.maps().await.len(), 1);
+    for outcome in [b, c] {
+        if let Err(error) = outcome {
+            let why = error.to_string();
+            assert!(why.starts_with("another operation on release `web` is in progress, by "), "{why}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn somebody_at_work_is_named() {
+    let stage = Stage::new().await;
+    let mut slow = stage.helm().await;
+    slow.holder = "ann".into();
+    let (entered, leave) = (Notify::new(), Notify::new());
+    let hold = crate::Hold::new(slow.records.clone(), NAMESPACE, &slow.holder);
+    let work = hold.during(NAME, std::time::Duration::ZERO, || async {
+        entered.notify_one();
+        leave.notified().await;
+    });
+    let other = async {
+        entered.notified().await;
+        let why = said(stage.helm().await.install(&install(&maps(), &letters("a"))).await);
+        leave.notify_one();
+        why
+    };
+    let (held, why) = tokio::join!(work, other);
+    held.unwrap();
+    assert_eq!(why, "Conflict: another operation on release `web` is in progress, by ann");
+}
+
+#[tokio::test]
+async fn a_revision_that_helm_made_meanwhile_is_found() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    helm.install(&install(&maps(), &letters("a"))).await.unwrap();
+    // As if it had come after we looked: without labels it is in nobody's history.
+    let mut theirs = Secret::default();
+    theirs.metadata.name = Some(secret_name(NAME, 2));
+    let secrets: Api<Secret> = Api::namespaced(stage.admin(), NAMESPACE);
+    secrets.create(&PostParams::default(), &theirs).await.unwrap();
+    let why = said(helm.upgrade(&upgrade(&maps(), &letters("b"))).await);
+    assert_eq!(why, "Conflict: revision 2 of release `web` exists already");
+    assert_eq!(stage.maps().await, ["a"], "nothing half");
+}
+
+#[tokio::test]
+async fn what_helm_uninstalls_meanwhile_leaves_nothing() {
+    let stage = Stage::new().await;
+    let outcome =
+        in_the_middle(&stage, install(&maps(), &letters("ab")), async || stage.forget().await).await;
+    assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");
+    assert_eq!((stage.maps().await.len(), stage.history().await.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn whoever_was_given_up_does_not_write() {
+    let stage = Stage::new().await;
+    let meanwhile = async || {
+        stage.overwrite(1, |record| record.set_status(Status::Failed, "operation interrupted")).await
+    };
+    let outcome = in_the_middle(&stage, install(&maps(), &letters("ab")), meanwhile).await;
+    assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");
+    assert_eq!(stage.history().await, ["1 failed: operation interrupted"]);
+    // What was written belongs to the revision that failed, and goes with it.
+    assert_eq!(stage.maps().await, ["a", "b"]);
+}

@@ -1,0 +1,106 @@
+//! Errands: work for which a Lease is made and removed.
+
+use super::*;
+
+/// A world whose line is sound.
+async fn sound() -> (World, watch::Sender<Line>, watch::Receiver<Line>) {
+    let (line, cut) = watch::channel(Line::Sound);
+    (World::new().await, line, cut)
+}
+
+async fn is_gone(world: &World) -> bool {
+    world.leases.get_opt("leader").await.unwrap().is_none()
+}
+
+/// Work that never ends, and says when it has begun.
+fn endless(lock: Lock) -> (oneshot::Receiver<()>, JoinHandle<Result<Result<(), Lost>, Missed>>) {
+    let (begun, is_begun) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let work = || async {
+            begun.send(()).unwrap();
+            pending::<()>().await;
+        };
+        lock.errand(Duration::ZERO, work).await
+    });
+    (is_begun, task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_an_errand_is_gone_after_it() {
+    let (world, _line, cut) = sound().await;
+    let work = async || {
+        sleep(Duration::from_mins(1)).await;
+        world.spec().await.holder_identity.is_some()
+    };
+    assert!(world.lock(cut.clone()).errand(Duration::ZERO, work).await.unwrap().unwrap());
+    assert!(is_gone(&world).await);
+    // A person has written into it meanwhile, and it was never renewed since: then it is left for anybody to take.
+    let work = async || world.patch(json!({"metadata": {"labels": {"seen": "by-a-person"}}})).await;
+    world.lock(cut.clone()).errand(Duration::ZERO, work).await.unwrap().unwrap();
+    assert_eq!(world.spec().await.holder_identity, None);
+    let began = Instant::now();
+    world.lock(cut).errand(Duration::ZERO, async || ()).await.unwrap().unwrap();
+    assert!(is_gone(&world).await && began.elapsed() < RETRY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_lives_is_named_and_who_is_patient_waits() {
+    let (world, _line, cut) = sound().await;
+    let (begun, first) = endless(world.lock(cut.clone()));
+    begun.await.unwrap();
+    let began = Instant::now();
+    let busy = world.lock(cut.clone()).errand(Duration::ZERO, async || ()).await.unwrap_err();
+    assert!(matches!(&busy, Missed::Busy { holder, .. } if holder.starts_with("test_")), "{busy}");
+    assert!(began.elapsed() <= RENEW + RETRY, "{:?}", began.elapsed());
+    let patience = Duration::from_secs(30);
+    let began = Instant::now();
+    world.lock(cut).errand(patience, async || ()).await.unwrap_err();
+    assert!((patience..patience + RENEW * 2).contains(&began.elapsed()), "{:?}", began.elapsed());
+    first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_dies_is_succeeded_within_20_seconds() {
+    let (world, _line, cut) = sound().await;
+    let (begun, first) = endless(world.lock(cut.clone()));
+    begun.await.unwrap();
+    sleep(Duration::from_mins(1)).await;
+    first.abort();
+    let began = Instant::now();
+    let done = world.lock(cut).errand(Duration::ZERO, async || "done").await.unwrap();
+    assert_eq!(done.unwrap(), "done");
+    assert!(TAKEOVER.contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(is_gone(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_cut_off_stops_before_somebody_else_begins() {
+    for broken in [Line::Failing, Line::Dead] {
+        let (world, line, cut) = sound().await;
+        let (begun, first) = endless(world.lock(cut));
+        begun.await.unwrap();
+        sleep(Duration::from_mins(1)).await;
+        line.send_replace(broken);
+        let second = world.lock(watch::channel(Line::Sound).1);
+        let began = Instant::now();
+        let stopped = async {
+            assert!(first.await.unwrap().unwrap().is_err(), "its work is dropped");
+            began.elapsed()
+        };
+        let succeeded = second.errand(Duration::ZERO, async || began.elapsed());
+        let (stopped, succeeded) = tokio::join!(stopped, succeeded);
+        let succeeded = succeeded.unwrap().unwrap();
+        assert!(stopped < succeeded && TAKEOVER.contains(&succeeded), "{stopped:?} {succeeded:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_hears_of_it() {
+    let (world, line, cut) = sound().await;
+    let elsewhere = Lock::new(client(&world.cluster, cut.clone()), "nowhere", "leader", "test");
+    let refused = elsewhere.errand(Duration::ZERO, async || ()).await.unwrap_err();
+    assert!(matches!(refused, Missed::Refused { .. }), "{refused}");
+    line.send_replace(Line::Dead);
+    let silent = world.lock(cut).errand(Duration::ZERO, async || ()).await.unwrap_err();
+    assert!(matches!(silent, Missed::Silent { .. }), "{silent}");
+}

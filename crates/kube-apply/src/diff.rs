@@ -1,0 +1,239 @@
+//! What is different between two sets of objects, for people and for programs, without a word of what is secret.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use helm_template::data::{Data, Members};
+use helm_template::yaml;
+use serde::Serialize;
+use serde_json::Value;
+use similar::TextDiff;
+
+use crate::mask::Mask;
+use crate::object::{Id, Object};
+
+/// A difference that takes longer to find is shown less neatly.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// What became of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    pub id: Id,
+    /// The file of the chart that it is in, or was.
+    pub source: Option<String>,
+    pub what: What,
+    /// Field by field. Values are masked.
+    pub changes: Vec<Change>,
+    /// As a unified difference of YAML. Values are masked.
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum What {
+    Added,
+    Changed,
+    Removed,
+}
+
+/// One field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// A JSON pointer.
+    pub path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+}
+
+/// What is different, in the order of the objects before, then of those that are new. `sensitive` are values that must not
+/// appear; the data of Secrets among the objects is masked in any case.
+pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<Difference> {
+    let mask = Mask::new(before.iter().chain(after), sensitive);
+    let new: BTreeMap<Id, &Object> = after.iter().map(|object| (object.id(), object)).collect();
+    let old: BTreeMap<Id, &Object> = before.iter().map(|object| (object.id(), object)).collect();
+    let kept = before.iter().map(|object| (Some(object), new.get(&object.id()).copied()));
+    let added =
+        after.iter().filter(|object| !old.contains_key(&object.id())).map(|object| (None, Some(object)));
+    kept.chain(added).filter_map(|(before, after)| difference(before, after, &mask)).collect()
+}
+
+/// All of it as one text.
+pub fn text(differences: &[Difference]) -> String {
+    differences.iter().map(|difference| difference.text.as_str()).collect()
+}
+
+fn difference(before: Option<&Object>, after: Option<&Object>, mask: &Mask) -> Option<Difference> {
+    let what = match (before, after) {
+        (None, _) => What::Added,
+        (_, None) => What::Removed,
+        (Some(before), Some(after)) if before.value() == after.value() => return None,
+        _ => What::Changed,
+    };
+    let object = after.or(before)?;
+    let (old, new) = mask.pair(before.map(Object::value), after.map(Object::value));
+    let mut changes = Vec::new();
+    compare(String::new(), old.as_ref(), new.as_ref(), &mut changes);
+    let text = unified(&object.id(), old.as_ref(), new.as_ref(), what);
+    Some(Difference { id: object.id(), source: object.source.clone(), what, changes, text })
+}
+
+/// Field by field; lists of another length are one change.
+pub(crate) fn compare(
+    path: String,
+    before: Option<&Value>,
+    after: Option<&Value>,
+    changes: &mut Vec<Change>,
+) {
+    match (before, after) {
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let added = new.keys().filter(|key| !old.contains_key(*key));
+            for key in old.keys().chain(added) {
+                let token = key.replace('~', "~0").replace('/', "~1");
+                compare(format!("{path}/{token}"), old.get(key), new.get(key), changes);
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
+            for (at, (old, new)) in old.iter().zip(new).enumerate() {
+                compare(format!("{path}/{at}"), Some(old), Some(new), changes);
+            }
+        }
+        (before, after) if before == after => {}
+        (before, after) => changes.push(Change { path, before: before.cloned(), after: after.cloned() }),
+    }
+}
+
+fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What) -> String {
+    let (old, new) = (before.map(readable).unwrap_or_default(), after.map(readable).unwrap_or_default());
+    let title = |there: bool| if there { id.to_string() } else { "nothing".to_owned() };
+    let header = (title(what != What::Added), title(what != What::Removed));
+    let lines = TextDiff::configure().timeout(PATIENCE).diff_lines(&old, &new);
+    let mut unified = lines.unified_diff();
+    unified.context_radius(CONTEXT).header(&header.0, &header.1).missing_newline_hint(false);
+    let text = unified.to_string();
+    // Names that differ only where they are masked.
+    if text.is_empty() {
+        format!("--- {}\n+++ {}\n(only what is masked differs)\n", header.0, header.1)
+    } else {
+        text
+    }
+}
+
+/// As YAML.
+fn readable(value: &Value) -> String {
+    yaml::write(&data(value)).unwrap_or_else(|_| format!("{value}\n"))
+}
+
+fn data(value: &Value) -> Data {
+    match value {
+        Value::Null => Data::Null,
+        Value::Bool(truth) => Data::Bool(*truth),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Data::Int(whole),
+            None => number.as_f64().map_or(Data::Null, Data::Float),
+        },
+        Value::String(text) => Data::string(text.as_str()),
+        Value::Array(items) => Data::List(items.iter().map(data).collect()),
+        Value::Object(map) => {
+            let members: Members =
+                map.iter().map(|(key, value)| (key.as_str().into(), data(value))).collect();
+            Data::Map(members)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn objects(text: &str) -> Vec<Object> {
+        Object::parse_all(text).unwrap()
+    }
+
+    #[test]
+    fn a_difference_reads_well() {
+        let before = objects(
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: correct-horse, user: admin}\n---\n\
+             apiVersion: v1\nkind: ConfigMap\nmetadata: {name: gone}\ndata: {a: '1'}\n---\n\
+             # Source: c/templates/web.yaml\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n\
+             spec:\n  replicas: 1\n  paused: false\n  template:\n    spec:\n      containers:\n      - name: c\n        image: web:1\n\
+             \x20       env: [{name: URL, value: 'pg://admin:correct-horse@db'}]\n---\n\
+             apiVersion: v1\nkind: Service\nmetadata: {name: same}\n",
+        );
+        let after = objects(
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: battery-staple, user: admin}\n---\n\
+             # Source: c/templates/web.yaml\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n\
+             spec:\n  replicas: 2\n  paused: false\n  template:\n    spec:\n      containers:\n      - name: c\n        image: web:2\n\
+             \x20       env: [{name: URL, value: 'pg://admin:battery-staple@db'}]\n---\n\
+             apiVersion: v1\nkind: Service\nmetadata: {name: same}\n---\n\
+             apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\ndata: {note: \"two\\nlines\", token: tok-12345}\n",
+        );
+        let found = diff(&before, &after, &["tok-12345".to_owned()]);
+        insta::assert_snapshot!(text(&found));
+        let changes: Vec<_> = found.iter().map(|one| (one.id.to_string(), one.what, &one.changes)).collect();
+        insta::assert_json_snapshot!(changes);
+    }
+
+    #[test]
+    fn equal_objects_are_no_difference() {
+        let same = objects("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+        assert_eq!(diff(&same, &same, &[]), []);
+    }
+
+    /// Sensitive values do not look like anything else that is generated here.
+    const SENSITIVE: [&str; 3] = ["S3CRET+ONE", "S3CRET: 'TWO'", "S3CRET-THREE\nWITH-LINES"];
+
+    fn any_text() -> impl Strategy<Value = String> {
+        let secret = prop::sample::select(&SENSITIVE[..]).prop_map(ToOwned::to_owned);
+        let plain = prop_oneof!["[a-z]{0,3}", "[ -~]{0,6}", Just("line\nline".to_owned())];
+        prop_oneof![
+            secret.clone(),
+            plain.clone(),
+            (plain.clone(), secret.clone(), plain).prop_map(|(a, b, c)| format!("{a}{b}{c}")),
+            secret.prop_map(|text| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, text)),
+        ]
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![any_text().prop_map(Value::from), (0..9i64).prop_map(Value::from), Just(Value::Null)];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(any_text(), inner, 0..4)
+                    .prop_map(|map| map.into_iter().collect::<serde_json::Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    fn any_object() -> impl Strategy<Value = Object> {
+        (any_value(), prop_oneof![Just("Secret"), Just("ConfigMap"), Just("Thing")]).prop_map(|(data, kind)| {
+            let value = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "data": data, "spec": data});
+            Object::from_value(value).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_sensitive_value_appears(before in any_object(), after in any_object()) {
+            let sensitive: Vec<String> = SENSITIVE.iter().map(|text| (*text).to_owned()).collect();
+            let differs = before.value() != after.value();
+            let found = diff(&[before], &[after], &sensitive);
+            let mut shown = text(&found);
+            for one in &found {
+                shown.push_str(&serde_json::to_string(&one.changes).unwrap());
+            }
+            for secret in ["S3CRET", "UzNDUkVU"] {
+                prop_assert!(!shown.contains(secret), "{shown}");
+            }
+            prop_assert_eq!(differs, !found.is_empty());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What has become of objects since they were written: what is not as it was wanted, shown and put right.
+//!
+//! The cluster is asked what an apply would change, without doing it, so that defaults and what others may set are no drift.
+//! Fields that are to be ignored are left as they are, when they are looked at and when the rest is put right.
+
+use std::fmt;
+
+use futures::FutureExt;
+use serde_json::{Map, Value};
+
+use crate::apply::{Applied, marked};
+use crate::call::{self, Mode};
+use crate::diff::{Change, compare};
+use crate::error::{ApplyError, Failure};
+use crate::mask::Mask;
+use crate::merge::difference;
+use crate::object::{Id, Object};
+use crate::owner::Ownership;
+use crate::target::{Placed, Target};
+use crate::tell::{Outcome, Step, Tell};
+
+/// An object with this annotation or label is not looked at, as with Flux.
+const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
+const OFF: &str = "disabled";
+
+const CHECK: Mode = Mode { dry_run: true, validate: false };
+const WRITE: Mode = Mode { dry_run: false, validate: false };
+
+/// The fields of an object that may be as they are, as JSON pointers.
+pub type Ignored<'a> = dyn Fn(&Object) -> Vec<String> + Sync + 'a;
+
+/// An object that is not as it was wanted.
+pub struct Drift {
+    pub id: Id,
+    /// `None` where the object is missing altogether. Values are masked: `before` is what is there, `after` what is wanted.
+    pub changes: Option<Vec<Change>>,
+    placed: Placed,
+    /// Not shown to anybody.
+    patch: Option<Value>,
+}
+
+/// Names and places only.
+impl fmt::Debug for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_string())
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.changes {
+            None => write!(f, "{} is missing", self.id),
+            Some(changes) => {
+                let paths: Vec<_> = changes.iter().map(|change| change.path.as_str()).collect();
+                write!(f, "{} differs at {}", self.id, paths.join(", "))
+            }
+        }
+    }
+}
+
+/// Everything that is not as it was wanted. Writes nothing.
+pub async fn find(
+    target: &Target,
+    objects: &[Object],
+    ownership: &Ownership,
+    ignored: &Ignored<'_>,
+    sensitive: &[String],
+) -> Result<Vec<Drift>, Vec<Failure>> {
+    let watched: Vec<Object> = objects.iter().filter(|object| is_watched(object)).cloned().collect();
+    let placed = marked(target.place(&watched).await?, Some(ownership));
+    let mask = Mask::new(objects, sensitive);
+    let looks = placed.into_iter().map(|placed| look(target, placed, ignored, &mask).boxed());
+    let answers = call::all(looks.collect()).await;
+    let (mut drifts, mut failures) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Ok(drift) => drifts.extend(drift),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if failures.is_empty() { Ok(drifts) } else { Err(failures) }
+}
+
+fn is_watched(object: &Object) -> bool {
+    let off = [object.annotation(SWITCH), object.label(SWITCH)].contains(&Some(OFF));
+    !off && !object.name().is_empty()
+}
+
+async fn look(
+    target: &Target,
+    placed: Placed,
+    ignored: &Ignored<'_>,
+    mask: &Mask,
+) -> Result<Option<Drift>, Failure> {
+    let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
+    let live = call::get(&target.client, &placed).await.map_err(|error| failed(&error))?;
+    let id = placed.id();
+    let Some(live) = live else { return Ok(Some(Drift { id, changes: None, placed, patch: None })) };
+    let wanted = call::apply(&target.client, &placed, true, CHECK).await.map_err(|error| failed(&error))?;
+    let (live, mut wanted) = (stable(live), stable(wanted));
+    for pointer in ignored(&placed.object) {
+        leave(&mut wanted, &live, &pointer);
+    }
+    let Some(patch) = difference(&live, &wanted) else { return Ok(None) };
+    let mut changes = Vec::new();
+    let (before, after) = mask.pair(Some(&live), Some(&wanted));
+    compare(String::new(), before.as_ref(), after.as_ref(), &mut changes);
+    Ok(Some(Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
+}
+
+/// An object without what the cluster keeps about it.
+fn stable(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+/// Sets what is at the pointer to what it is in `live`, or takes it away where there it is not.
+fn leave(wanted: &mut Value, live: &Value, pointer: &str) {
+    let Some((above, last)) = pointer.rsplit_once('/') else { return };
+    let last = last.replace("~1", "/").replace("~0", "~");
+    match live.pointer(pointer) {
+        Some(there) => {
+            if let Some(place) = make(wanted, above) {
+                set(place, &last, Some(there.clone()));
+            }
+        }
+        None => {
+            if let Some(place) = wanted.pointer_mut(above) {
+                set(place, &last, None);
+            }
+        }
+    }
+}
+
+/// What is at the pointer; maps on the way to it are made.
+fn make<'a>(mut value: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        value = match value {
+            Value::Object(map) => map.entry(token).or_insert_with(|| Value::Object(Map::new())),
+            Value::Array(items) => items.get_mut(token.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(value)
+}
+
+fn set(place: &mut Value, last: &str, value: Option<Value>) {
+    match (place, value) {
+        (Value::Object(map), Some(value)) => _ = map.insert(last.to_owned(), value),
+        (Value::Object(map), None) => _ = map.remove(last),
+        (Value::Array(items), Some(value)) => {
+            if let Some(item) = last.parse::<usize>().ok().and_then(|at| items.get_mut(at)) {
+                *item = value;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Puts right what was found. Ignored fields stay as they are.
+pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Result<Applied, ApplyError> {
+    let writes = drifts.iter().map(|drift| async move {
+        tell.tell(Step::Applying { id: drift.id.clone() });
+        let outcome = put_right(target, drift).await;
+        match &outcome {
+            Ok(outcome) => tell.tell(Step::Applied { id: drift.id.clone(), outcome: *outcome }),
+            Err(failure) => tell.tell(Step::Failed { id: drift.id.clone(), reason: failure.why.to_string() }),
+        }
+        (drift, outcome)
+    });
+    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
+    let (mut applied, mut failures) = (Applied::default(), Vec::new());
+    for (drift, outcome) in answers {
+        match outcome {
+            Ok(Outcome::Created) => applied.created.push(drift.placed.object.clone()),
+            Ok(_) => applied.changed.push(drift.placed.object.clone()),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if failures.is_empty() { Ok(applied) } else { Err(ApplyError { failures, applied }) }
+}
+
+async fn put_right(target: &Target, drift: &Drift) -> Result<Outcome, Failure> {
+    let placed = &drift.placed;
+    let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
+    let done = match &drift.patch {
+        None => call::apply(&target.client, placed, false, WRITE).await.map(|_| Outcome::Created),
+        Some(patch) => call::merge(&target.client, placed, patch, WRITE).await.map(|_| Outcome::Changed),
+    };
+    done.map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests;

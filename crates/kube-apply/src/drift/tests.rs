@@ -1,0 +1,110 @@
+//! Drift that somebody made, found and put right.
+
+use serde_json::json;
+
+use super::*;
+use crate::tell::Silent;
+use crate::testing::*;
+use crate::{Way, apply};
+
+fn ours() -> Ownership {
+    Ownership::new("web", "shop")
+}
+
+fn nothing(_: &Object) -> Vec<String> {
+    Vec::new()
+}
+
+fn secret() -> Object {
+    let value = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": "correct-horse"}});
+    Object::from_value(value).unwrap()
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() {
+    for way in [SERVER_SIDE, Way::ThreeWay] {
+        let town = Town::still().await;
+        let wanted =
+            [deployment("web", 2, json!({})), map("a", json!({"k": "1"})), map("gone", json!({})), secret()];
+        apply(&town.target, &[], &wanted, &release("web", way), &Silent).await.unwrap();
+        let found = find(&town.target, &wanted, &ours(), &nothing, &[]).await.unwrap();
+        assert_eq!(format!("{found:?}"), "[]", "{way:?}");
+
+        let image = json!({"metadata": {"labels": {"theirs": "x"}}, "spec": {"replicas": 7, "paused": true}});
+        town.change(DEPLOYMENT, "web", image).await;
+        town.change(
+            MAP,
+            "a",
+            json!({"data": {"k": "2"}, "metadata": {"labels": {"app.kubernetes.io/managed-by": null}}}),
+        )
+        .await;
+        town.change(("v1", "Secret"), "s", json!({"stringData": {"p": "battery-staple"}})).await;
+        let gone = town.target.place(&[map("gone", json!({}))]).await.unwrap().remove(0);
+        call::delete(&town.target.client, &gone, None, kube::api::PropagationPolicy::Background, false)
+            .await
+            .unwrap();
+
+        let ignored = |object: &Object| match object.kind() {
+            "Deployment" => vec!["/spec/replicas".to_owned()],
+            _ => Vec::new(),
+        };
+        let found = find(&town.target, &wanted, &ours(), &ignored, &[]).await.unwrap();
+        let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "ConfigMap shop/a differs at /data/k, /metadata/labels",
+                "ConfigMap shop/gone is missing",
+                "Secret shop/s differs at /data/p",
+            ],
+            "{way:?}"
+        );
+        let shown = format!("{found:?}{}", serde_json::to_string(&found[2].changes).unwrap());
+        for value in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
+            assert!(!shown.contains(value), "{shown}");
+        }
+        correct(&town.target, &found, &Silent).await.unwrap();
+        assert_eq!(town.get(MAP, "a").await.unwrap()["data"]["k"], "1");
+        assert!(town.get(MAP, "gone").await.is_some());
+        let live = town.get(DEPLOYMENT, "web").await.unwrap();
+        assert_eq!(
+            (&live["spec"]["replicas"], &live["metadata"]["labels"]["theirs"]),
+            (&json!(7), &json!("x"))
+        );
+        let left = find(&town.target, &wanted, &ours(), &nothing, &[]).await.unwrap();
+        assert_eq!(
+            left.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["Deployment shop/web differs at /spec/replicas"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_object_can_say_that_it_is_not_to_be_looked_at() {
+    let town = Town::still().await;
+    let mut quiet = map("a", json!({"k": "1"})).into_value();
+    quiet["metadata"]["annotations"] = json!({SWITCH: OFF});
+    let wanted = [Object::from_value(quiet).unwrap()];
+    apply(&town.target, &[], &wanted, &release("web", SERVER_SIDE), &Silent).await.unwrap();
+    town.change(MAP, "a", json!({"data": {"k": "2"}})).await;
+    assert_eq!(find(&town.target, &wanted, &ours(), &nothing, &[]).await.unwrap().len(), 0);
+}
+
+#[test]
+fn ignored_fields_are_left_wherever_they_are() {
+    let live = json!({"a": {"b": 1, "~/": 2}, "list": [{"x": 1}, {"x": 2}]});
+    for (pointer, want) in [
+        ("/a/b", json!({"a": {"b": 1}, "list": [{"x": 9}, {"x": 9}]})),
+        ("/a/~0~1", json!({"a": {"b": 9, "~/": 2}, "list": [{"x": 9}, {"x": 9}]})),
+        ("/list/1/x", json!({"a": {"b": 9}, "list": [{"x": 9}, {"x": 2}]})),
+        ("/list/7/x", json!({"a": {"b": 9}, "list": [{"x": 9}, {"x": 9}]})),
+        ("nonsense", json!({"a": {"b": 9}, "list": [{"x": 9}, {"x": 9}]})),
+    ] {
+        let mut wanted = json!({"a": {"b": 9}, "list": [{"x": 9}, {"x": 9}]});
+        leave(&mut wanted, &live, pointer);
+        assert_eq!(wanted, want, "{pointer}");
+    }
+    let mut wanted = json!({"a": {"only": 1}});
+    leave(&mut wanted, &json!({}), "/a/only");
+    assert_eq!(wanted, json!({"a": {}}));
+}

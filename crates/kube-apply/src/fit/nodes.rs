@@ -1,0 +1,154 @@
+//! Whether the nodes have room.
+
+use domain::resources::Workload;
+use domain::resources::amounts::{self, Amounts, Side, count};
+use kube::Client;
+use serde_json::Value;
+
+use super::{FitError, Shortage, Turn, core, is_rolled, list, turns};
+use crate::object::Object;
+use crate::target::Target;
+
+/// A node, and what is left of it.
+pub(super) struct Node {
+    object: Value,
+    free: Amounts,
+}
+
+/// Which pods would find no node. `reader` may read nodes and pods of the whole cluster, which tenants may not.
+pub async fn nodes(
+    reader: &Client,
+    target: &Target,
+    before: &[Object],
+    after: &[Object],
+) -> Result<Vec<Shortage>, FitError> {
+    let what = "nodes and their pods";
+    let failed = |source| FitError::Read { what, source };
+    let nodes = list(reader, &core("Node", "nodes"), None, "").await.map_err(failed)?;
+    let on_nodes = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!=";
+    let pods = list(reader, &core("Pod", "pods"), None, on_nodes).await.map_err(failed)?;
+    let turns = turns(target, before, after).await?;
+    Ok(find_room(rooms(nodes, &pods), &turns))
+}
+
+/// What is left of each node that takes pods.
+pub(super) fn rooms(nodes: Vec<Value>, pods: &[Value]) -> Vec<Node> {
+    let mut rooms: Vec<Node> = nodes
+        .into_iter()
+        .filter(|node| node["spec"]["unschedulable"] != true)
+        .map(|object| Node { free: amounts::read(&object["status"]["allocatable"]), object })
+        .collect();
+    for pod in pods {
+        let name = &pod["spec"]["nodeName"];
+        if let Some(node) = rooms.iter_mut().find(|node| node.object["metadata"]["name"] == *name) {
+            node.take(&needs(pod));
+        }
+    }
+    rooms
+}
+
+/// What a pod made from this takes of a node.
+fn needs(template: &Value) -> Amounts {
+    let mut needs = amounts::of_template(template, Side::Requests);
+    needs.insert("pods".to_owned(), count(1));
+    needs
+}
+
+/// Puts every new pod onto the first node with room for it, the largest first.
+pub(super) fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
+    let mut wanted: Vec<_> = turns
+        .iter()
+        .filter_map(|turn| {
+            let workload = Workload::of(turn.wanted.as_ref()?)?;
+            Some((turn, workload, needs(workload.template())))
+        })
+        .collect();
+    let size = |needs: &Amounts| {
+        let of = |name: &str| needs.get(name).map_or(0, domain::quantity::Quantity::milli_value);
+        (of("memory"), of("cpu"))
+    };
+    wanted.sort_by_key(|(_, _, needs)| std::cmp::Reverse(size(needs)));
+    let mut shortages = Vec::new();
+    for (turn, workload, needs) in wanted {
+        let (new, lost) = if workload.is_per_node() {
+            on_each_node(&mut nodes, turn, &workload, &needs)
+        } else {
+            let new = new_pods(turn, &workload);
+            let lost = (0..new).filter(|_| !put(&mut nodes, workload.template(), &needs)).count();
+            (new, u64::try_from(lost).unwrap_or(u64::MAX))
+        };
+        if lost > 0 {
+            shortages.push(Shortage::Nodes { id: turn.id.clone(), pods: lost, of: new });
+        }
+    }
+    shortages
+}
+
+/// How many pods come on top of those that are there.
+fn new_pods(turn: &Turn, workload: &Workload<'_>) -> u64 {
+    let there = turn.live.as_ref().and_then(Workload::of).map_or(0, |live| live.pods(0));
+    let surge = if is_rolled(turn) { workload.surge(0) } else { 0 };
+    workload.pods(0).saturating_sub(there) + surge
+}
+
+fn put(nodes: &mut [Node], template: &Value, needs: &Amounts) -> bool {
+    let found = nodes.iter_mut().find(|node| node.allows(template) && node.has(needs));
+    found.is_some_and(|node| {
+        node.take(needs);
+        true
+    })
+}
+
+/// A daemon that is there already has its places.
+fn on_each_node(nodes: &mut [Node], turn: &Turn, workload: &Workload<'_>, needs: &Amounts) -> (u64, u64) {
+    if turn.live.is_some() {
+        return (0, 0);
+    }
+    let (mut new, mut lost) = (0, 0);
+    for node in nodes.iter_mut().filter(|node| node.allows(workload.template())) {
+        new += 1;
+        if node.has(needs) {
+            node.take(needs);
+        } else {
+            lost += 1;
+        }
+    }
+    (new, lost)
+}
+
+impl Node {
+    fn has(&self, needs: &Amounts) -> bool {
+        needs
+            .iter()
+            .all(|(name, amount)| amount.is_zero() || self.free.get(name).is_some_and(|free| free >= amount))
+    }
+
+    fn take(&mut self, needs: &Amounts) {
+        for (name, amount) in needs {
+            if let Some(free) = self.free.get_mut(name) {
+                *free = free.sub(amount);
+            }
+        }
+    }
+
+    /// Whether its labels and taints let such a pod in.
+    fn allows(&self, template: &Value) -> bool {
+        let spec = &template["spec"];
+        let labels = &self.object["metadata"]["labels"];
+        let mut wanted = spec["nodeSelector"].as_object().into_iter().flatten();
+        let tolerations = spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let taints = self.object["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut barring = taints.iter().filter(|taint| taint["effect"] != "PreferNoSchedule");
+        wanted.all(|(key, value)| labels[key.as_str()] == *value)
+            && barring.all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+    }
+}
+
+fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
+    let exists = toleration["operator"] == "Exists";
+    let same_key = key == text(&taint["key"]) || (key.is_empty() && exists);
+    let same_value = exists || text(&toleration["value"]) == text(&taint["value"]);
+    same_key && same_value && (effect.is_empty() || effect == text(&taint["effect"]))
+}

@@ -1,0 +1,265 @@
+//! What must not be said is not said: texts and values pass through here before somebody reads them.
+//!
+//! Masked are the data of Secrets, in the Secret itself always and elsewhere if they are long enough not to be met by
+//! chance, and whatever the caller knows to be sensitive.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value};
+
+use crate::object::Object;
+
+/// Shorter data of a Secret would be found everywhere by chance.
+const SHORTEST: usize = 8;
+/// Of what a caller knows to be sensitive, anything shorter is masked only where it stands alone.
+const SHORTEST_PART: usize = 4;
+/// Where `kubectl` keeps a copy of everything, data of Secrets included.
+const COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+pub const MASKED: &str = "[masked]";
+
+/// Texts that are not said. Not shown by anything, `Debug` included.
+#[derive(Clone, Default)]
+pub struct Mask {
+    /// The longest first: another may be part of it.
+    parts: Vec<String>,
+    /// Too short to be looked for inside others.
+    alone: Vec<String>,
+}
+
+impl Mask {
+    /// The data of the Secrets among these objects, and these texts.
+    pub fn new<'o>(objects: impl IntoIterator<Item = &'o Object>, sensitive: &[String]) -> Self {
+        let mut mask = Self::default();
+        for text in sensitive.iter().filter(|text| !text.trim().is_empty()) {
+            mask.add_all_forms(text, SHORTEST_PART);
+            mask.alone.push(text.clone());
+        }
+        for object in objects.into_iter().filter(|object| object.kind() == "Secret") {
+            mask.add_data(object.value());
+        }
+        mask.parts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        mask.parts.dedup();
+        mask
+    }
+
+    fn add_data(&mut self, secret: &Value) {
+        let fields = |name: &str| secret[name].as_object().into_iter().flat_map(Map::values);
+        for field in fields("data").filter_map(Value::as_str) {
+            self.add(field, SHORTEST);
+            let plain = BASE64_STANDARD.decode(field).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            if let Some(plain) = plain {
+                self.add_all_forms(&plain, SHORTEST);
+            }
+        }
+        for field in fields("stringData") {
+            let text = field.as_str().map_or_else(|| field.to_string(), ToOwned::to_owned);
+            self.add_all_forms(&text, SHORTEST);
+        }
+    }
+
+    /// The text, its lines, and what it is in a Secret.
+    fn add_all_forms(&mut self, text: &str, shortest: usize) {
+        self.add(text, shortest);
+        if text.trim().len() >= shortest {
+            self.add(BASE64_STANDARD.encode(text).trim_end_matches('='), shortest);
+        }
+        text.lines().for_each(|line| self.add(line, shortest));
+    }
+
+    fn add(&mut self, text: &str, shortest: usize) {
+        let text = text.trim();
+        if text.len() >= shortest {
+            self.parts.push(text.to_owned());
+        }
+    }
+
+    /// The text without any of them.
+    pub fn over(&self, text: &str) -> String {
+        if self.alone.iter().any(|alone| alone.trim() == text.trim()) {
+            return MASKED.to_owned();
+        }
+        self.parts.iter().fold(text.to_owned(), |text, part| {
+            if text.contains(part.as_str()) { text.replace(part.as_str(), MASKED) } else { text }
+        })
+    }
+
+    /// An object, or what one was and what became of it, without any of them. What has changed can be seen to have changed.
+    pub fn pair(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
+        let secret = [before, after].into_iter().flatten().any(|object| object["kind"] == "Secret");
+        let place = if secret { Place::Secret } else { Place::Open };
+        self.walk(before, after, place)
+    }
+
+    fn walk(
+        &self,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        place: Place,
+    ) -> (Option<Value>, Option<Value>) {
+        match (before, after) {
+            (Some(Value::Object(before)), Some(Value::Object(after))) => {
+                let (before, after) = self.maps(before, after, place);
+                (Some(before), Some(after))
+            }
+            (Some(Value::Array(before)), Some(Value::Array(after))) => {
+                let longest = before.len().max(after.len());
+                let items = (0..longest).map(|at| self.walk(before.get(at), after.get(at), place));
+                let (before, after): (Vec<_>, Vec<_>) = items.unzip();
+                (Some(before.into_iter().flatten().collect()), Some(after.into_iter().flatten().collect()))
+            }
+            (Some(Value::Object(map)), None) => (Some(self.maps(map, &Map::new(), place).0), None),
+            (None, Some(Value::Object(map))) => (None, Some(self.maps(&Map::new(), map, place).1)),
+            (Some(Value::Array(items)), None) => {
+                (Some(items.iter().filter_map(|item| self.walk(Some(item), None, place).0).collect()), None)
+            }
+            (None, Some(Value::Array(items))) => {
+                (None, Some(items.iter().filter_map(|item| self.walk(None, Some(item), place).1).collect()))
+            }
+            (Some(old @ (Value::Object(_) | Value::Array(_))), Some(new))
+            | (Some(old), Some(new @ (Value::Object(_) | Value::Array(_)))) => {
+                (self.walk(Some(old), None, place).0, self.walk(None, Some(new), place).1)
+            }
+            (before, after) => self.scalars(before, after, place),
+        }
+    }
+
+    fn maps(&self, before: &Map<String, Value>, after: &Map<String, Value>, place: Place) -> (Value, Value) {
+        let mut masked = (Map::new(), Map::new());
+        let new = after.keys().filter(|key| !before.contains_key(*key));
+        for key in before.keys().chain(new) {
+            let (old, new) = self.walk(before.get(key), after.get(key), place.below(key));
+            let name = self.over(key);
+            if let Some(value) = old {
+                insert(&mut masked.0, &name, value);
+            }
+            if let Some(value) = new {
+                insert(&mut masked.1, &name, value);
+            }
+        }
+        (masked.0.into(), masked.1.into())
+    }
+
+    fn scalars(
+        &self,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        place: Place,
+    ) -> (Option<Value>, Option<Value>) {
+        let (mut old, mut new) =
+            (before.map(|value| self.scalar(value, place)), after.map(|value| self.scalar(value, place)));
+        // Both look alike now. That they differ is no secret.
+        if before != after && old == new {
+            old = old.as_ref().map(|value| marked(value, "old value"));
+            new = new.as_ref().map(|value| marked(value, "new value"));
+        }
+        (old, new)
+    }
+
+    fn scalar(&self, value: &Value, place: Place) -> Value {
+        match value {
+            Value::Null => Value::Null,
+            _ if place.is_closed() => MASKED.into(),
+            Value::String(text) => self.over(text).into(),
+            Value::Number(number) => {
+                let text = number.to_string();
+                let masked = self.over(&text);
+                if masked == text { value.clone() } else { masked.into() }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+fn marked(value: &Value, mark: &str) -> Value {
+    let text = value.as_str().unwrap_or(MASKED);
+    if text == MASKED { format!("[masked: {mark}]").into() } else { format!("{text} [{mark}]").into() }
+}
+
+/// Two keys may look alike once they are masked.
+fn insert(map: &mut Map<String, Value>, key: &str, value: Value) {
+    let mut name = key.to_owned();
+    while map.contains_key(&name) {
+        name.push('\'');
+    }
+    map.insert(name, value);
+}
+
+/// Where in an object a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Open,
+    /// A Secret, and fields of it on the way to what is secret.
+    Secret,
+    SecretMetadata,
+    SecretAnnotations,
+    /// Nothing below is shown.
+    Closed,
+}
+
+impl Place {
+    fn below(self, key: &str) -> Self {
+        match (self, key) {
+            (Self::Secret, "data" | "stringData") | (Self::Closed, _) | (Self::SecretAnnotations, COPY) => {
+                Self::Closed
+            }
+            (Self::Secret, "metadata") => Self::SecretMetadata,
+            (Self::SecretMetadata, "annotations") => Self::SecretAnnotations,
+            _ => Self::Open,
+        }
+    }
+
+    fn is_closed(self) -> bool {
+        self == Self::Closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn data_of_secrets_is_masked_in_every_form() {
+        let manifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {p: aHVudGVyMi1odW50ZXI=, s: aGk=}\n\
+            stringData:\n  q: |\n    first line of it\n    second line of it\n---\n\
+            apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {r: not-a-secret}\n";
+        let mask =
+            Mask::new(&Object::parse_all(manifest).unwrap(), &["abcd".into(), "ab".into(), " ".into()]);
+        for (said, heard) in [
+            ("got \"hunter2-hunter\"", "got \"[masked]\""),
+            ("got aHVudGVyMi1odW50ZXI=!", "got [masked]!"),
+            ("at second line of it.", "at [masked]."),
+            ("hi not-a-secret", "hi not-a-secret"),
+            ("xabcdx", "x[masked]x"),
+            ("YWJjZA==", "[masked]=="),
+            ("about ab", "about ab"),
+            ("ab", "[masked]"),
+        ] {
+            assert_eq!(mask.over(said), heard);
+        }
+    }
+
+    #[test]
+    fn a_change_is_seen_and_the_values_are_not() {
+        let secret = |value: &str, copy: &str| json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {COPY: copy}}, "data": {"p": value, "same": "x"}});
+        let (before, after) = (secret("MQ==", "{1}"), secret("Mg==", "{2}"));
+        let (old, new) = Mask::default().pair(Some(&before), Some(&after));
+        let masked = |which: &str| {
+            let value = format!("[masked: {which} value]");
+            json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {COPY: value}}, "data": {"p": value, "same": "[masked]"}})
+        };
+        assert_eq!((old, new), (Some(masked("old")), Some(masked("new"))));
+    }
+
+    #[test]
+    fn part_of_a_text_is_masked_and_the_rest_is_shown() {
+        let mask = Mask::new([], &["one-secret".into(), "two-secret".into()]);
+        let url =
+            |password: &str| json!({"kind": "ConfigMap", "data": {"url": format!("pg://u:{password}@h")}});
+        let (old, new) = mask.pair(Some(&url("one-secret")), Some(&url("two-secret")));
+        assert_eq!(old.unwrap()["data"]["url"], "pg://u:[masked]@h [old value]");
+        assert_eq!(new.unwrap()["data"]["url"], "pg://u:[masked]@h [new value]");
+    }
+}

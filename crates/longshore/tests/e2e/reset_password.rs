@@ -1,0 +1,59 @@
+//! `longshore admin reset-password --data`: the way back in for whoever holds the data folder, whatever became of the server.
+
+use std::path::Path;
+
+use http::Method;
+use serde_json::json;
+use tempfile::tempdir;
+
+use crate::platform::{call, until};
+use crate::program::{Server, longshore, output};
+use crate::target::only_on_embedded;
+
+/// A new password of `admin`.
+fn reset(data: &Path) -> String {
+    let said = output(longshore(["admin", "reset-password", "admin", "--data"]).arg(data));
+    let password = said.trim_end().strip_prefix("admin password ");
+    password.unwrap_or_else(|| panic!("an odd line: {said}")).to_owned()
+}
+
+/// Signs in; a server that runs hears of a new password a moment after it was made.
+async fn sign_in(server: &Server, password: &str) {
+    let (platform, body) = (server.platform(), json!({"login": "admin", "secret": password}));
+    until(async || {
+        let answer = call(&platform, None, Method::POST, "session", Some(&body)).await;
+        (answer.code == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_holds_the_data_folder_gets_in_whatever_became_of_the_server() {
+    if !only_on_embedded() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+
+    let nothing = longshore(["admin", "reset-password", "admin", "--data"]).arg(&data).output().unwrap();
+    assert!(!nothing.status.success());
+    let why = String::from_utf8(nothing.stderr).unwrap();
+    assert!(why.contains("there is no cluster in") && why.contains("start `longshore serve` once"), "{why}");
+    assert!(!data.exists(), "asking makes no cluster");
+
+    let server = Server::start(&data);
+    let while_it_runs = reset(&data);
+    sign_in(&server, &while_it_runs).await;
+
+    // It leaves its addresses behind, and nobody is there.
+    server.kill();
+    assert!(data.join("run/endpoints.json").exists());
+    let after_it_was_killed = reset(&data);
+    let server = Server::start(&data);
+    sign_in(&server, &after_it_was_killed).await;
+
+    let (status, _) = server.stop();
+    assert!(status.success());
+    let while_none_runs = reset(&data);
+    sign_in(&Server::start(&data), &while_none_runs).await;
+}

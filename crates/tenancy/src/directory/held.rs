@@ -1,0 +1,46 @@
+//! What is kept of a person's Secret: what it says, read once, and not the Secret.
+
+use std::sync::Arc;
+
+use domain::ids::{TokenId, UserId};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube_types::marks;
+
+use crate::secrets::Credentials;
+use crate::tokens::TokenRecord;
+
+pub(crate) struct Held {
+    /// Whose it is, by its label.
+    pub owner: Option<UserId>,
+    pub what: What,
+}
+
+/// What it is by its name, and what it says where its type is the right one and it can be read: what is broken opens nothing.
+pub(crate) enum What {
+    Credentials(UserId, Option<Arc<Credentials>>),
+    Token(TokenId, Option<Arc<TokenRecord>>),
+    Other,
+}
+
+impl Held {
+    pub fn of(secret: &Secret) -> Self {
+        let is = |kind: &str| secret.type_.as_deref() == Some(kind);
+        let name = secret.metadata.name.as_deref().unwrap_or_default();
+        let credentials_of = name.strip_prefix("credentials-").and_then(|id| id.parse().ok());
+        let token = name.strip_prefix("token-").and_then(|id| id.parse().ok());
+        let what = match (credentials_of, token) {
+            (Some(user), _) => {
+                let read = || Credentials::of(secret).map(Arc::new);
+                What::Credentials(user, is(marks::CREDENTIALS_TYPE).then(read).flatten())
+            }
+            (None, Some(id)) => {
+                let read = || TokenRecord::of(secret).map(Arc::new);
+                What::Token(id, is(marks::TOKEN_TYPE).then(read).flatten())
+            }
+            (None, None) => What::Other,
+        };
+        let owner = secret.labels().get(marks::USER).and_then(|id| id.parse().ok());
+        Self { owner, what }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is known of a workspace, as far as it is needed all the time.
+
+use std::sync::Arc;
+
+use domain::ids::UserId;
+use domain::roles::WorkspaceRole;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube_types::workspace::{Invitation, WorkspaceNamespace, conditions};
+use kube_types::{Workspace, marks, progress};
+
+use crate::quota::Amounts;
+use crate::workspaces::removal;
+
+/// The Workspace object, slimmed. Whoever writes it reads the object anew.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself, as the object has it")]
+pub struct WorkspaceRecord {
+    pub name: Box<str>,
+    pub uid: Box<str>,
+    /// The resourceVersion.
+    pub version: Box<str>,
+    pub display_name: Box<str>,
+    /// The person whose personal workspace it is; empty for one that people share.
+    pub owner: Box<str>,
+    /// Who made it.
+    pub maker: Option<UserId>,
+    /// A word that is no role gives none.
+    pub members: Box<[(UserId, Option<WorkspaceRole>)]>,
+    pub invitations: Box<[Invitation]>,
+    pub namespaces: Box<[WorkspaceNamespace]>,
+    /// The names of the namespaces that were made for it.
+    pub made: Box<[Box<str>]>,
+    /// Most workspaces have the one that the platform gives, and share it.
+    pub quota: Arc<Amounts>,
+    pub clusters: Box<[String]>,
+    pub namespaces_ready: bool,
+    pub access_ready: bool,
+    pub ready: bool,
+    /// What is still missing, in the words of the conditions.
+    pub message: Option<Box<str>>,
+    /// It is to be removed, and nobody works in it.
+    pub closed: bool,
+    /// When it will be removed.
+    pub removal: Option<Timestamp>,
+    /// The object is being removed.
+    pub leaving: bool,
+    pub created: Timestamp,
+}
+
+impl WorkspaceRecord {
+    pub fn of(workspace: &Workspace) -> Self {
+        let (meta, spec, status) = (&workspace.metadata, &workspace.spec, workspace.status.as_ref());
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        let conditions = status.map_or(&[][..], |status| &status.conditions);
+        let is = |kind| progress::is_true(conditions, kind);
+        let untrue = conditions.iter().find(|condition| condition.status != "True");
+        let members = spec.members.iter();
+        let owned = status.into_iter().flat_map(|status| &status.namespaces);
+        Self {
+            name: text(&meta.name),
+            uid: text(&meta.uid),
+            version: text(&meta.resource_version),
+            display_name: spec.display_name.as_str().into(),
+            owner: spec.owner.as_str().into(),
+            maker: workspace.labels().get(marks::USER).and_then(|id| id.parse().ok()),
+            members: members
+                .filter_map(|member| Some((member.user.parse().ok()?, member.role.parse().ok())))
+                .collect(),
+            invitations: spec.invitations.as_slice().into(),
+            namespaces: spec.namespaces.as_slice().into(),
+            made: owned.map(|namespace| namespace.name.as_str().into()).collect(),
+            quota: Arc::new(spec.quota.clone()),
+            clusters: spec.clusters.as_slice().into(),
+            namespaces_ready: is(conditions::NAMESPACES_READY),
+            access_ready: is(conditions::ACCESS_READY),
+            ready: is(conditions::READY),
+            message: untrue
+                .map(|condition| condition.message.as_str().into())
+                .filter(|message: &Box<str>| !message.is_empty()),
+            closed: workspace.annotations().contains_key(marks::REMOVE_AFTER),
+            removal: removal::moment(workspace),
+            leaving: meta.deletion_timestamp.is_some(),
+            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        }
+    }
+
+    /// The same, with that quota in place of its own if it says the same.
+    pub(super) fn sharing(mut self, quota: &Arc<Amounts>) -> Self {
+        if self.quota == *quota {
+            self.quota = quota.clone();
+        }
+        self
+    }
+
+    /// Whether it is somebody's own.
+    pub fn is_personal(&self) -> bool {
+        crate::workspaces::is_somebodys(&self.owner, &self.name)
+    }
+
+    pub fn admins(&self) -> impl Iterator<Item = &UserId> {
+        let admin = |(_, role): &&(UserId, Option<WorkspaceRole>)| *role == Some(WorkspaceRole::Admin);
+        self.members.iter().filter(admin).map(|(user, _)| user)
+    }
+
+    pub fn has_member(&self, id: &UserId) -> bool {
+        self.members.iter().any(|(user, _)| user == id)
+    }
+}
