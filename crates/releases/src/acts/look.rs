@@ -17,7 +17,7 @@ use kube_types::{HelmRelease, HelmRequest};
 use serde_json::Value;
 
 use super::versions::VERSION;
-use super::view::{ChartView, ReleaseView, RevisionView, ValuesView};
+use super::view::{ChartView, DifferenceView, ReleaseView, RevisionView, ValuesView};
 use super::{Error, versions};
 use crate::Releases;
 use crate::values::{Gathered, Sensitive};
@@ -167,6 +167,23 @@ impl Releases {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
         let sensitive = sensitive(&record, &release);
         Ok(objects(&record).iter().map(|object| sensitive.mask(object.value())).collect())
+    }
+
+    /// What is different between the objects of two revisions.
+    pub async fn diff(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<DifferenceView>, Error> {
+        let (from, release) = self.record(actor, namespace, name, Some(from)).await?;
+        let (to, _) = self.record(actor, namespace, name, Some(to)).await?;
+        let masks = [sensitive(&from, &release), sensitive(&to, &release)];
+        let hide = |text: &str| masks.iter().fold(text.to_owned(), |text, mask| mask.mask_text(&text));
+        let differences = kube_apply::diff::diff(&objects(&from), &objects(&to), &[]);
+        Ok(differences.iter().map(|difference| DifferenceView::of(difference, &hide)).collect())
     }
 
     /// The notes of a revision, or of the newest.

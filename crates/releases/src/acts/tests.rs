@@ -80,6 +80,13 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     let status = stage.until_state("web", "active").await.status.unwrap();
     assert_eq!((status.version, status.deploy_status[0].rollback_of), (3, Some(1)));
     assert!(status.transitions.iter().any(|step| step.to == "rollbacking"));
+    let differences = releases.diff(&me, SHOP, "web", 1, 2).await.unwrap();
+    assert_eq!(differences.len(), 1);
+    assert!(
+        differences[0].text.contains("-  greeting: one") && differences[0].text.contains("+  greeting: two"),
+        "{}",
+        differences[0].text
+    );
     let values = releases.values(&me, SHOP, "web", None, false).await.unwrap();
     assert_eq!((values.revision, values.values), (3, json!({"greeting": "one"})));
 
@@ -90,7 +97,7 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     stage.until_state("web", "active").await;
     assert_eq!(kept(&stage).await, 5);
 
-    releases.delete(&me, SHOP, "web", None).await.unwrap();
+    releases.delete(&me, SHOP, "web", true, None).await.unwrap();
     stage.until_gone(&requests(&stage), &request_name("host", SHOP, "web")).await;
     assert!(stage.of::<HelmRelease>().get_opt("web").await.unwrap().is_none());
     assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());

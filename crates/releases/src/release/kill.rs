@@ -17,7 +17,7 @@ use crate::acts::ask::NewRelease;
 use crate::stage::{SHOP, developer, releases, web, world};
 
 /// So many worlds at once: most of the time is spent waiting for a Lease to run out.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
 /// How long everything may take after a kill.
 const LIMIT: Duration = Duration::from_mins(1);

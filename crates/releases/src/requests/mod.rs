@@ -28,6 +28,9 @@ use mirror::Found;
 /// When a release is looked at again that should have been heard of by then.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// Annotation of a request that is being deleted: the claims that its StatefulSets made go, too.
+pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
+
 impl Controller {
     pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {
         let Some(request) = self.requests.get(name) else { return Ok(Next::Rest) };
