@@ -25,6 +25,7 @@ pub const WORDS: &[Row] = &[
     ("from",     "integer", "The revision before; without it the one before `to`"),
     ("to",       "integer", "The revision after; without it the newest"),
     ("of",       "string",  "What is compared: manifest or values"),
+    ("claims",   "boolean", "With the claims that its StatefulSets made, and so with their data"),
     ("rolling",  "boolean", "One after the other"),
 ];
 

@@ -166,7 +166,7 @@ pub(crate) fn object<K>(change: &Change<K>) -> &K {
     }
 }
 
-fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
+pub(crate) fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
     stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use domain::actor::Impersonation;
 use domain::clock::Clock;
 use helm_release::render::Renderer;
-use helm_release::{Helm, Storage};
+use helm_release::{Helm, Hold, Storage};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
@@ -96,17 +96,16 @@ impl Releases {
         let synced = async { futures::join!(requests.synced(), releases.synced(), marks.synced()) };
         let synced = tokio::time::timeout(PATIENCE, synced).await;
         synced.map_err(|_| StartError::Silent(PATIENCE))?;
+        let helms =
+            Helms { discovery, renderer: Renderer::new(), clock: clock.clone(), holder: holder.into() };
+        let (helm, own) = (helms.clone(), clients.clone());
+        let list = List::start(&requests, &releases, &marks, move |namespace| helm.storage(&own, namespace));
         Ok(Self(Arc::new(Parts {
-            list: List::start(&requests, &releases, &marks),
+            list,
             requests,
             releases,
             marks,
-            helms: Helms {
-                discovery,
-                renderer: Renderer::new(),
-                clock: clock.clone(),
-                holder: holder.into(),
-            },
+            helms,
             charts: Arc::new(Charts::new(charts)),
             clients,
             people,
@@ -164,6 +163,11 @@ impl Helms {
         );
         helm.renderer = self.renderer.clone();
         helm
+    }
+
+    /// To be the only one at work on a release of a namespace.
+    pub fn hold(&self, clients: &Clients, namespace: &str) -> Hold {
+        Hold::new(clients.own(), namespace, &self.holder)
     }
 
     /// The records of a namespace.

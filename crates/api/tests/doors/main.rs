@@ -9,6 +9,7 @@ mod identity;
 mod matrix;
 mod outage;
 mod releases;
+mod repos;
 mod streams;
 mod strict;
 mod tenants;

@@ -109,6 +109,18 @@ async fn a_release_from_the_upload_to_the_end() {
     assert_eq!(made.code(), 201, "{}", made.text);
     assert_eq!(made.headers["location"], format!("{ROOT}/releases/host/acme/web"));
     assert_eq!(made.json()["state"], "pending");
+    let operation = made.json()["operation"].as_str().unwrap().to_owned();
+    let progress = house.get(&format!("operations/{operation}/progress"), &key).await.text;
+    let last = progress.trim_end().lines().last().unwrap().strip_prefix("data: ").unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(
+        (&last["act"], &last["state"], &last["target"]),
+        (&json!("install"), &json!("done"), &json!("host/acme/web")),
+        "{last}"
+    );
+    assert_eq!(house.get(&format!("operations/{operation}"), &key).await.json(), last);
+    assert_eq!(house.get(&format!("operations/{operation}"), &acme.stranger.key()).await.code(), 404);
+    assert_eq!(house.get("operations/req-none.1", &key).await.code(), 404);
     let active = acme.until("active", 1).await;
     assert_eq!(active["revision"], 1);
     assert_eq!(active["status"], "good");

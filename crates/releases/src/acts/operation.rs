@@ -200,3 +200,162 @@ fn removed(release: Option<&HelmRelease>) -> StepView {
     let note = status.map(|status| status.message.clone()).unwrap_or_default();
     StepView { name: "removed", state: Phase::Running, note, at: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(version: i64, extra: Value) -> HelmRequest {
+        let mut request = json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRequest",
+            "metadata": {"name": "req-a", "uid": "u", "generation": version},
+            "spec": {
+                "releaseName": "web", "workspace": "shop", "cluster": "host", "namespace": "shop",
+                "source": {"package": "p"}, "chart": {"name": "web", "version": "1.0.0"}, "version": version,
+                "runAs": {"user": "u1", "uid": "uid-1"},
+            },
+        });
+        merge(&mut request, extra);
+        serde_json::from_value(request).unwrap()
+    }
+
+    fn merge(into: &mut Value, from: Value) {
+        match (into, from) {
+            (Value::Object(into), Value::Object(from)) => {
+                for (key, value) in from {
+                    merge(into.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (into, from) => *into = from,
+        }
+    }
+
+    /// A release at that version, looked at since.
+    fn release(version: i64, status: Value) -> HelmRelease {
+        let mut release = json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease",
+            "metadata": {"name": "web", "namespace": "shop", "generation": version},
+            "spec": {"name": "web", "version": version},
+            "status": {"observedGeneration": version},
+        });
+        merge(&mut release["status"], status);
+        serde_json::from_value(release).unwrap()
+    }
+
+    #[test]
+    fn every_step_on_the_way() {
+        let time = "2026-01-02T03:04:05Z";
+        let done = |version: i64, state: &str| json!({"version": version, "state": state, "message": "no luck", "deployTime": time});
+        let running = json!({"id": "o", "kind": "install", "startedAt": time, "deadline": time});
+        let stalled = json!([{"type": "Stalled", "status": "True", "reason": "x", "message": "", "lastTransitionTime": time}]);
+        let refused = json!({"status": {"state": "failed", "message": "quota", "observedGeneration": 1, "version": 0, "attempts": 0, "sequence": 1}});
+        let cases = [
+            ("asked for", request(1, json!({})), None, 1),
+            ("refused", request(1, refused), None, 1),
+            ("not begun", request(1, json!({})), Some(release(1, json!({"state": "pending"}))), 1),
+            (
+                "begun",
+                request(1, json!({})),
+                Some(release(1, json!({"state": "creating", "operation": running}))),
+                1,
+            ),
+            (
+                "deployed",
+                request(1, json!({})),
+                Some(release(
+                    1,
+                    json!({"state": "created", "version": 1, "message": "0 of 1", "deployStatus": [done(1, "created")]}),
+                )),
+                1,
+            ),
+            (
+                "ready",
+                request(1, json!({})),
+                Some(release(
+                    1,
+                    json!({"state": "active", "version": 1, "deployStatus": [done(1, "created")]}),
+                )),
+                1,
+            ),
+            (
+                "late",
+                request(1, json!({})),
+                Some(release(
+                    1,
+                    json!({"state": "degraded", "version": 1, "message": "crashes", "deployStatus": [done(1, "created")]}),
+                )),
+                1,
+            ),
+            (
+                "tried again",
+                request(1, json!({})),
+                Some(release(
+                    1,
+                    json!({"state": "failed", "message": "no luck", "attempts": 1, "deployStatus": [done(1, "failed")]}),
+                )),
+                1,
+            ),
+            (
+                "given up",
+                request(1, json!({})),
+                Some(release(
+                    1,
+                    json!({"state": "failed", "message": "no luck", "attempts": 5, "conditions": stalled, "deployStatus": [done(1, "failed")]}),
+                )),
+                1,
+            ),
+            (
+                "the one before",
+                request(2, json!({})),
+                Some(release(
+                    2,
+                    json!({"state": "upgrading", "version": 1, "operation": running, "deployStatus": [done(1, "created")]}),
+                )),
+                1,
+            ),
+            (
+                "overtaken",
+                request(3, json!({})),
+                Some(release(
+                    3,
+                    json!({"state": "active", "version": 3, "deployStatus": [done(3, "upgraded"), done(1, "created")]}),
+                )),
+                2,
+            ),
+            (
+                "back",
+                request(2, json!({"spec": {"rollbackOf": 1}})),
+                Some(release(2, json!({"state": "active", "version": 2}))),
+                2,
+            ),
+            (
+                "not seen yet",
+                request(2, json!({})),
+                Some(release(1, json!({"state": "active", "version": 1}))),
+                2,
+            ),
+            (
+                "leaving",
+                request(1, json!({"metadata": {"deletionTimestamp": time}})),
+                Some(release(1, json!({"state": "deleting"}))),
+                1,
+            ),
+        ];
+        let mut picture = String::new();
+        for (what, request, release, version) in cases {
+            let seen = view(&request, release.as_ref(), version);
+            let steps: Vec<String> = seen
+                .steps
+                .iter()
+                .map(|step| {
+                    let note = if step.note.is_empty() { String::new() } else { format!(" ({})", step.note) };
+                    format!("{} {:?}{note}", step.name, step.state)
+                })
+                .collect();
+            picture.push_str(&format!("{what}: {} {:?}\n  {}\n", seen.act, seen.state, steps.join(", ")));
+        }
+        insta::assert_snapshot!(picture);
+    }
+}

@@ -1,7 +1,8 @@
 //! Lists of releases, from memory: those that were asked for, those that were written by hand, and those that the helm command
 //! line made.
 //!
-//! Fed by watches of requests, of releases and of the metadata of Helm's records. Modules in reading order: what is told
+//! Fed by watches of requests, of releases and of the metadata of Helm's records; a record itself is read only for the chart of
+//! one that nobody else tells of. Modules in reading order: what is told
 //! of one ([`row`]), in which order and from where ([`order`]), which are meant ([`query`]), and all of them ([`table`]).
 
 pub mod order;
@@ -16,16 +17,19 @@ use std::sync::Arc;
 
 use domain::roles::Capability;
 use domain::{Actor, Place};
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt};
+use helm_release::Storage;
 use kube_access::{Change, Feed};
 use kube_types::{HelmRelease, HelmRequest};
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Releases;
+use crate::acts::view::ChartView;
 use crate::acts::{Error, HOST, request_name};
 use crate::key::Key;
-use crate::lead::object;
+use crate::lead::{object, received};
 use crate::records::{Mark, Records};
 pub use order::{Cursor, Sort};
 pub use query::{Facet, Query};
@@ -44,25 +48,49 @@ struct Sources {
     requests: Feed<HelmRequest>,
     releases: Feed<HelmRelease>,
     records: Records,
+    /// The charts of those that only Helm's records tell of, at a revision.
+    charts: Mutex<HashMap<Key, (i64, ChartView)>>,
+    /// Whose chart is still to be read.
+    unread: mpsc::UnboundedSender<(Key, i64)>,
 }
 
+/// So many records are read at once for their charts.
+const READING: usize = 4;
+
 impl List {
-    /// The feeds have told all that there is.
-    pub fn start(requests: &Feed<HelmRequest>, releases: &Feed<HelmRelease>, marks: &Feed<Mark>) -> Self {
-        let table = Arc::new(Table::default());
-        let sources =
-            Sources { requests: requests.clone(), releases: releases.clone(), records: Records::default() };
-        let marks = marks.clone();
+    /// The feeds have told all that there is. `storage` gives the records of a namespace.
+    pub fn start(
+        requests: &Feed<HelmRequest>,
+        releases: &Feed<HelmRelease>,
+        marks: &Feed<Mark>,
+        storage: impl Fn(&str) -> Storage + Send + Sync + 'static,
+    ) -> Self {
+        let (unread, asked) = mpsc::unbounded_channel();
+        let sources = Arc::new(Sources {
+            requests: requests.clone(),
+            releases: releases.clone(),
+            records: Records::default(),
+            charts: Mutex::default(),
+            unread,
+        });
         let of_marks =
             marks.all().into_iter().filter_map(|mark| sources.records.enter(&Change::Applied(mark)));
         let known: HashSet<Key> = of_marks
             .chain(releases.all().iter().map(|release| Key::of(&**release)))
             .chain(requests.all().iter().map(|request| released(request)))
             .collect();
+        let table = Arc::new(Table::default());
         for key in known {
             table.put(&key, sources.row(&key));
         }
-        let followed = follow(table.clone(), sources, marks);
+        let reader = sources.clone();
+        let read = received(asked)
+            .map(move |(key, revision)| {
+                let (storage, reader) = (storage(&key.namespace), reader.clone());
+                async move { reader.read(&storage, key, revision).await }
+            })
+            .buffer_unordered(READING);
+        let followed = follow(table.clone(), sources, marks.clone(), read.boxed());
         Self { table, _following: AbortOnDropHandle::new(tokio::spawn(followed)) }
     }
 
@@ -72,11 +100,18 @@ impl List {
     }
 }
 
-async fn follow(table: Arc<Table>, sources: Sources, marks: Feed<Mark>) {
+async fn follow(
+    table: Arc<Table>,
+    sources: Arc<Sources>,
+    marks: Feed<Mark>,
+    read: BoxStream<'static, Option<Key>>,
+) {
+    let by_mark = sources.clone();
     let mut changed = stream::select_all([
         sources.releases.changes().map(|change| Some(Key::of(object(&change)))).boxed(),
         sources.requests.changes().map(|change| Some(released(object(&change)))).boxed(),
-        marks.changes().map(|change| sources.records.enter(&change)).boxed(),
+        marks.changes().map(move |change| by_mark.records.enter(&change)).boxed(),
+        read,
     ]);
     while let Some(key) = changed.next().await {
         if let Some(key) = key {
@@ -100,7 +135,25 @@ impl Sources {
         if let Some(request) = request {
             return Some(Row::of_request(key, &request));
         }
-        self.records.newest(key).map(|newest| Row::of_record(key, &newest))
+        let Some(newest) = self.records.newest(key) else {
+            self.charts.lock().remove(key);
+            return None;
+        };
+        let known = self.charts.lock().get(key).filter(|known| known.0 == newest.revision).cloned();
+        if known.is_none() {
+            // Whoever receives it lives as long as the list.
+            let _ = self.unread.send((key.clone(), newest.revision));
+        }
+        let chart = known.map(|(_, chart)| chart).unwrap_or_default();
+        Some(Row { chart, ..Row::of_record(key, &newest) })
+    }
+
+    /// Reads which chart a revision has. One that cannot be read is read again when it changes.
+    async fn read(&self, storage: &Storage, key: Key, revision: i64) -> Option<Key> {
+        let stored = storage.get(&key.name, revision).await.ok().flatten()?;
+        let chart = ChartView::of_record(&stored.record);
+        self.charts.lock().insert(key.clone(), (revision, chart));
+        Some(key)
     }
 }
 

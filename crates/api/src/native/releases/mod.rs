@@ -55,6 +55,7 @@ pub async fn change(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<Re
 /// `DELETE releases/{cluster}/{namespace}/{release}`: it is uninstalled, and then it is gone.
 pub async fn delete(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
-    let leaving = call.api.releases.delete(actor, namespace, name, call.expected.as_deref()).await?;
+    let (claims, seen) = (call.asks("claims")?, call.expected.as_deref());
+    let leaving = call.api.releases.delete(actor, namespace, name, claims, seen).await?;
     Ok(view::answer(&call, leaving)?.status(StatusCode::ACCEPTED))
 }

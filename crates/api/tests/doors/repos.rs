@@ -1,0 +1,119 @@
+//! Repositories of charts through the doors.
+
+use axum::http::Method;
+use domain::roles::{PlatformRole, WorkspaceRole};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use kube_types::{HelmRepo, SYSTEM_NAMESPACE};
+use serde_json::{Value, json};
+
+use crate::house::{House, request};
+
+const CANARY: &str = "canary-of-a-repository-4711";
+
+async fn kept(house: &House) -> Vec<Secret> {
+    let secrets: Api<Secret> = Api::namespaced(house.world.admin(), SYSTEM_NAMESPACE);
+    let all = secrets.list(&ListParams::default()).await.unwrap().items;
+    all.into_iter()
+        .filter(|secret| secret.type_.as_deref() == Some("longshore.dev/repo-credentials"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_is_told_of_changed_and_forgotten_and_its_password_is_told_to_nobody() {
+    let house = House::new().await;
+    let (maker, stranger) = (house.person(1, &[]).await, house.person(2, &[]).await);
+    let viewer = house.person(3, &[]).await;
+    let admin = house.person(4, &[PlatformRole::Admin]).await;
+    house.workspace("acme", &maker, &[(&viewer, WorkspaceRole::Viewer)]).await;
+    let mut told = String::new();
+    let body = json!({
+        "name": "charts", "workspace": "acme", "url": "https://charts.example.com/stable",
+        "credentials": {"username": "me", "password": CANARY},
+    });
+    assert_eq!(house.post("repos", &viewer.key(), body.clone()).await.code(), 403);
+    assert_eq!(house.post("repos", &stranger.key(), body.clone()).await.code(), 403);
+    let made = house.post("repos", &maker.key(), body.clone()).await;
+    assert_eq!(made.code(), 201, "{}", made.text);
+    assert_eq!((&made.json()["key"], &made.json()["credentials"]), (&json!("acme.charts"), &json!(true)));
+    told.push_str(&made.text);
+    assert_eq!(house.post("repos", &maker.key(), body).await.code(), 409);
+    assert_eq!(kept(&house).await.len(), 1, "what was kept in vain is gone");
+
+    let shown = house.get("repos/acme.charts", &viewer.key()).await;
+    told.push_str(&shown.text);
+    let shown = shown.json();
+    assert_eq!(shown["actions"][0]["allowed"], false, "{shown}");
+    assert_eq!(house.get("repos/acme.charts", &stranger.key()).await.code(), 404);
+    assert_eq!(house.get("repos/acme.charts/charts", &stranger.key()).await.code(), 404);
+    assert_eq!(house.get("repos?ws=acme", &stranger.key()).await.code(), 403);
+    assert_eq!(house.get("repos", &stranger.key()).await.json()["items"], json!([]));
+    told.push_str(&house.get("repos?ws=acme", &viewer.key()).await.text);
+
+    // A password goes to no other host than the one that it was given for.
+    let change =
+        async |body: Value| house.ask(Method::PATCH, "repos/acme.charts", &maker.key(), Some(body)).await;
+    let elsewhere = change(json!({"url": "https://charts.example.net/stable"})).await;
+    assert_eq!(elsewhere.code(), 400, "{}", elsewhere.text);
+    assert_eq!(change(json!({"url": "https://charts.example.com/other"})).await.code(), 200);
+    let first = kept(&house).await[0].metadata.name.clone();
+    let moved = json!({"url": "https://charts.example.net/stable", "credentials": {"token": CANARY}});
+    assert_eq!(change(moved).await.code(), 200);
+    let now = kept(&house).await;
+    assert_eq!(now.len(), 1);
+    assert_ne!(now[0].metadata.name, first);
+    let mut old = request(
+        Method::PATCH,
+        "/api/longshore/v1/repos/acme.charts",
+        &maker.key(),
+        Some(json!({"suspended": true})),
+    );
+    old.headers_mut().insert("if-match", "\"old\"".parse().unwrap());
+    assert_eq!(house.send(old).await.code(), 412);
+
+    // Everybody reads what is everybody's, and the platform's administrators write it.
+    let public = json!({"name": "public", "url": "https://127.0.0.1:1/charts"});
+    assert_eq!(house.post("repos", &maker.key(), public.clone()).await.code(), 403);
+    assert_eq!(house.post("repos", &admin.key(), public).await.code(), 201);
+    assert_eq!(house.get("repos/public", &stranger.key()).await.code(), 200);
+    let private = house.get("repos/public/charts", &stranger.key()).await;
+    assert!(
+        private.code() >= 400 && private.text.contains("127.0.0.1"),
+        "the dialer's refusal: {}",
+        private.text
+    );
+
+    assert_eq!(house.ask(Method::DELETE, "repos/acme.charts", &viewer.key(), None).await.code(), 403);
+    assert_eq!(house.ask(Method::DELETE, "repos/acme.charts", &maker.key(), None).await.code(), 204);
+    assert_eq!(house.get("repos/acme.charts", &maker.key()).await.code(), 404);
+    assert_eq!(kept(&house).await.len(), 0);
+    told.push_str(&format!("{:?}", house.audit.take()));
+    assert!(!told.contains(CANARY));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_repository_has_is_listed() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let index = "apiVersion: v1\nentries:\n  web:\n  - {apiVersion: v2, name: web, version: 1.1.0, appVersion: '8', description: A web server, urls: [web-1.1.0.tgz]}\n  - {apiVersion: v2, name: web, version: 1.0.0, urls: [web-1.0.0.tgz]}\n";
+    let given = json!({
+        "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo", "metadata": {"name": "given"},
+        "spec": {"url": "https://charts.example.com", "data": base64(index)},
+    });
+    let repos: Api<HelmRepo> = Api::all(house.world.admin());
+    repos.create(&PostParams::default(), &serde_json::from_value(given).unwrap()).await.unwrap();
+    let charts = house.get("repos/given/charts", &person.key()).await;
+    assert_eq!(
+        charts.json()["items"],
+        json!([{"name": "web", "versions": 2, "version": "1.1.0", "appVersion": "8", "description": "A web server"}])
+    );
+    let versions = house.get("repos/given/charts/web", &person.key()).await.json();
+    assert_eq!(versions["items"][1], json!({"version": "1.0.0"}));
+    assert_eq!(house.get("repos/given/charts/none", &person.key()).await.code(), 404);
+}
+
+/// Kubernetes writes bytes so.
+fn base64(text: &str) -> Value {
+    serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap()
+}
