@@ -41,6 +41,7 @@ impl Params {
     }
 
     /// With the workspace to which belongs what the path names.
+    #[must_use]
     pub fn owned_by(self, owner: Option<WorkspaceName>) -> Self {
         Self { owner, ..self }
     }

@@ -94,10 +94,8 @@ impl Acme {
             last = self.house.get("releases/host/acme/web", &self.developer.key()).await.json();
             (last["state"] == state && last["deployedVersion"] == version).then(|| last.clone())
         });
-        match tokio::time::timeout(Duration::from_mins(1), waited).await {
-            Ok(found) => found,
-            Err(_) => panic!("waited for {state}: {last}"),
-        }
+        let found = tokio::time::timeout(Duration::from_mins(1), waited).await;
+        found.unwrap_or_else(|_| panic!("waited for {state}: {last}"))
     }
 }
 
@@ -111,14 +109,14 @@ async fn a_release_from_the_upload_to_the_end() {
     assert_eq!(made.json()["state"], "pending");
     let operation = made.json()["operation"].as_str().unwrap().to_owned();
     let progress = house.get(&format!("operations/{operation}/progress"), &key).await.text;
-    let last = progress.trim_end().lines().last().unwrap().strip_prefix("data: ").unwrap();
-    let last: Value = serde_json::from_str(last).unwrap();
+    let told = progress.trim_end().lines().last().unwrap().strip_prefix("data: ").unwrap();
+    let told: Value = serde_json::from_str(told).unwrap();
     assert_eq!(
-        (&last["act"], &last["state"], &last["target"]),
+        (&told["act"], &told["state"], &told["target"]),
         (&json!("install"), &json!("done"), &json!("host/acme/web")),
-        "{last}"
+        "{told}"
     );
-    assert_eq!(house.get(&format!("operations/{operation}"), &key).await.json(), last);
+    assert_eq!(house.get(&format!("operations/{operation}"), &key).await.json(), told);
     assert_eq!(house.get(&format!("operations/{operation}"), &acme.stranger.key()).await.code(), 404);
     assert_eq!(house.get("operations/req-none.1", &key).await.code(), 404);
     let active = acme.until("active", 1).await;

@@ -9,6 +9,8 @@ use kube::ResourceExt;
 use kube_types::HelmRequest;
 use kube_types::marks::ASKED;
 
+use crate::values::hash::hex;
+
 /// Under which condition something is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
@@ -21,7 +23,7 @@ pub struct Asked<'a> {
 /// What is remembered of an attempt.
 pub(super) fn mark(actor: &Actor, act: &str, key: &str) -> String {
     let text = format!("{}\n{act}\n{key}", actor.label());
-    digest(&SHA256, text.as_bytes()).as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(&SHA256, text.as_bytes()).as_ref()[..16])
 }
 
 /// Whether the request was last changed by just this attempt.

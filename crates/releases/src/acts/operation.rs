@@ -40,6 +40,7 @@ pub struct OperationView {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "OperationState")]
 pub enum Phase {
     Queued,
     Running,
@@ -203,6 +204,8 @@ fn removed(release: Option<&HelmRelease>) -> StepView {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -251,7 +254,7 @@ mod tests {
         let running = json!({"id": "o", "kind": "install", "startedAt": time, "deadline": time});
         let stalled = json!([{"type": "Stalled", "status": "True", "reason": "x", "message": "", "lastTransitionTime": time}]);
         let refused = json!({"status": {"state": "failed", "message": "quota", "observedGeneration": 1, "version": 0, "attempts": 0, "sequence": 1}});
-        let cases = [
+        let cases = vec![
             ("asked for", request(1, json!({})), None, 1),
             ("refused", request(1, refused), None, 1),
             ("not begun", request(1, json!({})), Some(release(1, json!({"state": "pending"}))), 1),
@@ -354,7 +357,7 @@ mod tests {
                     format!("{} {:?}{note}", step.name, step.state)
                 })
                 .collect();
-            picture.push_str(&format!("{what}: {} {:?}\n  {}\n", seen.act, seen.state, steps.join(", ")));
+            writeln!(picture, "{what}: {} {:?}\n  {}", seen.act, seen.state, steps.join(", ")).unwrap();
         }
         insta::assert_snapshot!(picture);
     }

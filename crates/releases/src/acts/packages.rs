@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use chart_store::{Reader, Source};
+use domain::ids::WorkspaceName;
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{Actor, Place, Refusal};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,33 +41,9 @@ impl Releases {
         workspace: Option<&str>,
         archive: Bytes,
     ) -> Result<PackageReport, Error> {
-        let workspace = match workspace {
-            Some(name) => name.parse().map_err(|_| Error::NoWorkspace(name.to_owned()))?,
-            None => {
-                let may = |name: &&domain::ids::WorkspaceName| {
-                    actor.may(Capability::ChangeReleases, Place::Workspace(name)).is_ok()
-                };
-                let any = actor.memberships.keys().find(may).cloned();
-                match any {
-                    Some(any) => any,
-                    None => {
-                        actor.may(Capability::ChangeReleases, Place::Platform)?;
-                        return self.kept_package(Reader::Platform, archive).await;
-                    }
-                }
-            }
-        };
-        let may = actor.may(Capability::ChangeReleases, Place::Workspace(&workspace));
-        may.map_err(|refusal| match refusal {
-            domain::Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
-            other => other.into(),
-        })?;
-        self.kept_package(Reader::Workspace(workspace.to_string()), archive).await
-    }
-
-    async fn kept_package(&self, reader: Reader, archive: Bytes) -> Result<PackageReport, Error> {
+        may_bring(actor, workspace)?;
         let size = archive.len();
-        let found = self.parts().charts.get(&Source::Archive(archive), &reader).await?;
+        let found = self.parts().charts.get(&Source::Archive(archive), &Reader::Platform).await?;
         let chart = found.ready.chart();
         let metadata = &chart.metadata;
         let kind = if metadata.chart_type.is_empty() { "application" } else { &metadata.chart_type };
@@ -82,5 +59,20 @@ impl Releases {
             has_schema: chart.schema.is_some(),
             deprecated: metadata.deprecated,
         })
+    }
+}
+
+fn may_bring(actor: &Actor, workspace: Option<&str>) -> Result<(), Error> {
+    let may = |workspace: &WorkspaceName| actor.may(Capability::ChangeReleases, Place::Workspace(workspace));
+    match workspace {
+        Some(name) => {
+            let workspace = name.parse().map_err(|_| Error::NoWorkspace(name.to_owned()))?;
+            may(&workspace).map_err(|refusal| match refusal {
+                Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
+                other => other.into(),
+            })
+        }
+        None if actor.memberships.keys().any(|workspace| may(workspace).is_ok()) => Ok(()),
+        None => Ok(actor.may(Capability::ChangeReleases, Place::Platform)?),
     }
 }

@@ -86,6 +86,7 @@ pub enum MadeBy {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Chart")]
 pub struct ChartView {
     pub name: String,
     pub version: String,
@@ -96,6 +97,7 @@ pub struct ChartView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "NotReady")]
 pub struct NotReadyView {
     pub kind: String,
     pub name: String,
@@ -105,6 +107,7 @@ pub struct NotReadyView {
 /// One revision of Helm.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Revision")]
 pub struct RevisionView {
     pub revision: i64,
     pub status: String,
@@ -120,6 +123,7 @@ pub struct RevisionView {
 
 /// The values of a release, what is sensitive masked.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ReleaseValues")]
 pub struct ValuesView {
     pub revision: i64,
     pub values: Value,

@@ -2,8 +2,8 @@
 //! line made.
 //!
 //! Fed by watches of requests, of releases and of the metadata of Helm's records; a record itself is read only for the chart of
-//! one that nobody else tells of. Modules in reading order: what is told
-//! of one ([`row`]), in which order and from where ([`order`]), which are meant ([`query`]), and all of them ([`table`]).
+//! one that nobody else tells of. Modules in reading order: what is told of one ([`row`]), in which order and from where
+//! ([`order`]), which are meant ([`query`]), and all of them ([`table`]).
 
 pub mod order;
 pub mod query;

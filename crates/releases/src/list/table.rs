@@ -83,10 +83,9 @@ impl Table {
         let inner = self.inner.read();
         let order = &inner.orders[query.sort as usize];
         let mut walk = Walk::new(query, may_see);
-        if query.descending {
-            order.iter().rev().for_each(|row| walk.pass(row));
-        } else {
-            order.iter().for_each(|row| walk.pass(row));
+        for at in 0..order.len() {
+            let at = if query.descending { order.len() - 1 - at } else { at };
+            walk.pass(&order[at]);
         }
         walk.page(inner.changes)
     }

@@ -94,7 +94,11 @@ fn version(entry: &ChartVersion) -> VersionEntry {
         version: entry.metadata.version.to_string(),
         app_version: entry.metadata.app_version.to_string(),
         description: entry.metadata.description.to_string(),
-        created: entry.created.to_string(),
+        // An index that does not say when has Go's first moment there.
+        created: Some(&*entry.created)
+            .filter(|created| !created.starts_with("0001-"))
+            .unwrap_or("")
+            .to_owned(),
         digest: entry.digest.to_string(),
         deprecated: entry.metadata.deprecated,
     }

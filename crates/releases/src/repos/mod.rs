@@ -157,11 +157,11 @@ impl Releases {
             None
         };
         match self.repo_api().replace(name, &PostParams::default(), &repo).await {
-            Ok(changed) => {
+            Ok(written) => {
                 if replaced {
                     self.forget_credentials(before.as_deref()).await;
                 }
-                Ok(RepoView::of(&changed))
+                Ok(RepoView::of(&written))
             }
             Err(error) => {
                 self.forget_credentials(kept.as_deref()).await;

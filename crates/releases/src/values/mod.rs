@@ -6,7 +6,7 @@
 //! from a Secret of somebody's.
 //! Elsewhere: who may read a reference ([`read`]: whose client it is), what of all this nobody may see ([`sensitive`]).
 
-mod hash;
+pub(crate) mod hash;
 mod leaves;
 pub mod read;
 mod schema;

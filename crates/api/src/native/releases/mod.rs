@@ -48,8 +48,8 @@ pub async fn show(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
 pub async fn change(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let changes = call.body.0.read()?;
-    let changed = call.api.releases.upgrade(actor, namespace, name, changes, call.asked()).await?;
-    view::answer(&call, changed)
+    let asked = call.asked();
+    view::answer(&call, call.api.releases.upgrade(actor, namespace, name, changes, asked).await?)
 }
 
 /// `DELETE releases/{cluster}/{namespace}/{release}`: it is uninstalled, and then it is gone.
