@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
+use helm_release::Error;
 use helm_release::actions::{Install, Wait};
 
 use super::chart::{Names, PROFILE, load};
@@ -17,7 +18,7 @@ use crate::helm::remote::RemoteArgs;
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct InstallArgs {
-    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or an OCI reference
+    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
@@ -120,9 +121,17 @@ pub async fn run(args: &InstallArgs) -> Outcome {
         atomic: args.fresh.rollback_on_failure.0,
         run,
     };
-    let mut record = helm.install(&ask).await.map_err(|error| failed(error.to_string()))?;
+    let mut record = Box::pin(helm.install(&ask)).await.map_err(|error| failed(words(&error)))?;
     if args.shown.hide_secret.0 {
         hide_secrets(&mut record);
     }
     release(&record, args.output.output, Shown { hide_notes: args.shown.hide_notes.0, ..Shown::default() })
+}
+
+/// Helm has words before these, where it is a matter of installing.
+fn words(error: &Error) -> String {
+    match error {
+        Error::NameInUse => format!("release name check failed: {error}"),
+        _ => error.to_string(),
+    }
 }

@@ -21,7 +21,7 @@ use crate::helm::remote::RemoteArgs;
 pub struct UpgradeArgs {
     /// The release
     pub name: String,
-    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
+    /// The chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     pub chart: String,
     #[command(flatten)]
     pub cluster: ClusterArgs,
@@ -126,7 +126,7 @@ pub async fn run(args: &UpgradeArgs) -> Outcome {
         cleanup_on_fail: args.cleanup_on_fail.0,
         run,
     };
-    let mut record = helm.upgrade(&ask).await.map_err(|error| failed(error.to_string()))?;
+    let mut record = Box::pin(helm.upgrade(&ask)).await.map_err(|error| failed(error.to_string()))?;
     if args.shown.hide_secret.0 {
         hide_secrets(&mut record);
     }
