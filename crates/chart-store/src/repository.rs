@@ -19,7 +19,7 @@ pub const LARGEST_INDEX: usize = 56 << 20;
 /// What indexes may take together while they are remembered.
 const REMEMBERED: usize = 64 << 20;
 /// How long an index is believed before the repository is asked whether it is still the same.
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH: Duration = Duration::from_mins(1);
 /// How long a repository that failed is not asked again.
 const SULK: Duration = Duration::from_secs(5);
 
@@ -162,6 +162,19 @@ impl Indexes {
         let index = Arc::new(parse(answer.body, self.profile).await?);
         Ok(Read { index, text, size, validators })
     }
+}
+
+/// Fetches an index as it is written, without remembering it. It can be read.
+pub async fn download(
+    client: &Client,
+    repository: &Repository,
+    profile: Profile,
+) -> Result<(Bytes, Index), IndexFailure> {
+    let address = repository.index()?;
+    let ask = Ask { packed: true, ..Ask::new(&address, &repository.access, LARGEST_INDEX) };
+    let text = client.get(&ask).await?.ok()?.body;
+    let index = parse(text.clone(), profile).await?;
+    Ok((text, index))
 }
 
 /// Reads an index beside the runtime: a large one takes a while.

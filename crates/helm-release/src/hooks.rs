@@ -13,6 +13,7 @@ use kube_apply::{Object, Options, Removal, Target, Tell, Way, apply, remove};
 use tokio::time::Instant;
 
 use crate::error::HookError;
+use crate::ledger;
 use crate::record::{HookRecord, LastRun, Phase};
 use crate::storage::{Storage, Stored};
 
@@ -65,7 +66,7 @@ impl Hooks<'_> {
         let begun =
             LastRun { started_at: self.clock.now().into(), phase: Phase::Running, ..LastRun::default() };
         stored.record.hooks[at].last_run = begun;
-        *stored = self.storage.update(stored).await.map_err(HookError::Storage)?;
+        *stored = ledger::update(self.storage, stored).await.map_err(HookError::Storage)?;
 
         let went = self.watch(&hook, &objects, event).await;
         let last_run = &mut stored.record.hooks[at].last_run;
@@ -80,7 +81,7 @@ impl Hooks<'_> {
         applied.map_err(|source| HookError::Apply {
             event: event.name(),
             path: hook.path.clone(),
-            source,
+            source: Box::new(source),
         })?;
         let deadline = Instant::now() + self.timeout;
         let waited = ready::wait(self.target, objects, Strategy::HookOnly, deadline, self.tell).await;

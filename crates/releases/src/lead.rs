@@ -70,7 +70,7 @@ impl Releases {
         std::future::pending().await
     }
 
-    fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
+    pub(crate) fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
         let parts = self.parts();
         Controller {
             clients: parts.clients.clone(),

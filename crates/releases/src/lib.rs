@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: who there is ([`people`]) and which charts ([`charts`]); the values of a release ([`values`]) and what
 //! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
-//! (`workloads`); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
+//! (`workloads`); what people can ask for ([`acts`]); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
 //! from what was seen (`tell`).
 //!
 //! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
@@ -15,7 +15,7 @@ use std::time::Duration;
 use domain::actor::Impersonation;
 use domain::clock::Clock;
 use helm_release::render::Renderer;
-use helm_release::{Helm, Storage};
+use helm_release::{Helm, Hold, Storage};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
@@ -27,6 +27,7 @@ use charts::Charts;
 use people::People;
 use records::Mark;
 
+pub mod acts;
 mod announce;
 pub mod chain;
 pub mod charts;
@@ -39,6 +40,8 @@ pub mod people;
 mod records;
 mod release;
 mod requests;
+#[cfg(test)]
+mod stage;
 mod tell;
 pub mod values;
 mod workloads;
@@ -152,6 +155,11 @@ impl Helms {
         );
         helm.renderer = self.renderer.clone();
         helm
+    }
+
+    /// To be the only one at work on a release of a namespace.
+    pub fn hold(&self, clients: &Clients, namespace: &str) -> Hold {
+        Hold::new(clients.own(), namespace, &self.holder)
     }
 
     /// The records of a namespace.

@@ -73,6 +73,12 @@ impl Fault {
         self.0.line.send_replace(line);
     }
 
+    /// Nothing is wrong any more, and nothing is planned.
+    pub fn mend(&self) {
+        self.0.plan.lock().left = None;
+        self.turn(Line::Sound);
+    }
+
     /// Whether every call fails now.
     pub fn is_cut(&self) -> bool {
         *self.0.line.borrow() == Line::Cut

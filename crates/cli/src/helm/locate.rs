@@ -3,23 +3,30 @@
 use std::path::{Path, PathBuf};
 
 use helm_template::go::quote;
+use helm_template::profile::Profile;
 
-/// The place of a chart on disk; what Helm would fetch is not fetched.
-pub fn chart(name: &str) -> Result<PathBuf, String> {
+use super::remote::{RemoteArgs, wait};
+
+/// As [`find`], for commands that have no runtime.
+pub fn chart(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
+    wait(find(name, remote, profile))?
+}
+
+/// The place of a chart on disk: a folder or an archive. What is elsewhere is fetched into the cache first.
+pub async fn find(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
     let name = name.trim();
-    let path = Path::new(name);
-    if path.exists() {
-        return std::path::absolute(path)
-            .map_err(|error| format!("cannot find out where {name} is: {error}"));
+    if remote.repo.is_empty() {
+        let path = Path::new(name);
+        if path.exists() {
+            return std::path::absolute(path)
+                .map_err(|error| format!("cannot find out where {name} is: {error}"));
+        }
+        if path.is_absolute() || name.starts_with('.') {
+            return Err(format!("path {} not found", quote(name)));
+        }
     }
-    if path.is_absolute() || name.starts_with('.') {
-        return Err(format!("path {} not found", quote(name)));
-    }
-    if name.contains("://") {
-        return Err(format!("{name} would have to be fetched: give a folder or an archive"));
-    }
-    match name.split_once('/') {
-        Some((repository, _)) => Err(format!("repo {repository} not found")),
-        None => Err(format!("non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}")),
-    }
+    let pulled = remote.fetch(name, profile).await?;
+    // By its digest: two repositories may have different charts of one name.
+    let file = format!("{}.tgz", pulled.fetched.digest.hex());
+    remote.places.find()?.keep(&file, &pulled.fetched.bytes)
 }

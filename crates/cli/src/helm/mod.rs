@@ -1,15 +1,19 @@
 //! Helm's commands, on our own engine: same flags, same words, same exit codes.
 //!
-//! Nothing here needs a server, a cluster or a runtime.
+//! Nothing here needs a server or a cluster; what fetches charts makes a runtime of its own.
 
 pub mod dependency;
 pub mod flags;
 pub mod lint;
 pub(crate) mod locate;
 pub mod package;
+pub mod pull;
 pub mod refused;
+pub mod remote;
 pub mod repo;
+pub mod repositories;
 mod save;
+pub mod search;
 pub mod show;
 pub(crate) mod table;
 pub mod template;
@@ -31,6 +35,9 @@ pub const COMMANDS: &[&str] = &[
     "dep",
     "dependencies",
     "repo",
+    "search",
+    "pull",
+    "fetch",
     "values",
 ];
 
@@ -51,6 +58,11 @@ pub enum Command {
     Dependency(dependency::DependencyArgs),
     /// Work on chart repositories
     Repo(repo::RepoArgs),
+    /// Look for charts
+    Search(search::SearchArgs),
+    /// Fetch charts
+    #[command(visible_alias = "fetch")]
+    Pull(Box<pull::PullArgs>),
     /// Show the values that a chart would get, and where each comes from
     Values(Box<values::ShowValuesArgs>),
 }
@@ -63,6 +75,8 @@ pub fn run(command: &Command) -> Outcome {
         Command::Package(args) => package::run(args),
         Command::Dependency(args) => dependency::run(args),
         Command::Repo(args) => repo::run(args),
+        Command::Search(args) => search::run(args),
+        Command::Pull(args) => pull::run(args),
         Command::Values(args) => values::run(args),
     }
 }

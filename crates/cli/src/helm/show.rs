@@ -6,6 +6,7 @@ use helm_template::profile::Profile;
 use helm_template::yaml;
 
 use super::flags::HelmArg;
+use super::remote::RemoteArgs;
 use super::{Outcome, locate};
 
 #[derive(Clone, Debug, Args)]
@@ -29,11 +30,14 @@ pub enum What {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
 pub struct ChartArgs {
-    /// The chart: a folder or an archive
+    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
     pub chart: String,
     #[command(flatten)]
     pub helm: HelmArg,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// What a chart can be asked for, in the order in which it is printed.
@@ -59,7 +63,7 @@ impl What {
 
 pub fn run(args: &ShowArgs) -> Outcome {
     let (args, parts) = args.what.parts();
-    let path = locate::chart(&args.chart)?;
+    let path = locate::chart(&args.chart, &args.remote, args.helm.profile)?;
     let loaded = helm_host::load_unasked(&path, args.helm.profile).map_err(|error| error.to_string())?;
     loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
     text(&loaded.chart, parts, args.helm.profile)

@@ -1,4 +1,27 @@
-//! Tables as Helm prints them: cells as wide as the widest of their column, a tab between.
+//! Lists as Helm prints them: tables with cells as wide as the widest of their column and a tab between, JSON, YAML.
+
+use clap::ValueEnum;
+use helm_template::{json, yaml};
+use serde::Serialize;
+
+/// As what a list is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    Table,
+    Json,
+    Yaml,
+}
+
+/// The rows as JSON or YAML, as Go writes them.
+pub fn listed(rows: &[impl Serialize], form: Form) -> Result<Vec<u8>, String> {
+    let text = serde_json::to_string(rows).map_err(|error| error.to_string())?;
+    if form == Form::Yaml {
+        let data = json::parse(&text).map_err(|why| why.to_string())?;
+        return Ok(yaml::write(&data).map_err(|error| error.to_string())?.into_bytes());
+    }
+    let escaped = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    Ok((escaped + "\n").into_bytes())
+}
 
 /// The rows as lines. A cell that is wider than `most` is cut, and says so with dots.
 pub fn text<const COLUMNS: usize>(rows: &[[String; COLUMNS]], most: usize) -> String {

@@ -16,16 +16,20 @@ use helm_template::profile::Profile;
 use helm_template::value::Value;
 
 use super::flags::{HelmArg, Switch, ValuesArgs, reason, switch};
+use super::remote::RemoteArgs;
 use super::{Outcome, Refusal, locate};
 
 /// Flags that Helm's `template` has and that make sense without a cluster.
 #[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
 pub struct TemplateArgs {
-    /// The release's name, and the chart: a folder or an archive
+    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or an OCI reference
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
     pub helm: HelmArg,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
     /// The namespace of the release
@@ -92,7 +96,7 @@ pub fn run(args: &TemplateArgs) -> Outcome {
 
     let host = Host::new();
     let (name, chart) = name_and_chart(args, &host)?;
-    let path = locate::chart(&chart)?;
+    let path = locate::chart(&chart, &args.remote, profile)?;
     let values = args.values.read(profile)?;
     let chart = load(&path, profile)?;
     let request = Request {

@@ -11,6 +11,7 @@ use helm_template::value::Str;
 use helm_template::yaml;
 
 use super::flags::{HelmArg, ValuesArgs, text_of_file};
+use super::remote::RemoteArgs;
 use super::{Outcome, locate, table};
 
 /// The merged values of a chart, each with what said it:
@@ -22,12 +23,14 @@ use super::{Outcome, locate, table};
 ///   global, from X  handed down to a subchart as a global by X
 ///   merged          imported from a subchart, or an empty table that merging made
 #[derive(Clone, Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, disable_version_flag = true)]
 pub struct ShowValuesArgs {
-    /// The chart: a folder or an archive
+    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
     pub chart: String,
     #[command(flatten)]
     pub helm: HelmArg,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
     /// As YAML with a comment behind each value, as a table, or as JSON
@@ -44,7 +47,7 @@ pub enum Format {
 
 pub fn run(args: &ShowValuesArgs) -> Outcome {
     let profile = args.helm.profile;
-    let path = locate::chart(&args.chart)?;
+    let path = locate::chart(&args.chart, &args.remote, profile)?;
     let sources = args.values.sources()?;
     let layers = layers(&sources, profile, &mut text_of_file).map_err(|why| why.to_string())?;
     let user = ValuesArgs::merge(&sources, profile)?;

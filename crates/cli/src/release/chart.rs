@@ -7,14 +7,21 @@ use helm_host::Host;
 use helm_release::render::ReadyChart;
 use helm_template::profile::Profile;
 
+use crate::helm::remote::RemoteArgs;
 use crate::helm::{locate, template};
 
 /// The Helm whose words and ways are followed.
 pub const PROFILE: Profile = Profile::Helm4;
 
-/// The chart, ready to be rendered.
-pub fn load(name: &str) -> Result<Arc<ReadyChart>, String> {
-    let path = locate::chart(name)?;
+/// The chart, ready to be rendered. Finding it waits for disks and other machines, on a thread of its own.
+pub async fn load(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
+    let (name, remote) = (name.to_owned(), remote.clone());
+    let loaded = tokio::task::spawn_blocking(move || find(&name, &remote)).await;
+    loaded.unwrap_or_else(|broken| Err(format!("reading the chart broke off: {broken}")))
+}
+
+fn find(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
+    let path = locate::chart(name, remote, PROFILE)?;
     let loaded = helm_host::load(&path, PROFILE).map_err(|error| error.to_string())?;
     for line in &loaded.warnings {
         eprintln!("{line}");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
+use helm_release::Error;
 use helm_release::actions::{Install, Wait};
 
 use super::chart::{Names, PROFILE, load};
@@ -12,14 +13,18 @@ use super::progress::Progress;
 use super::show::{Shown, hide_secrets, release};
 use crate::helm::Outcome;
 use crate::helm::flags::{Switch, ValuesArgs, switch};
+use crate::helm::remote::RemoteArgs;
 
 #[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
 pub struct InstallArgs {
-    /// The release's name, and the chart: a folder or an archive
+    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
     #[command(flatten)]
@@ -93,7 +98,7 @@ pub async fn run(args: &InstallArgs) -> Outcome {
         now: reached.clock.now().as_second(),
     };
     let (name, chart) = names.both().map_err(failed)?;
-    let chart = load(&chart).map_err(failed)?;
+    let chart = load(&chart, &args.remote).await.map_err(failed)?;
     let values = args.values.read(PROFILE).map_err(failed)?;
     let helm = reached.helm().await.map_err(failed)?;
     let progress = Progress::new();
@@ -116,9 +121,17 @@ pub async fn run(args: &InstallArgs) -> Outcome {
         atomic: args.fresh.rollback_on_failure.0,
         run,
     };
-    let mut record = helm.install(&ask).await.map_err(|error| failed(error.to_string()))?;
+    let mut record = Box::pin(helm.install(&ask)).await.map_err(|error| failed(words(&error)))?;
     if args.shown.hide_secret.0 {
         hide_secrets(&mut record);
     }
     release(&record, args.output.output, Shown { hide_notes: args.shown.hide_notes.0, ..Shown::default() })
+}
+
+/// Helm has words before these, where it is a matter of installing.
+fn words(error: &Error) -> String {
+    match error {
+        Error::NameInUse => format!("release name check failed: {error}"),
+        _ => error.to_string(),
+    }
 }

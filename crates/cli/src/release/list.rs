@@ -127,7 +127,7 @@ pub async fn run(args: &ListArgs) -> Outcome {
 
 fn names(releases: &[Summary], format: Format) -> Outcome {
     let names: Vec<&str> = releases.iter().map(|release| release.name.as_str()).collect();
-    let lines = || names.iter().map(|name| format!("{name}\n")).collect::<String>();
+    let lines = || names.iter().flat_map(|name| [*name, "\n"]).collect::<String>();
     encoded(format, &json!(names)).unwrap_or_else(|| Ok(lines().into_bytes()))
 }
 

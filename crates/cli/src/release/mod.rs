@@ -8,6 +8,7 @@
 
 mod chart;
 mod connect;
+pub mod diff;
 mod flags;
 pub mod get;
 pub mod history;
@@ -42,6 +43,7 @@ pub const COMMANDS: &[&str] = &[
     "history",
     "hist",
     "get",
+    "diff",
     "test",
 ];
 
@@ -67,20 +69,24 @@ pub enum Command {
     History(history::HistoryArgs),
     /// Show what a release consists of
     Get(get::GetArgs),
+    /// Show what is different between two revisions, or would be after an upgrade
+    Diff(Box<diff::DiffArgs>),
     /// Run the tests of a release
     Test(test::TestArgs),
 }
 
+/// Does what was typed. Each act is a long way down: its state is not for the stack.
 pub async fn run(command: &Command) -> Outcome {
     match command {
-        Command::Install(args) => install::run(args).await,
-        Command::Upgrade(args) => upgrade::run(args).await,
-        Command::Rollback(args) => rollback::run(args).await,
-        Command::Uninstall(args) => uninstall::run(args).await,
-        Command::List(args) => list::run(args).await,
-        Command::Status(args) => status::run(args).await,
-        Command::History(args) => history::run(args).await,
-        Command::Get(args) => get::run(args).await,
-        Command::Test(args) => test::run(args).await,
+        Command::Install(args) => Box::pin(install::run(args)).await,
+        Command::Upgrade(args) => Box::pin(upgrade::run(args)).await,
+        Command::Rollback(args) => Box::pin(rollback::run(args)).await,
+        Command::Uninstall(args) => Box::pin(uninstall::run(args)).await,
+        Command::List(args) => Box::pin(list::run(args)).await,
+        Command::Status(args) => Box::pin(status::run(args)).await,
+        Command::History(args) => Box::pin(history::run(args)).await,
+        Command::Get(args) => Box::pin(get::run(args)).await,
+        Command::Diff(args) => Box::pin(diff::run(args)).await,
+        Command::Test(args) => Box::pin(test::run(args)).await,
     }
 }

@@ -31,8 +31,9 @@ impl Progress {
     fn line(&self, step: Step) -> Option<String> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         match step {
-            Step::Applying { .. } | Step::Removing { .. } => None,
-            Step::Applied { outcome: Outcome::Unchanged, .. } => None,
+            Step::Applying { .. }
+            | Step::Removing { .. }
+            | Step::Applied { outcome: Outcome::Unchanged, .. } => None,
             Step::Applied { id, outcome: Outcome::Created } => Some(self.word(&id, Colour::Green, "created")),
             Step::Applied { id, outcome: Outcome::Changed } => {
                 Some(self.word(&id, Colour::Yellow, "changed"))

@@ -47,6 +47,6 @@ pub async fn run(args: &RollbackArgs) -> Outcome {
         cleanup_on_fail: args.cleanup_on_fail.0,
         run,
     };
-    helm.rollback(&ask).await.map_err(|error| error.to_string())?;
+    Box::pin(helm.rollback(&ask)).await.map_err(|error| error.to_string())?;
     Ok(b"Rollback was a success! Happy Helming!\n".to_vec())
 }

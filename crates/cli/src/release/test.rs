@@ -48,7 +48,7 @@ pub async fn run(args: &TestArgs) -> Outcome {
         except: args.filter.iter().filter_map(unnamed).collect(),
         run: Run { timeout: args.timeout, ..Run::new(&progress) },
     };
-    let (record, why) = match helm.test(&ask).await {
+    let (record, why) = match Box::pin(helm.test(&ask)).await {
         Ok(record) => (record, None),
         Err(error @ (Error::Name(_) | Error::NotFound | Error::Pending | Error::Hold(_))) => {
             return Err(error.to_string().into());

@@ -73,7 +73,7 @@ pub async fn run(args: &UninstallArgs) -> Outcome {
             },
         };
         // What was done before the one that failed was done.
-        let gone = match helm.uninstall(&ask).await {
+        let gone = match Box::pin(helm.uninstall(&ask)).await {
             Ok(gone) => gone,
             Err(error) => return Err(Refusal { output: said.into_bytes(), why: error.to_string() }),
         };

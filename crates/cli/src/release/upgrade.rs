@@ -14,15 +14,19 @@ use super::progress::Progress;
 use super::show::{Shown, hide_secrets, release};
 use crate::helm::Outcome;
 use crate::helm::flags::{Switch, ValuesArgs, switch};
+use crate::helm::remote::RemoteArgs;
 
 #[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
 pub struct UpgradeArgs {
     /// The release
     pub name: String,
-    /// The chart: a folder or an archive
+    /// The chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     pub chart: String,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
     #[command(flatten)]
@@ -96,7 +100,7 @@ pub async fn run(args: &UpgradeArgs) -> Outcome {
     if args.shown.hide_secret.0 && !args.write.is_dry() {
         return Err(failed("hiding Kubernetes secrets requires a dry-run mode".to_owned()).into());
     }
-    let chart = load(&args.chart)?;
+    let chart = load(&args.chart, &args.remote).await?;
     let values = args.values.read(PROFILE)?;
     let helm = reached.helm().await.map_err(failed)?;
     let progress = Progress::new();
@@ -122,7 +126,7 @@ pub async fn run(args: &UpgradeArgs) -> Outcome {
         cleanup_on_fail: args.cleanup_on_fail.0,
         run,
     };
-    let mut record = helm.upgrade(&ask).await.map_err(|error| failed(error.to_string()))?;
+    let mut record = Box::pin(helm.upgrade(&ask)).await.map_err(|error| failed(error.to_string()))?;
     if args.shown.hide_secret.0 {
         hide_secrets(&mut record);
     }

@@ -37,8 +37,10 @@ pub enum Applying {
     #[default]
     Auto,
     ServerSide,
-    /// Helm 3's merge of three.
+    /// Helm 3's merge of three, with a record of Helm 4.
     ThreeWay,
+    /// The same, with a record of Helm 3, which does not say how.
+    Helm3,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +69,7 @@ pub enum Values {
 
 /// What all acts share.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Run<'r> {
     pub hooks: bool,
     pub wait: Wait,
@@ -99,7 +102,7 @@ impl<'r> Run<'r> {
             hooks: true,
             wait: Wait::HookOnly,
             wait_for_jobs: false,
-            timeout: Duration::from_secs(300),
+            timeout: Duration::from_mins(5),
             dry_run: DryRun::No,
             applying: Applying::Auto,
             force_replace: false,
@@ -115,6 +118,7 @@ impl<'r> Run<'r> {
 }
 
 /// Makes a release.
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Install<'r> {
     pub name: String,
     pub namespace: String,
@@ -134,6 +138,7 @@ pub struct Install<'r> {
 }
 
 /// Makes a release anew.
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Upgrade<'r> {
     pub name: String,
     pub namespace: String,

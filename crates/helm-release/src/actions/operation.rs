@@ -17,6 +17,7 @@ use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::hold::lease_name;
 use crate::hooks;
+use crate::ledger;
 use crate::mask::{Mask, Quiet};
 use crate::record::{ApplyMethod, Record, Status};
 use crate::storage::{self, Storage, StorageError, Stored};
@@ -26,7 +27,7 @@ const INTERRUPTED: &str = "operation interrupted";
 
 /// So long a revision of somebody who does not hold releases as we do is taken to be in the making: as long as Helm waits
 /// where nobody says otherwise.
-const FOREIGN_GRACE: Duration = Duration::from_secs(300);
+const FOREIGN_GRACE: Duration = Duration::from_mins(5);
 
 /// One release that is being acted on.
 pub(super) struct Operation<'o> {
@@ -81,7 +82,7 @@ impl<'o> Operation<'o> {
                 (server_side, Some(ApplyMethod::ServerSide))
             }
             // Helm 3's stays Helm 3's.
-            (_, Some(None)) => (Way::ThreeWay, None),
+            (Applying::Helm3, _) | (_, Some(None)) => (Way::ThreeWay, None),
             _ => (Way::ThreeWay, Some(ApplyMethod::ClientSide)),
         }
     }
@@ -119,7 +120,7 @@ impl<'o> Operation<'o> {
             return Err(Error::Pending);
         }
         pending.record.set_status(Status::Failed, INTERRUPTED);
-        Ok(self.storage.update(&pending).await?.record)
+        Ok(ledger::update(&self.storage, &pending).await?.record)
     }
 
     /// Marks revisions as superseded, but for one. What somebody else has marked meanwhile is as good.
@@ -130,7 +131,7 @@ impl<'o> Operation<'o> {
         for entry in history.entries.iter().filter(deployed).collect::<Vec<_>>() {
             let mut stored = self.storage.open(entry).await?;
             stored.record.info.status = Status::Superseded;
-            match self.storage.update(&stored).await {
+            match ledger::update(&self.storage, &stored).await {
                 Ok(_) | Err(StorageError::Gone { .. }) => {}
                 Err(StorageError::Changed { .. }) => self.supersede_again(entry.head.revision).await?,
                 Err(error) => return Err(error),
@@ -143,7 +144,7 @@ impl<'o> Operation<'o> {
         match self.storage.get(self.name, revision).await? {
             Some(mut stored) if stored.record.info.status == Status::Deployed => {
                 stored.record.info.status = Status::Superseded;
-                self.storage.update(&stored).await.map(|_| ())
+                ledger::update(&self.storage, &stored).await.map(|_| ())
             }
             _ => Ok(()),
         }
@@ -156,7 +157,7 @@ impl<'o> Operation<'o> {
         for entry in self.outdated(history).await? {
             self.storage.delete(&entry.head).await?;
         }
-        Ok(self.storage.create(record).await?)
+        Ok(ledger::create(&self.storage, record).await?)
     }
 
     async fn outdated<'h>(&self, history: &'h History) -> Result<Vec<&'h storage::Entry>, Error> {
@@ -243,21 +244,18 @@ impl Course<'_> {
         let [first, last] = events;
         let ran = self.hooks(first).await?;
         // What hooks made may be among the objects.
-        let looked = match ran {
-            0 => looked,
-            _ => {
-                let options = self.operation.options(self.way);
-                kube_apply::look(&self.operation.target, before, after, &options)
-                    .await
-                    .map_err(Cause::Apply)?
-            }
+        let looked = if ran == 0 {
+            looked
+        } else {
+            let options = self.operation.options(self.way);
+            kube_apply::look(&self.operation.target, before, after, &options).await.map_err(Cause::apply)?
         };
         let quiet = Quiet { mask: &self.mask, tell: self.operation.run.tell };
         match looked.write(&self.operation.target, &quiet).await {
             Ok(done) => *applied = done,
             Err(mut error) => {
                 *applied = std::mem::take(&mut error.applied);
-                return Err(Cause::Apply(error));
+                return Err(Cause::apply(error));
             }
         }
         self.operation.ready(after, &quiet).await?;
@@ -288,14 +286,14 @@ impl Course<'_> {
         self.operation.supersede(history, revision).await?;
         let said = self.operation.run.description.as_deref().unwrap_or(description);
         self.stored.record.set_status(Status::Deployed, said);
-        self.stored = self.operation.storage.update(&self.stored).await?;
+        self.stored = ledger::update(&self.operation.storage, &self.stored).await?;
         Ok(())
     }
 
     /// The revision has failed. `said` is what the record says of it.
     pub async fn failed(&mut self, said: &str) -> Result<(), StorageError> {
         self.stored.record.set_status(Status::Failed, self.mask.over(said));
-        self.stored = self.operation.storage.update(&self.stored).await?;
+        self.stored = ledger::update(&self.operation.storage, &self.stored).await?;
         Ok(())
     }
 

@@ -5,10 +5,11 @@ use kube::api::PropagationPolicy;
 use kube_apply::remove::is_kept;
 use kube_apply::{Removal, remove};
 
-use super::ask::{DryRun, Propagation, Uninstall, Uninstalled};
+use super::ask::{DryRun, Propagation, Run, Uninstall, Uninstalled};
 use super::operation::{Course, History, Operation};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
+use crate::ledger;
 use crate::mask::Mask;
 use crate::record::Status;
 use crate::storage::{StorageError, Stored};
@@ -23,7 +24,7 @@ impl Helm {
             .map_err(|_| Error::Name(format!("uninstall: Release name is invalid: {}", ask.name)))?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run != DryRun::No {
-            return operation.rehearse_uninstall(ask).await;
+            return Box::pin(operation.rehearse_uninstall(ask)).await;
         }
         // A namespace that is gone, or going, takes no Lease; it has no records either, or soon will not.
         let history = operation.history().await?;
@@ -36,10 +37,10 @@ impl Helm {
 
 impl Operation<'_> {
     fn nothing(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
-        match ask.ignore_not_found {
-            true => Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() }),
-            false => Err(Error::NotLoaded { name: self.name.to_owned() }),
+        if !ask.ignore_not_found {
+            return Err(Error::NotLoaded { name: self.name.to_owned() });
         }
+        Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() })
     }
 
     async fn rehearse_uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
@@ -69,7 +70,7 @@ impl Operation<'_> {
         if last.record.info.status != Status::Uninstalling {
             last.record.set_status(Status::Uninstalling, UNDERWAY);
             last.record.info.deleted = self.helm.clock.now().into();
-            last = self.storage.update(&last).await?;
+            last = ledger::update(&self.storage, &last).await?;
         }
         let objects = self.standing(&history, last.record.version).await?;
         let mask = Mask::new(&objects, &self.run.sensitive);
@@ -87,7 +88,7 @@ impl Operation<'_> {
         course.stored.record.set_status(Status::Uninstalled, said);
         let last = if ask.keep_history {
             self.supersede(&history, course.stored.record.version).await?;
-            self.storage.update(&course.stored).await?
+            ledger::update(&self.storage, &course.stored).await?
         } else {
             self.purge(&history, &course.stored).await?;
             course.stored
@@ -108,7 +109,7 @@ impl Operation<'_> {
             keep_history: true,
             ignore_not_found: true,
             propagation: Propagation::Background,
-            run: self.run.clone(),
+            run: Run { description: None, ..self.run.clone() },
         };
         self.uninstall(&ask).await.map(|_| ())
     }

@@ -88,13 +88,19 @@ fn has_none(hooks: &Cow<'_, [HookRecord]>) -> bool {
 impl Record {
     /// The text that stands in the Secret.
     pub fn encode(&self) -> Result<String, EncodeError> {
+        Ok(self.encode_measured()?.0)
+    }
+
+    /// The text that stands in the Secret, and how long its JSON is.
+    pub(crate) fn encode_measured(&self) -> Result<(String, usize), EncodeError> {
         let rest = self.rest()?;
         let packed = match self.chart.packed() {
             // The rest goes on where the chart ends: without the brace that opens it.
             Some(chart) => [&*chart, &gzip(&[&rest[1..]])].concat(),
             None => gzip(&[&rest]),
         };
-        Ok(BASE64_STANDARD.encode(packed))
+        let chart = self.chart.text().map_or(0, |text| text.len() + "{\"chart\":".len());
+        Ok((BASE64_STANDARD.encode(packed), chart + rest.len()))
     }
 
     /// All but the chart, as JSON.

@@ -1,24 +1,39 @@
 //! Charts that are ready to be rendered: parsed once, and written for the record once, however many releases there are.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm_chart::Chart;
+use helm_chart::metadata::Metadata;
 use helm_engine::Prepared;
 use helm_template::Unwritable;
+use helm_template::data::Members;
 use helm_template::profile::Profile;
 
 use crate::record::ChartRecord;
 
+/// So many ways to settle a chart are remembered.
+const WAYS: usize = 4;
+
 /// A chart, and what is made of it once.
 pub struct ReadyChart {
     prepared: Prepared,
-    records: [OnceLock<ChartRecord>; 2],
+    /// The newest at the end.
+    settled: Mutex<VecDeque<Settled>>,
+}
+
+/// A chart for the record. What the user says decides which dependencies are on and what they export, and so changes the
+/// chart's metadata and values; most releases of a chart say nothing of the kind.
+struct Settled {
+    profile: Profile,
+    metadata: Metadata,
+    values: Members,
+    record: ChartRecord,
 }
 
 impl ReadyChart {
     pub fn new(chart: Chart) -> Self {
-        Self { prepared: Prepared::new(chart), records: [OnceLock::new(), OnceLock::new()] }
+        Self { prepared: Prepared::new(chart), settled: Mutex::default() }
     }
 
     pub fn chart(&self) -> &Chart {
@@ -29,17 +44,34 @@ impl ReadyChart {
         &self.prepared
     }
 
-    /// `settled`, which is this chart after it was rendered, for the record. One without dependencies is always the same.
-    pub(super) fn record(&self, settled: &Chart, profile: Profile) -> Result<ChartRecord, Unwritable> {
-        if !self.chart().metadata.dependencies.is_empty() || !self.chart().dependencies.is_empty() {
-            return ChartRecord::new(settled, profile);
+    /// `chart`, which is this one after it was rendered, for the record.
+    pub(super) fn record(&self, chart: &Chart, profile: Profile) -> Result<ChartRecord, Unwritable> {
+        let is_it = |known: &Settled| {
+            known.profile == profile && known.metadata == chart.metadata && known.values == chart.values
+        };
+        if let Some(known) = self.settled().iter().find(|known| is_it(known)) {
+            return Ok(known.record.clone());
         }
-        let known = &self.records[usize::from(profile == Profile::Helm4)];
-        if let Some(record) = known.get() {
-            return Ok(record.clone());
+        let record = ChartRecord::new(chart, profile)?;
+        let mut settled = self.settled();
+        // Somebody else may have been as fast.
+        if let Some(known) = settled.iter().find(|known| is_it(known)) {
+            return Ok(known.record.clone());
         }
-        let record = ChartRecord::new(settled, profile)?;
-        Ok(known.get_or_init(|| record).clone())
+        settled.push_back(Settled {
+            profile,
+            metadata: chart.metadata.clone(),
+            values: chart.values.clone(),
+            record: record.clone(),
+        });
+        if settled.len() > WAYS {
+            settled.pop_front();
+        }
+        Ok(record)
+    }
+
+    fn settled(&self) -> MutexGuard<'_, VecDeque<Settled>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,16 +2,19 @@
 //!
 //! Templates are not asynchronous. Rendering has a thread of its own, which waits here until the cluster has answered.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helm_template::data::{Data, Members};
 use helm_template::outside;
 use helm_template::value::Str;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, TypeMeta};
+use kube_apply::Discovery;
 use kube_apply::discovery::{FindError, Kind};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Cluster;
 
@@ -29,14 +32,26 @@ pub(super) struct Lookup<'c> {
     cluster: &'c Cluster,
     asked: Cell<usize>,
     waited: Cell<Duration>,
+    turns: Arc<Semaphore>,
+    /// The turn that the rendering has. It is given away while the cluster is waited for.
+    turn: RefCell<Option<OwnedSemaphorePermit>>,
     /// Whether it was found out once which kinds there are now.
     refreshed: Cell<bool>,
 }
 
 impl<'c> Lookup<'c> {
-    pub(super) fn new(handle: Handle, cluster: &'c Cluster) -> Self {
+    pub(super) fn new(
+        handle: Handle,
+        cluster: &'c Cluster,
+        turns: Arc<Semaphore>,
+        turn: OwnedSemaphorePermit,
+    ) -> Self {
         let (asked, waited, refreshed) = (Cell::new(0), Cell::new(Duration::ZERO), Cell::new(false));
-        Self { handle, cluster, asked, waited, refreshed }
+        Self { handle, cluster, asked, waited, turns, turn: RefCell::new(Some(turn)), refreshed }
+    }
+
+    pub(super) fn discovery(&self) -> &Discovery {
+        &self.cluster.discovery
     }
 }
 
@@ -47,12 +62,16 @@ impl outside::Cluster for Lookup<'_> {
             return Err(format!("the templates ask the cluster more than {MOST} times").into());
         }
         let left = PATIENCE.saturating_sub(self.waited.get());
+        // Who waits for a slow cluster keeps nobody else from rendering.
+        drop(self.turn.take());
         let begun = Instant::now();
-        let found = self.handle.block_on(async {
+        let (found, turn) = self.handle.block_on(async {
             let asked = self.ask(api_version, kind, namespace, name);
-            tokio::time::timeout(left, asked).await
+            let found = tokio::time::timeout(left, asked).await;
+            self.waited.set(self.waited.get() + begun.elapsed());
+            (found, self.turns.clone().acquire_owned().await)
         });
-        self.waited.set(self.waited.get() + begun.elapsed());
+        self.turn.replace(Some(turn.expect("nobody closes the semaphore")));
         let late = format!("the cluster kept the templates waiting for more than {} s", PATIENCE.as_secs());
         found.map_err(|_| Str::from(late))?
     }

@@ -164,9 +164,8 @@ impl Renderer {
         let (chart, values, what) = (chart.clone(), values.clone(), what.clone());
         let handle = Handle::current();
         let rendered = spawn_blocking(move || {
-            let rendered = inner.render(handle, &cluster, &chart, &values, &what);
-            drop(turn);
-            rendered
+            let lookup = Lookup::new(handle, &cluster, inner.turns.clone(), turn);
+            inner.render(&lookup, &chart, &values, &what)
         });
         rendered.await.map_err(|_| RenderError::Broken)?
     }
@@ -175,8 +174,7 @@ impl Renderer {
 impl Inner {
     fn render(
         &self,
-        handle: Handle,
-        cluster: &Cluster,
+        lookup: &Lookup<'_>,
         chart: &ReadyChart,
         values: &Members,
         what: &What,
@@ -185,7 +183,7 @@ impl Inner {
             Profile::Helm3 => &self.helm3,
             Profile::Helm4 => &self.helm4,
         };
-        let capabilities = capabilities(&cluster.discovery);
+        let capabilities = capabilities(lookup.discovery());
         let request = Request {
             namespace: &what.namespace,
             revision: what.revision,
@@ -195,8 +193,7 @@ impl Inner {
             ..Request::new(&what.name, values, &capabilities)
         };
         let nowhere = self.host.outside();
-        let lookup = Lookup::new(handle, cluster);
-        let outside = if what.may_look_up { Outside { cluster: &lookup, ..nowhere } } else { nowhere };
+        let outside = if what.may_look_up { Outside { cluster: lookup, ..nowhere } } else { nowhere };
         match engine.render(chart.prepared(), &request, outside) {
             Ok(release) => {
                 let record = chart.record(&release.chart, what.profile);

@@ -70,8 +70,8 @@ pub fn fits(record: &Record) -> Result<Plan, StorageError> {
 
 /// `may_split`: anything but the whole record in one Secret is allowed.
 pub(super) fn fit(record: &Record, may_split: bool) -> Result<Fitted, StorageError> {
-    let text = record.encode()?;
-    if text.len() + SPARE <= SECRET {
+    let (text, unpacked) = record.encode_measured()?;
+    if is_enough(&text, unpacked) {
         return Ok(Fitted { plan: Plan::Whole, text, parts: Parts::default() });
     }
     let name = || record.name.clone();
@@ -79,8 +79,8 @@ pub(super) fn fit(record: &Record, may_split: bool) -> Result<Fitted, StorageErr
         return Err(TooLarge::Whole { name: name(), size: text.len() }.into());
     }
     let mut record = Record { chart: record.chart.without_files(), ..record.clone() };
-    let text = record.encode()?;
-    if text.len() + SPARE <= SECRET {
+    let (text, unpacked) = record.encode_measured()?;
+    if is_enough(&text, unpacked) {
         return Ok(Fitted { plan: Plan::WithoutFiles, text, parts: Parts::default() });
     }
     let manifest = std::mem::take(&mut record.manifest);
@@ -91,11 +91,16 @@ pub(super) fn fit(record: &Record, may_split: bool) -> Result<Fitted, StorageErr
     let digest = helm_host::sha256(manifest.as_bytes());
     let pieces: Vec<_> = packed.chunks(PART).map(<[u8]>::to_vec).collect();
     record.manifest = instead(pieces.len(), &digest);
-    let text = record.encode()?;
-    if text.len() + SPARE > SECRET {
+    let (text, unpacked) = record.encode_measured()?;
+    if !is_enough(&text, unpacked) {
         return Err(TooLarge::Rest { name: name(), size: text.len() }.into());
     }
     Ok(Fitted { plan: Plan::Parts(pieces.len()), text, parts: Parts { digest, pieces } })
+}
+
+/// Whether a text fits into a Secret, with something to spare, and whoever reads it agrees to unpack it.
+fn is_enough(text: &str, unpacked: usize) -> bool {
+    text.len() + SPARE <= SECRET && unpacked + SPARE <= MAX_UNPACKED
 }
 
 /// What stands in the place of a manifest in parts: nothing that any Helm takes for YAML.

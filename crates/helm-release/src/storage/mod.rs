@@ -10,6 +10,7 @@ pub mod fit;
 pub mod labels;
 mod list;
 mod parts;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 
 use crate::record::{Record, Status};
 
@@ -189,7 +190,7 @@ impl Storage {
         self.write_parts(record, &fitted.parts).await?;
         let mut secret = self.secret(record, fitted.text);
         secret.metadata.labels.get_or_insert_default().insert(labels::CREATED.into(), created.clone());
-        let written = match self.secrets.create(&PostParams::default(), &secret).await {
+        let written = match self.write(&secret).await {
             Ok(written) => written,
             Err(error) if error::code(&error) == Some(409) => {
                 return Err(StorageError::Exists { name: record.name.clone(), revision: record.version });
@@ -215,8 +216,7 @@ impl Storage {
             labels.insert(labels::CREATED.into(), created.clone());
         }
         let (name, revision) = (record.name.clone(), record.version);
-        let key = secret_name(&name, revision);
-        match self.secrets.replace(&key, &PostParams::default(), &secret).await {
+        match self.write(&secret).await {
             Ok(written) => {
                 self.own_parts(record, &fitted.parts, &written).await?;
                 Ok(self::stored(record.clone(), written, stored.created.clone()))

@@ -1,7 +1,7 @@
 //! Rendering for a cluster, and what comes of it for the record.
 
 use helm_release::record::Record;
-use helm_release::render::{Charts, ReadyChart, What};
+use helm_release::render::{Charts, ReadyChart, Renderer, What};
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::helms::HELMS;
 use crate::records::{RECORDED, recording};
-use crate::world::{chart, record, rendered, values};
+use crate::world::{chart, cluster, record, rendered, values};
 
 /// What a recording says that is not ours to know: times, and what Helm 3.22 has from later Helms.
 fn without_times(text: &str) -> Value {
@@ -165,6 +165,42 @@ async fn the_runtime_goes_on_while_a_chart_is_rendered() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_cluster_keeps_nobody_from_rendering() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let fault = testkit::Fault::none();
+    let renderer = Renderer::new();
+    let (here, there) = (cluster(&client).await, cluster(&fault.over(client.clone())).await);
+    fault.turn(testkit::fault::Line::Slow(std::time::Duration::from_secs(8)));
+    let asking = chart_with("a: {{ lookup \"v1\" \"ConfigMap\" \"default\" \"x\" | len }}");
+    let what = What::install("r", "default", Profile::Helm4);
+    let said = values("{}");
+    // They are first in the queue.
+    let waiting = (0..32).map(|_| renderer.render(&there, &asking, &said, &what));
+    let late = renderer.render(&here, &asking, &said, &what);
+    tokio::select! {
+        biased;
+        _ = futures::future::select_all(waiting.map(Box::pin)) => panic!("somebody was kept from rendering"),
+        done = late => assert!(done.is_ok()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_of_a_chart_share_what_the_record_says_of_it() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let umbrella = chart("umbrella", Profile::Helm4);
+    let text = async |said: &str| {
+        let what = What::install("r", "default", Profile::Helm4);
+        let rendering = rendered(&client, &umbrella, &values(said), &what).await.unwrap();
+        // Texts at one address are one text.
+        rendering.chart.text().unwrap().as_ptr() as usize
+    };
+    let first = text("{}").await;
+    assert_eq!(text("{own: 2}").await, first);
+    assert_ne!(text("{other: {enabled: true}}").await, first);
+    assert_eq!(text("{}").await, first);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kube_embedded::access::User;
 use kube_embedded::cluster::Cluster;
 use regex::Regex;
 use serde_json::json;
+use testkit::{Blow, Fault};
 
 use crate::world::{chart, clock, noise, small, storage};
 
@@ -83,6 +84,37 @@ async fn who_comes_late_overwrites_nothing() {
     storage.create(&small("app", 1, Status::Failed)).await.unwrap();
     assert!(storage.update(&second).await.is_err());
     assert!(storage.delete(&second.head()).await.is_err());
+}
+
+/// Does it on a line that is cut at the first write, and mended at once.
+async fn past_a_cut<T>(client: &kube::Client, blow: Blow, work: impl AsyncFnOnce(Storage) -> T) -> T {
+    let fault = Fault::after_writes(0, blow);
+    let mended = async {
+        fault.cut().await;
+        fault.mend();
+    };
+    tokio::join!(work(storage(&fault.over(client.clone()))), mended).0
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_for_a_moment_costs_nothing() {
+    let client = client().await;
+    for blow in [Blow::Before, Blow::After] {
+        let record = small("app", 1, Status::PendingInstall);
+        let created = past_a_cut(&client, blow, async |storage| storage.create(&record).await).await;
+        let mut stored = created.unwrap();
+        stored.record.set_status(Status::Deployed, "Install complete");
+        let updated = past_a_cut(&client, blow, async |storage| storage.update(&stored).await).await;
+        let stored = updated.unwrap();
+        let read = storage(&client).last("app").await.unwrap().unwrap();
+        assert_eq!(read.resource_version, stored.resource_version);
+        assert_eq!(read.record.info.status, Status::Deployed);
+        // What is another's does not become ours by trying again.
+        let other = small("app", 1, Status::Failed);
+        let exists = past_a_cut(&client, blow, async |storage| storage.create(&other).await).await;
+        assert!(matches!(exists, Err(StorageError::Exists { .. })));
+        storage(&client).delete(&stored.head()).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -219,7 +251,8 @@ async fn a_manifest_too_large_is_kept_in_parts() {
     let error = storage.last("app").await.unwrap_err();
     assert!(matches!(&error, StorageError::Incomplete { part: missing, .. } if *missing == part), "{error}");
 
-    let endless = Record { manifest: noise(10_500_000), ..small("app", 2, Status::PendingInstall) };
+    // One that packs well into a Secret, but that nobody would agree to unpack.
+    let endless = Record { manifest: "# \n".repeat(12 << 20), ..small("app", 2, Status::PendingInstall) };
     assert!(matches!(storage.create(&endless).await.unwrap_err(), StorageError::TooLarge(_)));
     assert_eq!(parts().await.len(), 1);
 }
@@ -228,9 +261,10 @@ async fn a_manifest_too_large_is_kept_in_parts() {
 async fn parts_of_a_try_that_broke_off_are_used_or_removed() {
     let world = testkit::World::new().await;
     let record = Record { manifest: noise(1_400_000), ..small("app", 1, Status::PendingInstall) };
-    for passing in 0..5 {
+    // Between the parts, before the record, and before its parts are known to be its own.
+    for passing in [1, 2, 4] {
         // Killed after so many writes; then tried again with another manifest, and with the same.
-        let fault = testkit::Fault::after_writes(passing, testkit::Blow::Before);
+        let fault = Fault::after_writes(passing, Blow::Before);
         let first = storage(&fault.over(world.admin())).create(&record).await;
         let storage = storage(&world.admin());
         let written = match storage.create(&record).await {
@@ -253,7 +287,7 @@ async fn parts_of_a_try_that_broke_off_are_used_or_removed() {
     }
     let mut other = record.clone();
     other.manifest.push_str("more: true\n");
-    let fault = testkit::Fault::after_writes(2, testkit::Blow::Before);
+    let fault = Fault::after_writes(2, Blow::Before);
     storage(&fault.over(world.admin())).create(&record).await.unwrap_err();
     storage(&world.admin()).create(&other).await.unwrap();
     let left = secrets(&world.admin()).list(&ListParams::default().labels("owner=longshore")).await.unwrap();

@@ -40,7 +40,7 @@ fn run(text: &str) -> String {
         Err(why) => return why.to_string(),
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
-    let limits = Limits { steps: 100_000, output: 1 << 20, depth: 50 };
+    let limits = Limits { steps: 1_000_000, output: 1 << 20, depth: 50 };
     let why = match Machine::new(set, &functions, Outside::NOWHERE, limits).run("t", values()) {
         Ok(out) => return String::from_utf8_lossy(&out).replace("<no value>", ""),
         Err(why) => why.to_string(),

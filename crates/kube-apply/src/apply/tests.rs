@@ -134,21 +134,24 @@ async fn what_is_no_more_wanted_goes_unless_it_says_or_belongs_otherwise() {
         map("goes", json!({})),
         stays,
         map("taken", json!({})),
+        map("held", json!({})),
         map("kept", json!({})),
         map("gone", json!({})),
     ];
-    apply(&town.target, &[], &before[..4], &options, &Silent).await.unwrap();
+    apply(&town.target, &[], &before[..5], &options, &Silent).await.unwrap();
     let other = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "shop"});
     town.change(MAP, "taken", json!({"metadata": {"annotations": other}})).await;
+    let keep = json!({"helm.sh/resource-policy": "keep"});
+    town.change(MAP, "held", json!({"metadata": {"annotations": keep}})).await;
 
     let ear = Ear::default();
-    let applied = apply(&town.target, &before, &before[3..4], &options, &ear).await.unwrap();
+    let applied = apply(&town.target, &before, &before[4..5], &options, &ear).await.unwrap();
     let mut removed = names(&applied.removed);
     removed.sort();
     assert_eq!(removed, ["ConfigMap shop/goes", "ConfigMap shop/gone"]);
     let mut kept = names(&applied.kept);
     kept.sort();
-    assert_eq!(kept, ["ConfigMap shop/stays", "ConfigMap shop/taken"]);
+    assert_eq!(kept, ["ConfigMap shop/held", "ConfigMap shop/stays", "ConfigMap shop/taken"]);
     assert_eq!(town.get(MAP, "goes").await, None);
     assert!(town.get(MAP, "taken").await.is_some() && town.get(MAP, "stays").await.is_some());
     let reasons: Vec<String> = ear

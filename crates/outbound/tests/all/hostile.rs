@@ -104,7 +104,7 @@ async fn who_has_no_end_is_left_at_the_limit() {
     let network = raw(async |mut line| {
         let _ = line.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
         let mut piece = b"10000\r\n".to_vec();
-        piece.extend([b'a'; 0x10000]);
+        piece.resize(piece.len() + 0x10000, b'a');
         piece.extend(b"\r\n");
         while line.write_all(&piece).await.is_ok() {}
     });

@@ -30,6 +30,7 @@ use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
 use super::identity::Identity;
 use super::wanted::Wanted;
 use super::{Pass, failure};
+use crate::acts::VERSION;
 use crate::chain::{self, Chain};
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
@@ -99,7 +100,7 @@ impl Controller {
         let run = || run(spec, pass.timeout(), &change);
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
-            helm.uninstall(&uninstall(pass, run())).await?;
+            helm.uninstall(&uninstall(pass, run())).boxed().await?;
             self.records.forget(pass.key);
         }
         if step == Step::Upgrade {
@@ -109,7 +110,7 @@ impl Controller {
                 chart: wanted.chart.ready.clone(),
                 values: wanted.values.clone(),
                 old_values: Values::Reset,
-                labels: labels(wanted),
+                labels: labels(pass, wanted),
                 install: true,
                 create_namespace: false,
                 skip_crds: spec.options.skip_crds,
@@ -119,14 +120,14 @@ impl Controller {
                 cleanup_on_fail: spec.options.cleanup_on_fail,
                 run: run(),
             };
-            return helm.upgrade(&upgrade).await;
+            return helm.upgrade(&upgrade).boxed().await;
         }
         let install = Install {
             name,
             namespace,
             chart: wanted.chart.ready.clone(),
             values: wanted.values.clone(),
-            labels: labels(wanted),
+            labels: labels(pass, wanted),
             create_namespace: false,
             skip_crds: spec.options.skip_crds,
             skip_schema: false,
@@ -135,7 +136,7 @@ impl Controller {
             atomic: spec.options.atomic,
             run: run(),
         };
-        helm.install(&install).await
+        helm.install(&install).boxed().await
     }
 
     /// Ends what somebody left unended, and looks again.
@@ -207,7 +208,7 @@ impl Controller {
                     .map(Some)
             }
             RemediationStrategy::Uninstall => {
-                let done = helm.uninstall(&uninstall(pass, run)).await;
+                let done = helm.uninstall(&uninstall(pass, run)).boxed().await;
                 done.map(|_| {
                     self.records.forget(pass.key);
                     None
@@ -381,10 +382,11 @@ fn reason(error: &Error) -> &'static str {
 }
 
 /// On the record, so that everybody sees which chart it was made of.
-fn labels(wanted: &Wanted) -> BTreeMap<String, String> {
+fn labels(pass: &Pass<'_>, wanted: &Wanted) -> BTreeMap<String, String> {
     [
         (CHART_PACKAGE.to_owned(), wanted.chart.resolved.package.clone()),
         (SPEC_HASH.to_owned(), short(&wanted.spec_hash).to_owned()),
+        (VERSION.to_owned(), pass.release.spec.version.to_string()),
     ]
     .into()
 }

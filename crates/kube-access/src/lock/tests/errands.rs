@@ -12,8 +12,11 @@ async fn is_gone(world: &World) -> bool {
     world.leases.get_opt("leader").await.unwrap().is_none()
 }
 
+/// How an errand went.
+type Errand = Result<Result<(), Lost>, Missed>;
+
 /// Work that never ends, and says when it has begun.
-fn endless(lock: Lock) -> (oneshot::Receiver<()>, JoinHandle<Result<Result<(), Lost>, Missed>>) {
+fn endless(lock: Lock) -> (oneshot::Receiver<()>, JoinHandle<Errand>) {
     let (begun, is_begun) = oneshot::channel();
     let task = tokio::spawn(async move {
         let work = || async {
@@ -38,9 +41,9 @@ async fn the_lease_of_an_errand_is_gone_after_it() {
     let work = async || world.patch(json!({"metadata": {"labels": {"seen": "by-a-person"}}})).await;
     world.lock(cut.clone()).errand(Duration::ZERO, work).await.unwrap().unwrap();
     assert_eq!(world.spec().await.holder_identity, None);
-    let began = Instant::now();
+    let start = Instant::now();
     world.lock(cut).errand(Duration::ZERO, async || ()).await.unwrap().unwrap();
-    assert!(is_gone(&world).await && began.elapsed() < RETRY);
+    assert!(is_gone(&world).await && start.elapsed() < RETRY);
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,14 +51,14 @@ async fn who_lives_is_named_and_who_is_patient_waits() {
     let (world, _line, cut) = sound().await;
     let (begun, first) = endless(world.lock(cut.clone()));
     begun.await.unwrap();
-    let began = Instant::now();
+    let start = Instant::now();
     let busy = world.lock(cut.clone()).errand(Duration::ZERO, async || ()).await.unwrap_err();
     assert!(matches!(&busy, Missed::Busy { holder, .. } if holder.starts_with("test_")), "{busy}");
-    assert!(began.elapsed() <= RENEW + RETRY, "{:?}", began.elapsed());
+    assert!(start.elapsed() <= RENEW + RETRY, "{:?}", start.elapsed());
     let patience = Duration::from_secs(30);
-    let began = Instant::now();
+    let start = Instant::now();
     world.lock(cut).errand(patience, async || ()).await.unwrap_err();
-    assert!((patience..patience + RENEW * 2).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!((patience..patience + RENEW * 2).contains(&start.elapsed()), "{:?}", start.elapsed());
     first.abort();
 }
 
@@ -66,10 +69,10 @@ async fn who_dies_is_succeeded_within_20_seconds() {
     begun.await.unwrap();
     sleep(Duration::from_mins(1)).await;
     first.abort();
-    let began = Instant::now();
+    let start = Instant::now();
     let done = world.lock(cut).errand(Duration::ZERO, async || "done").await.unwrap();
     assert_eq!(done.unwrap(), "done");
-    assert!(TAKEOVER.contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(TAKEOVER.contains(&start.elapsed()), "{:?}", start.elapsed());
     assert!(is_gone(&world).await);
 }
 
@@ -82,12 +85,12 @@ async fn who_is_cut_off_stops_before_somebody_else_begins() {
         sleep(Duration::from_mins(1)).await;
         line.send_replace(broken);
         let second = world.lock(watch::channel(Line::Sound).1);
-        let began = Instant::now();
+        let start = Instant::now();
         let stopped = async {
             assert!(first.await.unwrap().unwrap().is_err(), "its work is dropped");
-            began.elapsed()
+            start.elapsed()
         };
-        let succeeded = second.errand(Duration::ZERO, async || began.elapsed());
+        let succeeded = second.errand(Duration::ZERO, async || start.elapsed());
         let (stopped, succeeded) = tokio::join!(stopped, succeeded);
         let succeeded = succeeded.unwrap().unwrap();
         assert!(stopped < succeeded && TAKEOVER.contains(&succeeded), "{stopped:?} {succeeded:?}");

@@ -1,28 +1,16 @@
-//! `longshore repo`: folders of archives as chart repositories.
+//! `longshore repo index`: folders of archives as chart repositories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use clap::{Args, Subcommand};
+use clap::Args;
 use helm_chart::index::{Builder, Index, join_url};
 use helm_host::Host;
 use helm_template::profile::Profile;
 
-use super::flags::{HelmArg, reason};
-use super::{Outcome, save};
-
-#[derive(Clone, Debug, Args)]
-pub struct RepoArgs {
-    #[command(subcommand)]
-    pub command: RepoCommand,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-pub enum RepoCommand {
-    /// Write the index of a folder of packed charts
-    Index(IndexArgs),
-}
+use super::super::flags::{HelmArg, reason};
+use super::super::save;
 
 #[derive(Clone, Debug, Args)]
 pub struct IndexArgs {
@@ -39,13 +27,8 @@ pub struct IndexArgs {
     pub merge: Option<PathBuf>,
 }
 
-pub fn run(args: &RepoArgs) -> Outcome {
-    let RepoCommand::Index(args) = &args.command;
-    index(args)?;
-    Ok(Vec::new())
-}
-
-fn index(args: &IndexArgs) -> Result<(), String> {
+/// `longshore repo index`
+pub fn index(args: &IndexArgs) -> Result<(), String> {
     let profile = args.helm.profile;
     let host = Host::new();
     let now = || save::now(&host);

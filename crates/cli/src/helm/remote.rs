@@ -1,0 +1,240 @@
+//! Charts that are elsewhere: in a repository one has added, in one that is named, in a registry, or at an address.
+//!
+//! Whoever sits at their own terminal may reach private addresses: they can anyway. What lets one in still stays with its origin.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use chart_store::oci::Reference;
+use chart_store::{Fetched, Fetcher, Repository, repository};
+use clap::Args;
+use helm_chart::archive::Limits;
+use helm_chart::index::Index;
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+use outbound::access::Identity;
+use outbound::{Access, Address, Client, Dialer, Login, Policy, Trust};
+
+use super::flags::{Switch, switch, text_of_file};
+use super::repositories::{Places, PlacesArgs};
+use crate::platform::secret::Secret;
+
+/// How one is let in.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LoginArgs {
+    /// The user name at the repository or registry
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub username: String,
+    /// The password there; others on this machine can see it
+    #[arg(long, value_name = "PASSWORD", value_parser = secret)]
+    pub password: Option<Secret>,
+    /// PEM file with the authorities whose certificates are believed
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    pub ca_file: String,
+    /// PEM file with the certificate by which one is known
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    pub cert_file: String,
+    /// PEM file with its key
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    pub key_file: String,
+    /// Believe any certificate
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub insecure_skip_tls_verify: Switch,
+    /// Send the credentials also where an index leads to another place
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub pass_credentials: Switch,
+}
+
+/// Which chart, and where from.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RemoteArgs {
+    /// The version of the chart, or a range; the newest without
+    #[arg(
+        long = "version",
+        id = "chart-version",
+        value_name = "VERSION",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub version: String,
+    /// Take versions that are in development, too
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub devel: Switch,
+    /// The repository's address, instead of its name
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    pub repo: String,
+    /// Speak to a registry without TLS
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub plain_http: Switch,
+    #[command(flatten)]
+    pub login: LoginArgs,
+    #[command(flatten)]
+    pub places: PlacesArgs,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}
+
+impl LoginArgs {
+    /// With the password from standard input, if that was said.
+    pub fn asked(mut self, stdin: bool) -> Result<Self, String> {
+        if stdin && self.password.is_none() {
+            let mut text = String::new();
+            std::io::stdin().lock().read_to_string(&mut text).map_err(|error| error.to_string())?;
+            self.password = Some(Secret::new(text.trim_end_matches(['\r', '\n'])));
+        }
+        if !self.username.is_empty() && self.password.is_none() {
+            return Err("a user name needs a password: give --password or --password-stdin".to_owned());
+        }
+        Ok(self)
+    }
+
+    fn access(&self) -> Result<Access, String> {
+        let files = [&*self.ca_file, &self.cert_file, &self.key_file];
+        access(&self.username, self.password.as_ref(), files, self.insecure_skip_tls_verify.0)
+    }
+}
+
+/// What lets one in: a login, and the files with authorities, a certificate and its key.
+pub fn access(
+    username: &str,
+    password: Option<&Secret>,
+    [authorities, certificate, key]: [&str; 3],
+    blindly: bool,
+) -> Result<Access, String> {
+    let read = |name: &str| match name {
+        "" => Ok(None),
+        name => text_of_file(name).map(|text| Some(text.to_string())).map_err(|why| why.to_string()),
+    };
+    let identity = match (read(certificate)?, read(key)?) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key: outbound::Secret::new(key) }),
+        (None, None) => None,
+        _ => return Err("a certificate needs its key, and a key its certificate: give both files".to_owned()),
+    };
+    let login = password.map(|password| Login::Basic {
+        username: username.to_owned(),
+        password: outbound::Secret::new(password.expose()),
+    });
+    let trust = Trust { authorities: read(authorities)?, also_system: false, identity, blindly };
+    Ok(Access { login, trust })
+}
+
+/// A chart that was fetched.
+pub struct Pulled {
+    pub fetched: Fetched,
+    /// What its archive is called, by Helm's rules.
+    pub file: String,
+    /// Where in a registry it was.
+    pub reference: Option<Reference>,
+}
+
+impl RemoteArgs {
+    /// The version that is asked for.
+    fn wanted(&self) -> &str {
+        if self.version.is_empty() && self.devel.0 { ">0.0.0-0" } else { self.version.trim() }
+    }
+
+    /// Fetches the chart that is called so.
+    pub async fn fetch(&self, name: &str, profile: Profile) -> Result<Pulled, String> {
+        let charts = Fetcher::new(client(), profile, Limits::of(profile).packed);
+        let said = |error: chart_store::ChartError| error.to_string();
+        if name.starts_with("oci://") {
+            let reference: Reference = name.parse().map_err(|why| format!("{why}"))?;
+            let access = self.login.access()?;
+            let fetched = charts.from_registry(&reference, self.wanted(), &access, self.plain_http.0);
+            let fetched = fetched.await.map_err(said)?;
+            let file = format!("{}-{}.tgz", reference.name(), fetched.version());
+            return Ok(Pulled { fetched, file, reference: Some(reference) });
+        }
+        if !self.repo.is_empty() {
+            let repository = Repository {
+                name: self.repo.clone(),
+                address: self.repo.parse().map_err(|why| format!("{why}"))?,
+                access: self.login.access()?,
+                pass_credentials: self.login.pass_credentials.0,
+            };
+            let index = charts.index(&repository).await.map_err(said)?;
+            return self.listed(&charts, &repository, &index, name).await;
+        }
+        let places = self.places.find()?;
+        if name.contains("://") {
+            let address: Address = name.parse().map_err(|why| format!("{why}"))?;
+            let access = self.access_at(&places, &address)?;
+            let fetched = charts.from_address(&address, &access).await.map_err(said)?;
+            let file = file_name(&address, &fetched);
+            return Ok(Pulled { fetched, file, reference: None });
+        }
+        let Some((repo, chart)) = name.split_once('/') else {
+            return Err(format!(
+                "non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}"
+            ));
+        };
+        let known = places.read()?;
+        let entry = known.get(repo).ok_or_else(|| format!("repo {repo} not found"))?;
+        let mut repository = entry.repository()?;
+        if self.login.password.is_some() {
+            repository.access.login = self.login.access()?.login;
+        }
+        repository.pass_credentials |= self.login.pass_credentials.0;
+        let index = places.index(repo, profile);
+        let index =
+            index.map_err(|why| format!("no cached repo found. (try 'longshore repo update'): {why}"))?;
+        self.listed(&charts, &repository, &index, chart).await
+    }
+
+    async fn listed(
+        &self,
+        charts: &Fetcher,
+        repository: &Repository,
+        index: &Index,
+        chart: &str,
+    ) -> Result<Pulled, String> {
+        let listed = repository.find(index, chart, self.wanted()).map_err(|error| {
+            let (chart, version, name) = (quote(chart), self.wanted(), &repository.name);
+            format!("chart {chart} matching {version} not found in {name} index. (try 'longshore repo update'): {error}")
+        })?;
+        let fetched = charts.listed(repository, &listed).await.map_err(|error| error.to_string())?;
+        Ok(Pulled { file: file_name(&listed.address, &fetched), fetched, reference: None })
+    }
+
+    /// What lets one in at an address: what was said, or what is known of the repository that it is in.
+    fn access_at(&self, places: &Places, address: &Address) -> Result<Access, String> {
+        let said = self.login.access()?;
+        if said != Access::none() {
+            return Ok(said);
+        }
+        for entry in places.read()?.repositories {
+            let Ok(folder) = entry.url.parse::<Address>() else { continue };
+            let base = folder.path().trim_end_matches('/');
+            let inside = address.path().strip_prefix(base).is_some_and(|rest| rest.starts_with('/'));
+            if folder.origin() == address.origin() && inside {
+                return Ok(entry.repository()?.access);
+            }
+        }
+        Ok(Access::none())
+    }
+}
+
+/// What an archive is called: as its address says, if that can be the name of a file, else after its chart.
+fn file_name(address: &Address, fetched: &Fetched) -> String {
+    let last = address.path().rsplit('/').next().unwrap_or_default();
+    let plain = !last.is_empty() && !last.starts_with('.') && !last.contains(['%', '\\']);
+    if plain { last.to_owned() } else { format!("{}-{}.tgz", fetched.name(), fetched.version()) }
+}
+
+/// Fetches the index of a repository, as it is written.
+pub fn download(repository: &Repository, profile: Profile) -> Result<(Bytes, Index), String> {
+    wait(repository::download(&client(), repository, profile))?.map_err(|error| error.to_string())
+}
+
+fn client() -> Client {
+    Client::new(Dialer::new(Policy::anywhere()))
+}
+
+/// Waits for what comes over a network, for commands that have no runtime: they do one thing after the other.
+pub fn wait<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
+}

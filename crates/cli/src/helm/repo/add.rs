@@ -1,0 +1,79 @@
+//! `longshore repo add`
+
+use clap::Args;
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+
+use super::super::Outcome;
+use super::super::flags::{Switch, switch};
+use super::super::remote::{self, LoginArgs};
+use super::super::repositories::{Entry, PlacesArgs};
+
+#[derive(Clone, Debug, Args)]
+pub struct AddArgs {
+    /// What to call it
+    pub name: String,
+    /// Where it is
+    pub url: String,
+    #[command(flatten)]
+    pub login: LoginArgs,
+    /// Read the password from standard input
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub password_stdin: Switch,
+    /// Replace one of the same name
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub force_update: Switch,
+    #[command(flatten)]
+    pub places: PlacesArgs,
+}
+
+pub fn run(args: &AddArgs) -> Outcome {
+    let name = &args.name;
+    if name.contains('/') {
+        let why = "contains '/', please specify a different name without '/'";
+        return Err(format!("repository name ({name}) {why}").into());
+    }
+    if name.is_empty() || name.starts_with('.') {
+        return Err(format!("repository name ({name}) cannot be the name of a file").into());
+    }
+    let places = args.places.find()?;
+    let entry = entry(args)?;
+    let known = places.read()?;
+    if !args.force_update.0
+        && let Some(known) = known.get(name)
+    {
+        if *known == entry {
+            let said = format!("{} already exists with the same configuration, skipping\n", quote(name));
+            return Ok(said.into_bytes());
+        }
+        return Err(
+            format!("repository name ({name}) already exists, please specify a different name").into()
+        );
+    }
+    let repository = entry.repository()?;
+    let (text, index) = remote::download(&repository, Profile::default()).map_err(|why| {
+        let place = quote(&repository.address.to_string());
+        format!("looks like {place} is not a valid chart repository or cannot be reached: {why}")
+    })?;
+    places.keep_index(name, &text, &index)?;
+    places.change(|repositories| {
+        repositories.enter(entry);
+        Ok(())
+    })?;
+    Ok(format!("{} has been added to your repositories\n", quote(name)).into_bytes())
+}
+
+fn entry(args: &AddArgs) -> Result<Entry, String> {
+    let login = args.login.clone().asked(args.password_stdin.0)?;
+    Ok(Entry {
+        name: args.name.clone(),
+        url: args.url.clone(),
+        ca_file: login.ca_file,
+        cert_file: login.cert_file,
+        key_file: login.key_file,
+        insecure_skip_tls_verify: login.insecure_skip_tls_verify.0,
+        pass_credentials_all: login.pass_credentials.0,
+        username: login.username,
+        password: login.password,
+    })
+}

@@ -1,0 +1,59 @@
+//! `longshore repo update`
+
+use std::fmt::Write;
+
+use clap::{ArgAction, Args};
+use helm_template::go::quote;
+use helm_template::profile::Profile;
+
+use super::super::repositories::{Entry, Places, PlacesArgs};
+use super::super::{Outcome, Refusal, remote};
+
+#[derive(Clone, Debug, Args)]
+pub struct UpdateArgs {
+    /// Those to update; all, if none is named
+    #[arg(value_name = "REPO", action = ArgAction::Append)]
+    pub names: Vec<String>,
+    #[command(flatten)]
+    pub places: PlacesArgs,
+}
+
+pub fn run(args: &UpdateArgs) -> Outcome {
+    let places = args.places.find()?;
+    let repositories = places.read()?;
+    if repositories.repositories.is_empty() {
+        return Err("no repositories found. You must add one before updating".into());
+    }
+    if let Some(unknown) = args.names.iter().find(|name| repositories.get(name).is_none()) {
+        return Err(format!("no repositories found matching '{unknown}'.  Nothing will be updated").into());
+    }
+    let mut said = "Hang tight while we grab the latest from your chart repositories...\n".to_owned();
+    let mut failed = Vec::new();
+    let asked = repositories.repositories.iter();
+    for entry in asked.filter(|entry| args.names.is_empty() || args.names.contains(&entry.name)) {
+        let name = quote(&entry.name);
+        // Writing to a text does not fail.
+        let _ = match update(&places, entry) {
+            Ok(()) => writeln!(said, "...Successfully got an update from the {name} chart repository"),
+            Err(why) => {
+                failed.push(entry.url.as_str());
+                writeln!(
+                    said,
+                    "...Unable to get an update from the {name} chart repository ({}):\n\t{why}",
+                    entry.url
+                )
+            }
+        };
+    }
+    if failed.is_empty() {
+        said.push_str("Update Complete. ⎈Happy Helming!⎈\n");
+        return Ok(said.into_bytes());
+    }
+    let why = format!("failed to update the following repositories: [{}]", failed.join(" "));
+    Err(Refusal { output: said.into_bytes(), why })
+}
+
+fn update(places: &Places, entry: &Entry) -> Result<(), String> {
+    let (text, index) = remote::download(&entry.repository()?, Profile::default())?;
+    places.keep_index(&entry.name, &text, &index)
+}

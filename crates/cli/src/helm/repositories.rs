@@ -1,0 +1,219 @@
+//! The file of repositories and the folder of their indexes, in Helm's format.
+//!
+//! Always true of what we write: nobody else can read it, and it is whole.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use chart_store::Repository;
+use clap::Args;
+use helm_chart::index::Index;
+use helm_template::profile::Profile;
+use serde::{Deserialize, Serialize};
+
+use super::flags::reason;
+use super::remote::access;
+use crate::platform::contexts::write_private;
+use crate::platform::secret::Secret;
+
+/// Where both are.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PlacesArgs {
+    /// The file with the names of repositories [default: `repositories.yaml` in the user's folder of settings]
+    #[arg(long, value_name = "FILE")]
+    pub repository_config: Option<PathBuf>,
+    /// The folder with their indexes and with charts that were fetched [default: in the user's cache]
+    #[arg(long, value_name = "DIR")]
+    pub repository_cache: Option<PathBuf>,
+}
+
+impl PlacesArgs {
+    pub fn find(&self) -> Result<Places, String> {
+        let file = self.repository_config.clone();
+        let cache = self.repository_cache.clone();
+        Ok(Places {
+            file: file.map_or_else(
+                || Ok(own("XDG_CONFIG_HOME", ".config")?.join("repositories.yaml")),
+                Ok::<_, String>,
+            )?,
+            cache: cache
+                .map_or_else(|| Ok(own("XDG_CACHE_HOME", ".cache")?.join("repository")), Ok::<_, String>)?,
+        })
+    }
+}
+
+/// The folder that is ours in one of the user's folders.
+fn own(variable: &str, at_home: &str) -> Result<PathBuf, String> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder(variable).or_else(|| folder("HOME").map(|home| home.join(at_home)));
+    let base = base.ok_or_else(|| format!("no folder for repositories is known: set {variable} or HOME"))?;
+    Ok(base.join("longshore"))
+}
+
+/// Where repositories are written down.
+#[derive(Clone, Debug)]
+pub struct Places {
+    file: PathBuf,
+    cache: PathBuf,
+}
+
+/// What is in the file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Repositories {
+    api_version: String,
+    generated: String,
+    pub repositories: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entry {
+    #[serde(rename = "caFile")]
+    pub ca_file: String,
+    #[serde(rename = "certFile")]
+    pub cert_file: String,
+    pub insecure_skip_tls_verify: bool,
+    #[serde(rename = "keyFile")]
+    pub key_file: String,
+    pub name: String,
+    pub pass_credentials_all: bool,
+    #[serde(with = "plain")]
+    pub password: Option<Secret>,
+    pub url: String,
+    pub username: String,
+}
+
+/// Helm writes an empty text where there is no password.
+mod plain {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Secret;
+
+    #[expect(clippy::ref_option, reason = "serde asks for a reference")]
+    pub fn serialize<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(secret.as_ref().map_or("", Secret::expose))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        Ok(text.filter(|text| !text.is_empty()).map(Secret::new))
+    }
+}
+
+impl Repositories {
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.repositories.iter().find(|entry| entry.name == name)
+    }
+
+    /// Adds it, or replaces the one of its name.
+    pub fn enter(&mut self, entry: Entry) {
+        match self.repositories.iter_mut().find(|other| other.name == entry.name) {
+            Some(other) => *other = entry,
+            None => self.repositories.push(entry),
+        }
+    }
+}
+
+impl Entry {
+    /// How it is reached.
+    pub fn repository(&self) -> Result<Repository, String> {
+        let files = [&*self.ca_file, &self.cert_file, &self.key_file];
+        let access = access(&self.username, self.password.as_ref(), files, self.insecure_skip_tls_verify)?;
+        Ok(Repository {
+            name: self.name.clone(),
+            address: self.url.parse().map_err(|why| format!("{why}"))?,
+            access,
+            pass_credentials: self.pass_credentials_all,
+        })
+    }
+}
+
+impl Places {
+    /// What is in the file; nothing where there is none.
+    pub fn read(&self) -> Result<Repositories, String> {
+        let text = match fs::read_to_string(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Repositories::default()),
+            Err(error) => return Err(failed(&self.file, &error)),
+        };
+        if text.trim().is_empty() {
+            return Ok(Repositories::default());
+        }
+        // What stands in a line may be a password.
+        serde_norway::from_str(&text).map_err(|error| {
+            let line = error.location().map_or(1, |place| place.line());
+            format!(
+                "{} is not a file of repositories: line {line} is not as it should be",
+                self.file.display()
+            )
+        })
+    }
+
+    /// Reads, changes and writes, while nobody else does.
+    pub fn change(&self, change: impl FnOnce(&mut Repositories) -> Result<(), String>) -> Result<(), String> {
+        let wrong = |error: io::Error| failed(&self.file, &error);
+        private_folder(self.file.parent().unwrap_or(Path::new("."))).map_err(wrong)?;
+        // Held until it is dropped. The file itself cannot be locked: it is replaced.
+        let lock = self.file.with_extension("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
+        let lock = lock.map_err(wrong)?;
+        lock.lock().map_err(wrong)?;
+        let mut repositories = self.read()?;
+        change(&mut repositories)?;
+        if repositories.generated.is_empty() {
+            // As Helm writes a time that nobody set.
+            "0001-01-01T00:00:00Z".clone_into(&mut repositories.generated);
+        }
+        let text = serde_norway::to_string(&repositories).map_err(|error| error.to_string())?;
+        write_private(&self.file, text.as_bytes()).map_err(wrong)
+    }
+
+    /// The index of a repository, as it was last fetched.
+    pub fn index(&self, name: &str, profile: Profile) -> Result<Index, String> {
+        let file = self.index_file(name);
+        let text = fs::read(&file).map_err(|error| failed(&file, &error))?;
+        let index = Index::parse(&Bytes::from(text), profile);
+        index.map_err(|error| format!("error loading {}: {error}", file.display()))
+    }
+
+    pub fn keep_index(&self, name: &str, text: &Bytes, index: &Index) -> Result<(), String> {
+        self.keep(&format!("{name}-index.yaml"), text)?;
+        let names: String = index.names().flat_map(|name| [name, "\n"]).collect();
+        self.keep(&format!("{name}-charts.txt"), names.as_bytes())?;
+        Ok(())
+    }
+
+    pub fn forget_index(&self, name: &str) -> Result<(), String> {
+        for file in [self.cache.join(format!("{name}-charts.txt")), self.index_file(name)] {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&file, &error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file into the cache, and says where it is.
+    pub fn keep(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
+        let file = self.cache.join(name);
+        private_folder(&self.cache).map_err(|error| failed(&self.cache, &error))?;
+        write_private(&file, content).map_err(|error| failed(&file, &error))?;
+        Ok(file)
+    }
+
+    fn index_file(&self, name: &str) -> PathBuf {
+        self.cache.join(format!("{name}-index.yaml"))
+    }
+}
+
+fn private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn failed(file: &Path, error: &io::Error) -> String {
+    format!("open {}: {}", file.display(), reason(error))
+}

@@ -1,0 +1,209 @@
+//! `longshore search`: charts in the repositories that one has added.
+
+use clap::{ArgAction, Args, Subcommand};
+use helm_chart::index::{ChartVersion, Index};
+use helm_template::profile::Profile;
+use helm_template::semver::{Constraints, Version};
+use regex::Regex;
+use serde::Serialize;
+
+use super::Outcome;
+use super::flags::{HelmArg, Switch, switch};
+use super::repositories::PlacesArgs;
+use super::table::{self, Form};
+use crate::platform::output::tame;
+
+#[derive(Clone, Debug, Args)]
+pub struct SearchArgs {
+    #[command(subcommand)]
+    pub command: SearchCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum SearchCommand {
+    /// Look for a word in the charts of your repositories
+    Repo(RepoArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
+pub struct RepoArgs {
+    /// What to look for; everything without
+    #[arg(value_name = "KEYWORD", action = ArgAction::Append)]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub helm: HelmArg,
+    /// The word is a regular expression
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub regexp: Switch,
+    /// Show every version
+    #[arg(short = 'l', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub versions: Switch,
+    /// Show versions that are in development, too
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub devel: Switch,
+    /// Show versions in this range
+    #[arg(
+        long = "version",
+        id = "chart-version",
+        value_name = "RANGE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub version: String,
+    /// The widest that a column may be
+    #[arg(long, value_name = "WIDTH", default_value = "50")]
+    pub max_col_width: usize,
+    /// Fail if nothing is found
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub fail_on_no_result: Switch,
+    /// As what to print them
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+    #[command(flatten)]
+    pub places: PlacesArgs,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    version: String,
+    app_version: String,
+    description: String,
+}
+
+/// One version of one chart, and how early in what is said of it the word was found.
+struct Found {
+    score: usize,
+    name: String,
+    version: Option<Version>,
+    entry: ChartVersion,
+}
+
+/// What is looked for.
+enum Words {
+    All,
+    Text(String),
+    Pattern(Regex),
+}
+
+pub fn run(args: &SearchArgs) -> Outcome {
+    let SearchCommand::Repo(args) = &args.command;
+    let rows = rows(args)?;
+    if rows.is_empty() && args.fail_on_no_result.0 {
+        return Err("no results found".into());
+    }
+    match args.output {
+        Form::Table if rows.is_empty() => Ok(b"No results found\n".into()),
+        Form::Table => {
+            let head = ["NAME", "CHART VERSION", "APP VERSION", "DESCRIPTION"].map(str::to_owned);
+            // What others have written must not move the reader's cursor.
+            let cells = rows.iter().map(|row| {
+                [&row.name, &row.version, &row.app_version, &row.description].map(|text| tame(text))
+            });
+            let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
+            Ok(table::text(&cells, args.max_col_width).into_bytes())
+        }
+        form => Ok(table::listed(&rows, form)?),
+    }
+}
+
+fn rows(args: &RepoArgs) -> Result<Vec<Row>, String> {
+    let profile = args.helm.profile;
+    let places = args.places.find()?;
+    let repositories = places.read()?.repositories;
+    if repositories.is_empty() {
+        return Err("no repositories configured".into());
+    }
+    let words = words(args)?;
+    let mut found = Vec::new();
+    for entry in &repositories {
+        match places.index(&entry.name, profile) {
+            Ok(index) => look(&entry.name, &index, &words, profile, &mut found),
+            Err(why) => eprintln!("WARNING: repo {:?} is corrupt or missing: {why}", entry.name),
+        }
+    }
+    found.sort_by(|a, b| {
+        let newest = || match (&a.version, &b.version) {
+            (Some(a), Some(b)) => b.compare(a),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        };
+        a.score.cmp(&b.score).then_with(|| a.name.cmp(&b.name)).then_with(newest)
+    });
+    let range = range(args)?;
+    found.retain(|one| one.version.as_ref().is_some_and(|version| range.check(version)));
+    if !args.versions.0 {
+        let mut seen = std::collections::HashSet::new();
+        found.retain(|one| seen.insert(one.name.clone()));
+    }
+    Ok(found.into_iter().map(row).collect())
+}
+
+fn row(found: Found) -> Row {
+    let metadata = found.entry.metadata;
+    Row {
+        name: found.name,
+        version: metadata.version.to_string(),
+        app_version: metadata.app_version.to_string(),
+        description: metadata.description.to_string(),
+    }
+}
+
+fn words(args: &RepoArgs) -> Result<Words, String> {
+    let text = args.words.join(" ");
+    if args.words.is_empty() {
+        return Ok(Words::All);
+    }
+    if !args.regexp.0 {
+        return Ok(Words::Text(text.to_lowercase()));
+    }
+    Regex::new(&text).map(Words::Pattern).map_err(|error| format!("error parsing regexp: {error}"))
+}
+
+fn range(args: &RepoArgs) -> Result<Constraints, String> {
+    let range = match (&*args.version, args.devel.0) {
+        ("", true) => ">0.0.0-0",
+        ("", false) => ">0.0.0",
+        (range, _) => range,
+    };
+    Constraints::parse(range, args.helm.profile)
+        .map_err(|why| format!("an invalid version/constraint format: {why}"))
+}
+
+fn look(repo: &str, index: &Index, words: &Words, profile: Profile, found: &mut Vec<Found>) {
+    for chart in index.names() {
+        // An entry that cannot be read is not found.
+        for entry in index.entries(chart).filter_map(Result::ok) {
+            let Some(score) = score(repo, &entry, words) else { continue };
+            let version = Version::parse(&entry.metadata.version, profile).ok();
+            found.push(Found { score, name: format!("{repo}/{chart}"), version, entry });
+        }
+    }
+}
+
+/// In which part of what is said of a chart the words are: its name, its place, its description, its keywords.
+fn score(repo: &str, entry: &ChartVersion, words: &Words) -> Option<usize> {
+    const BETWEEN: char = '\u{b}';
+    let metadata = &entry.metadata;
+    let keywords: Vec<&str> = metadata.keywords.iter().map(|word| &**word).collect();
+    let said = [
+        metadata.name.to_string(),
+        format!("{repo}/{}", metadata.name),
+        metadata.description.to_string(),
+        keywords.join(" "),
+    ];
+    let line = said.join(&BETWEEN.to_string());
+    let (line, at) = match words {
+        Words::All => return Some(0),
+        Words::Text(text) => {
+            let line = line.to_lowercase();
+            let at = line.find(text)?;
+            (line, at)
+        }
+        Words::Pattern(pattern) => {
+            let at = pattern.find(&line)?.start();
+            (line, at)
+        }
+    };
+    Some(line[..at].matches(BETWEEN).count())
+}

@@ -1,0 +1,129 @@
+//! `longshore diff`: what is different between two revisions, or would be after an upgrade.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use clap::Args;
+use helm_release::Record;
+use helm_release::actions::{DryRun, Upgrade};
+use helm_release::queries::get;
+use kube_apply::{Object, diff};
+use serde_json::{Value, json};
+
+use super::chart::{PROFILE, load};
+use super::connect::{ClusterArgs, Reached, reach};
+use super::flags::{OutputArg, WaitArgs, WriteArgs};
+use super::output::encoded;
+use super::progress::Progress;
+use super::upgrade::OldValuesArgs;
+use crate::helm::Outcome;
+use crate::helm::flags::ValuesArgs;
+use crate::helm::remote::RemoteArgs;
+
+#[derive(Clone, Debug, Args)]
+#[command(disable_version_flag = true)]
+pub struct DiffArgs {
+    /// The release
+    pub name: String,
+    /// From this revision; without it from the one before the last
+    pub from: Option<i64>,
+    /// To this revision; without it to the last
+    pub to: Option<i64>,
+    /// To what an upgrade to this chart would make of it
+    #[arg(long, value_name = "CHART", conflicts_with = "to")]
+    pub with: Option<String>,
+    #[command(flatten)]
+    pub values: ValuesArgs,
+    #[command(flatten)]
+    pub old_values: OldValuesArgs,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+    #[command(flatten)]
+    pub output: OutputArg,
+}
+
+pub async fn run(args: &DiffArgs) -> Outcome {
+    let reached = reach(&args.cluster).await?;
+    let (before, after) = if let Some(chart) = &args.with {
+        (revision(&reached, &args.name, args.from).await?, planned(&reached, args, chart).await?)
+    } else {
+        let after = revision(&reached, &args.name, args.to).await?;
+        let from = args.from.unwrap_or(after.version - 1);
+        if from < 1 {
+            let why =
+                format!("release {} has one revision only: there is nothing to compare it with", args.name);
+            return Err(why.into());
+        }
+        (revision(&reached, &args.name, Some(from)).await?, after)
+    };
+    let differences = diff::diff(&objects(&before)?, &objects(&after)?, &[]);
+    let shown: Vec<Value> = differences
+        .iter()
+        .map(|found| {
+            json!({
+                "kind": found.id.kind, "namespace": found.id.namespace, "name": found.id.name,
+                "source": found.source, "what": found.what, "changes": found.changes,
+            })
+        })
+        .collect();
+    encoded(args.output.output, &shown.into())
+        .unwrap_or_else(|| Ok(coloured(&diff::text(&differences)).into_bytes()))
+}
+
+async fn revision(reached: &Reached, name: &str, revision: Option<i64>) -> Result<Record, String> {
+    get(&reached.storage(), name, revision)
+        .await
+        .map(|stored| stored.record)
+        .map_err(|error| error.to_string())
+}
+
+/// The record that an upgrade would make.
+async fn planned(reached: &Reached, args: &DiffArgs, chart: &str) -> Result<Record, String> {
+    let chart = load(chart, &args.remote).await?;
+    let values = args.values.read(PROFILE)?;
+    let progress = Progress::new();
+    let mut run = WriteArgs::default().run(&WaitArgs::default(), &progress);
+    run.dry_run = DryRun::Server;
+    let ask = Upgrade {
+        name: args.name.clone(),
+        namespace: reached.namespace.clone(),
+        chart,
+        values: Arc::new(values),
+        old_values: args.old_values.choice(),
+        labels: std::collections::BTreeMap::new(),
+        install: false,
+        create_namespace: false,
+        skip_crds: false,
+        skip_schema: false,
+        subchart_notes: false,
+        atomic: false,
+        cleanup_on_fail: false,
+        run,
+    };
+    reached.helm().await?.upgrade(&ask).await.map_err(|error| error.to_string())
+}
+
+/// Its objects and its hooks.
+fn objects(record: &Record) -> Result<Vec<Object>, String> {
+    let mut objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
+    for hook in &record.hooks {
+        objects.extend(Object::parse_all(&hook.manifest).map_err(|error| error.to_string())?);
+    }
+    Ok(objects)
+}
+
+/// Red for what goes and green for what comes, on a terminal that wants colours.
+fn coloured(text: &str) -> String {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if plain || !std::io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let paint = |line: &str| match line.as_bytes().first() {
+        Some(b'+') => format!("\x1b[32m{line}\x1b[0m\n"),
+        Some(b'-') => format!("\x1b[31m{line}\x1b[0m\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(paint).collect()
+}

@@ -1,0 +1,129 @@
+//! The same lines for us and for the real Helm, each in a namespace of its own: the same is printed.
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::desk::{Desk, Printed};
+
+/// What is typed, one after the other. `NS` is the namespace. Not here: `get metadata` without a revision, where Helm
+/// shows the labels by which it finds its records, too.
+const LINES: &[&str] = &[
+    "list -n NS",
+    "list -n NS -o json",
+    "install web CHART -n NS --dry-run=client --hide-secret",
+    "install web CHART -n NS --create-namespace --set greeting=hi,list={a,b} -l team=shop,tier=1",
+    "install web CHART -n NS",
+    "install -n NS CHART",
+    "install web CHART -n NS --generate-name",
+    "install web ./nowhere -n NS",
+    "install bad CHART -n NS --set a=b,c",
+    "install Bad_Name CHART -n NS",
+    "list -n NS",
+    "list -n NS -o json",
+    "list -n NS -o yaml",
+    "list -n NS -q",
+    "list -n NS -q -o json",
+    "list -n NS --no-headers",
+    "list -n NS --filter ^x",
+    "list -n NS -l team=shop -q",
+    "list -n NS -l team=other -q",
+    "status web -n NS",
+    "status web -n NS --revision 1 -o yaml",
+    "status none -n NS",
+    "upgrade web CHART -n NS --set greeting=bye --description twice",
+    "upgrade web CHART -n NS --reuse-values --set replicas=2 --hide-notes",
+    "upgrade none CHART -n NS",
+    "upgrade --install web CHART -n NS --reset-values -o json",
+    "upgrade --install second CHART -n NS --set greeting=second",
+    "history web -n NS",
+    "history web -n NS --max 2",
+    "history web -n NS -o json",
+    "history web -n NS -o yaml",
+    "history none -n NS",
+    "get values web -n NS",
+    "get values web -n NS --revision 1",
+    "get values web -n NS --revision 1 -o json",
+    "get values web -n NS --revision 1 -o yaml",
+    "get values web -n NS --revision 2 -a",
+    "get values web -n NS --revision 99",
+    "get manifest web -n NS",
+    "get hooks web -n NS",
+    "get notes web -n NS",
+    "get metadata web -n NS --revision 4",
+    "get metadata web -n NS --revision 1 -o json",
+    "get metadata web -n NS --revision 1 -o yaml",
+    "get all second -n NS",
+    "rollback web 1 -n NS",
+    "rollback web 99 -n NS",
+    "rollback web x -n NS",
+    "rollback none -n NS",
+    "history web -n NS --show-rollback-revision",
+    "test web -n NS",
+    "test web -n NS --filter name=other",
+    "test none -n NS",
+    "uninstall second -n NS --keep-history",
+    "list -n NS --uninstalled -q",
+    "uninstall none -n NS",
+    "uninstall none -n NS --ignore-not-found",
+    "uninstall web -n NS --dry-run",
+    "uninstall web -n NS",
+    "list -n NS -q",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_helm_prints() {
+    let desk = Desk::new().await;
+    let Some(helm) = desk.helm() else { return };
+    let mut unlike = Vec::new();
+    for line in LINES {
+        let theirs = alike(helm.says(&line.replace("NS", "by-helm")).await, "by-helm");
+        let ours = alike(desk.ours(&line.replace("NS", "by-ours")).await, "by-ours");
+        if ours != theirs {
+            unlike.push(format!("$ {line}\n--- theirs: {theirs:#?}\n--- ours: {ours:#?}"));
+        }
+    }
+    assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), LINES.len(), unlike.join("\n"));
+}
+
+/// Without what differs between any two runs, and with the members of JSON in order.
+fn alike(printed: Printed, namespace: &str) -> Printed {
+    let times = [
+        r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}",
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC *",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z",
+        r"(uid|resourceVersion): \S+",
+    ];
+    let mut output = match serde_json::from_str::<Value>(&printed.output) {
+        Ok(mut value) => {
+            forget_files(&mut value);
+            format!("{value:#}")
+        }
+        Err(_) => printed.output,
+    };
+    for pattern in times {
+        output = Regex::new(pattern).unwrap().replace_all(&output, "TIME").into_owned();
+    }
+    // Which kinds come first is chance in Helm, and so is what the simulated cluster has done by then.
+    output = Regex::new(r"(?s)RESOURCES:\n.*?\n\n(TEST|NOTES)")
+        .unwrap()
+        .replace(&output, "RESOURCES\n$1")
+        .into_owned();
+    output = Regex::new(r"(?s)\n  resources:\n.*?\nmanifest:")
+        .unwrap()
+        .replace(&output, "\nmanifest:")
+        .into_owned();
+    let own = |text: String| text.replace(namespace, "NS").replace(&" ".repeat(8), " ");
+    Printed { output: own(output), error: printed.error.map(own) }
+}
+
+/// Helm says when the files of a chart were written, which nobody else needs to know.
+fn forget_files(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(forget_files),
+        Value::Object(members) => {
+            members.retain(|key, _| !key.ends_with("modtime"));
+            members.values_mut().for_each(forget_files);
+        }
+        _ => {}
+    }
+}

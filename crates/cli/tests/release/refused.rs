@@ -1,0 +1,51 @@
+//! Lines that cannot be meant, and clusters that cannot be reached.
+
+use clap::Parser;
+
+use crate::desk::Desk;
+
+#[derive(Parser)]
+struct Program {
+    #[command(subcommand)]
+    command: cli::release::Command,
+}
+
+async fn why(line: &str) -> String {
+    let Program { command } =
+        Program::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string()).unwrap();
+    cli::release::run(&command).await.unwrap_err().why
+}
+
+#[tokio::test]
+async fn a_cluster_has_to_be_named_and_to_be_there() {
+    if std::env::var_os("LONGSHORE_KUBE_KUBECONFIG").is_none() {
+        assert_eq!(why("longshore list").await, "no cluster is named: give --kubeconfig FILE");
+    }
+    let missing = why("longshore list --kubeconfig /nowhere/at/all").await;
+    assert!(missing.starts_with("cannot use the kubeconfig `/nowhere/at/all`: "), "{missing}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense_changes_nothing() {
+    let desk = Desk::new().await;
+    let table = [
+        ("install web CHART --timeout soon", "invalid value 'soon'"),
+        ("install web CHART --wait=perhaps", "Valid inputs are hookOnly, watcher and legacy"),
+        ("install web CHART --dry-run=maybe", "must be none, client or server"),
+        ("install web CHART --force-replace --force-conflicts", "cannot be used with"),
+        ("install web CHART -l team", "team must be formatted as key=value"),
+        (
+            "install web CHART --hide-secret",
+            "INSTALLATION FAILED: hiding Kubernetes secrets requires a dry-run mode",
+        ),
+        ("install web CHART -n missing", "INSTALLATION FAILED: "),
+        ("uninstall web --cascade sideways", "invalid value 'sideways'"),
+        ("list --filter (", "error parsing regexp"),
+        ("list -o xml", "invalid value 'xml'"),
+    ];
+    for (line, words) in table {
+        let why = desk.ours(line).await.why();
+        assert!(why.contains(words), "{line}: {why}");
+    }
+    assert_eq!(desk.ours("list -A -a -q").await.ok(), "");
+}

@@ -1,0 +1,298 @@
+//! Our acts beside those of the real Helms: the same records, the same objects, and either goes on from the other's.
+
+use std::sync::Arc;
+
+use domain::clock::SystemClock;
+use helm_release::actions::{Applying, Install, Propagation, Rollback, Run, Uninstall, Upgrade, Values};
+use helm_release::record::Status;
+use helm_release::{Error, Helm};
+use helm_template::profile::Profile;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::ListParams;
+use kube_apply::{Discovery, Silent};
+use serde_json::Value;
+
+use crate::helms::{HELMS, Served};
+use crate::world::{chart, storage, values};
+
+const HELM_4: &str = "LONGSHORE_HELM_4_3";
+
+/// What both are told to do.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Install(&'static str),
+    Upgrade(&'static str),
+    Reuse(&'static str),
+    Rollback(i64),
+    Uninstall { keep: bool },
+}
+
+impl Act {
+    /// As one types it.
+    fn line(self) -> String {
+        let set = |values: &str| if values.is_empty() { String::new() } else { format!(" --set {values}") };
+        match self {
+            Self::Install(values) => format!("install app ./plain{}", set(values)),
+            Self::Upgrade(values) => format!("upgrade app ./plain{}", set(values)),
+            Self::Reuse(values) => format!("upgrade app ./plain --reuse-values{}", set(values)),
+            Self::Rollback(revision) => format!("rollback app {revision}"),
+            Self::Uninstall { keep: true } => "uninstall app --keep-history".into(),
+            Self::Uninstall { keep: false } => "uninstall app".into(),
+        }
+    }
+
+    async fn ours(self, helm: &Helm, applying: Applying) -> Result<(), Error> {
+        let run = Run { applying, ..Run::new(&Silent) };
+        let (name, namespace) = ("app".to_owned(), "default".to_owned());
+        let given = |text: &str| values(&format!("{{{}}}", text.replace('=', ": ")));
+        let chart = chart("plain", helm.profile);
+        let upgrade = |text: &str, old_values, run| Upgrade {
+            name: "app".into(),
+            namespace: "default".into(),
+            chart: chart.clone(),
+            values: given(text),
+            old_values,
+            labels: [].into(),
+            install: false,
+            create_namespace: false,
+            skip_crds: false,
+            skip_schema: false,
+            subchart_notes: false,
+            atomic: false,
+            cleanup_on_fail: false,
+            run,
+        };
+        match self {
+            Self::Install(text) => {
+                let install = Install {
+                    name,
+                    namespace,
+                    chart: chart.clone(),
+                    values: given(text),
+                    labels: [].into(),
+                    create_namespace: false,
+                    skip_crds: false,
+                    skip_schema: false,
+                    subchart_notes: false,
+                    replace: false,
+                    atomic: false,
+                    run,
+                };
+                helm.install(&install).await.map(|_| ())
+            }
+            Self::Upgrade(text) => helm.upgrade(&upgrade(text, Values::Keep, run)).await.map(|_| ()),
+            Self::Reuse(text) => helm.upgrade(&upgrade(text, Values::Reuse, run)).await.map(|_| ()),
+            Self::Rollback(revision) => {
+                let rollback = Rollback { name, namespace, revision, cleanup_on_fail: false, run };
+                helm.rollback(&rollback).await.map(|_| ())
+            }
+            Self::Uninstall { keep } => {
+                let uninstall = Uninstall {
+                    name,
+                    namespace,
+                    keep_history: keep,
+                    ignore_not_found: false,
+                    propagation: Propagation::Background,
+                    run,
+                };
+                helm.uninstall(&uninstall).await.map(|_| ())
+            }
+        }
+    }
+}
+
+/// Values as JSON are a subset of what `--set` takes here.
+const LIFE: [Act; 8] = [
+    Act::Install("word=one"),
+    Act::Upgrade("word=two"),
+    Act::Upgrade(""),
+    Act::Reuse("text=three"),
+    Act::Rollback(1),
+    Act::Rollback(0),
+    Act::Uninstall { keep: true },
+    Act::Rollback(2),
+];
+
+async fn ours(served: &Served, variable: &str) -> Helm {
+    let client = served.client();
+    let discovery = Discovery::read(&client).await.unwrap();
+    let profile = if variable == HELM_4 { Profile::Helm4 } else { Profile::Helm3 };
+    Helm { profile, ..Helm::new(client.clone(), client, discovery, Arc::new(SystemClock), "us") }
+}
+
+/// Everything that is left in the namespace, without what differs from run to run.
+async fn left(served: &Served) -> Value {
+    let client = served.client();
+    let mut records: Vec<Value> = Vec::new();
+    for stored in storage(&client).history("app").await.unwrap() {
+        let mut json: Value = serde_json::from_str(&stored.record.to_json().unwrap()).unwrap();
+        strip(&mut json);
+        records.push(json);
+    }
+    let list = ListParams::default();
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default").list(&list).await.unwrap();
+    let secrets =
+        Api::<Secret>::namespaced(client, "default").list(&list.fields("type=Opaque")).await.unwrap();
+    let mut objects = Vec::new();
+    for item in
+        maps.items.iter().map(serde_json::to_value).chain(secrets.items.iter().map(serde_json::to_value))
+    {
+        let mut item = item.unwrap();
+        // Each cluster has its own, and neither of us made it.
+        if item["metadata"]["name"] == "kube-root-ca.crt" {
+            continue;
+        }
+        strip(&mut item);
+        objects.push(item);
+    }
+    serde_json::json!({"records": records, "objects": objects})
+}
+
+/// Whether there is a time is told, and not which.
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for gone in ["uid", "resourceVersion", "time", "modtime", "schemamodtime"] {
+                map.remove(gone);
+            }
+            for (key, value) in map.iter_mut() {
+                let is_time = [
+                    "creationTimestamp",
+                    "first_deployed",
+                    "last_deployed",
+                    "deleted",
+                    "started_at",
+                    "completed_at",
+                ];
+                if is_time.contains(&key.as_str()) {
+                    let set =
+                        value.as_str().is_some_and(|text| !text.is_empty() && !text.starts_with("0001"));
+                    *value = Value::Bool(set);
+                }
+                strip(value);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_acts_leave_what_theirs_leave() {
+    for variable in HELMS {
+        let (theirs, us) = (Served::new().await, Served::new().await);
+        let Some(real) = theirs.helm(variable) else { continue };
+        let helm = ours(&us, variable).await;
+        // Helm 3 knows no other way, and does not say which it is.
+        let applying = if variable == HELM_4 { Applying::Auto } else { Applying::Helm3 };
+        for act in LIFE {
+            real.ok(&act.line()).await;
+            act.ours(&helm, applying).await.unwrap();
+            let (mut theirs, ours) = (left(&theirs).await, left(&us).await);
+            if variable == "LONGSHORE_HELM_3_22" {
+                without_policies(&mut theirs);
+            }
+            assert_same(&theirs, &ours, &format!("{variable} {act:?}"));
+        }
+    }
+}
+
+/// Ours is the Helm 3 that does not know policies of output yet.
+fn without_policies(left: &mut Value) {
+    let records = left["records"].as_array_mut().into_iter().flatten();
+    for hook in records.flat_map(|record| record["hooks"].as_array_mut().into_iter().flatten()) {
+        hook.as_object_mut().unwrap().remove("output_log_policies");
+    }
+}
+
+/// The first place where two values differ, for people to read.
+fn assert_same(theirs: &Value, ours: &Value, place: &str) {
+    match (theirs, ours) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<_> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let pick =
+                    |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or(Value::Null);
+                assert_same(&pick(a), &pick(b), &format!("{place}.{key}"));
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (at, (a, b)) in a.iter().zip(b).enumerate() {
+                assert_same(a, b, &format!("{place}[{at}]"));
+            }
+        }
+        (a, b) => assert_eq!(a, b, "{place}"),
+    }
+}
+
+/// Each act in turn by one and by the other, on one cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn either_goes_on_from_where_the_other_stopped() {
+    for variable in HELMS {
+        for we_begin in [true, false] {
+            let served = Served::new().await;
+            let Some(real) = served.helm(variable) else { continue };
+            let helm = ours(&served, variable).await;
+            for (at, act) in LIFE.into_iter().chain([Act::Uninstall { keep: false }]).enumerate() {
+                if (at % 2 == 0) == we_begin {
+                    act.ours(&helm, Applying::Auto)
+                        .await
+                        .unwrap_or_else(|error| panic!("{variable} {act:?}: {error}"));
+                } else {
+                    real.ok(&act.line()).await;
+                }
+                one_truth(&served).await;
+            }
+            let left = left(&served).await;
+            assert_eq!(left["records"].as_array().unwrap().len(), 0, "{variable} {left}");
+            let names: Vec<_> = left["objects"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|object| &object["metadata"]["name"])
+                .collect();
+            assert_eq!(names, ["app-plain-before"], "{variable}: a hook stays, as Helm has it");
+        }
+    }
+}
+
+async fn one_truth(served: &Served) {
+    let history = storage(&served.client()).history("app").await.unwrap();
+    let count = |status: Status| history.iter().filter(|stored| stored.record.info.status == status).count();
+    assert!(
+        count(Status::Deployed) <= 1 && history.iter().all(|stored| !stored.record.info.status.is_pending())
+    );
+}
+
+/// What is told where something is wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn our_refusals_are_theirs() {
+    let (theirs, us) = (Served::new().await, Served::new().await);
+    let Some(real) = theirs.helm(HELM_4) else { return };
+    let helm = ours(&us, HELM_4).await;
+    let refused = async |act: Act| {
+        let said = real.says(&act.line()).await;
+        assert!(!said.ok, "{act:?}");
+        let last = said.stderr.lines().last().unwrap_or_default().to_owned();
+        let ours = act.ours(&helm, Applying::Auto).await.unwrap_err().to_string();
+        let theirs = last.trim_start_matches("Error: ").to_owned();
+        assert!(
+            theirs.ends_with(&ours) || ours.ends_with(&theirs),
+            "{act:?}\ntheirs: {theirs}\nours:   {ours}"
+        );
+    };
+    refused(Act::Upgrade("word=one")).await;
+    refused(Act::Rollback(1)).await;
+    refused(Act::Uninstall { keep: false }).await;
+    real.ok("install app ./plain").await;
+    Act::Install("").ours(&helm, Applying::Auto).await.unwrap();
+    refused(Act::Install("")).await;
+    refused(Act::Rollback(7)).await;
+    refused(Act::Upgrade("count=many")).await;
+    real.ok("uninstall app --keep-history").await;
+    Act::Uninstall { keep: true }.ours(&helm, Applying::Auto).await.unwrap();
+    refused(Act::Uninstall { keep: true }).await;
+    refused(Act::Upgrade("")).await;
+    refused(Act::Install("")).await;
+}

@@ -1,0 +1,133 @@
+//! Asking for a release.
+
+use chart_store::{Reader, Source};
+use domain::Actor;
+use domain::roles::Capability;
+use helm_engine::names;
+use helm_template::profile::Profile;
+use kube::api::PostParams;
+use kube::core::ObjectMeta;
+use kube_types::marks::{MANAGED_BY, REQUEST_FINALIZER, WORKSPACE};
+use kube_types::release::{DriftDetection, Options, Patch, Remediation, RoleOverride, Source as Said};
+use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec};
+
+use super::versions::request_name;
+use super::view::ReleaseView;
+use super::{Error, HOST, run_as};
+use crate::Releases;
+use crate::charts::Chart;
+
+/// What somebody asks for.
+#[derive(Clone, Debug, Default)]
+pub struct NewRelease {
+    pub namespace: String,
+    pub name: String,
+    /// YAML text.
+    pub values: String,
+    pub options: Options,
+    pub remediation: Option<Remediation>,
+    pub drift_detection: Option<DriftDetection>,
+    pub patches: Vec<Patch>,
+    pub roles: Vec<RoleOverride>,
+    pub paused: bool,
+    pub description: String,
+}
+
+impl Releases {
+    /// Asks for a release of the chart at `source`. It follows by itself.
+    pub async fn install(
+        &self,
+        actor: &Actor,
+        source: &Source,
+        wanted: NewRelease,
+    ) -> Result<ReleaseView, Error> {
+        let NewRelease {
+            namespace,
+            name,
+            values,
+            options,
+            remediation,
+            drift_detection,
+            patches,
+            roles,
+            paused,
+            description,
+        } = wanted;
+        let (namespace, name, values) = (&namespace, &name, &values);
+        let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        let run_as = run_as(actor)?;
+        names::check(name).map_err(Error::Invalid)?;
+        is_map(values)?;
+        self.allowed(actor, "create", namespace, name).await?;
+        if self.parts().releases.get_in(namespace, name).is_some() {
+            return Err(Error::Exists(name.clone()));
+        }
+        let reader = Reader::Workspace(workspace.to_string());
+        let chart = self.parts().charts.get(source, &reader).await?;
+        let request = request_name(HOST, namespace, name);
+        let mut spec = HelmRequestSpec {
+            release_name: name.clone(),
+            workspace: workspace.to_string(),
+            cluster: HOST.to_owned(),
+            namespace: namespace.clone(),
+            source: said(source, &chart),
+            chart: chart.resolved,
+            values_ref: None,
+            version: 1,
+            rollback_of: None,
+            options,
+            remediation,
+            drift_detection,
+            patches,
+            roles,
+            paused,
+            run_as,
+            suspend: false,
+            deletion_policy: kube_types::release::DeletionPolicy::default(),
+            description,
+        };
+        let kept = self.keep_version(&request, &spec, values).await?;
+        spec.values_ref = Some(kept.clone());
+        let labels = [
+            (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
+            (WORKSPACE.to_owned(), workspace.to_string()),
+        ];
+        let written = HelmRequest {
+            metadata: ObjectMeta {
+                name: Some(request),
+                labels: Some(labels.into()),
+                finalizers: Some(vec![REQUEST_FINALIZER.to_owned()]),
+                ..ObjectMeta::default()
+            },
+            spec,
+            status: None,
+        };
+        match self.requests().create(&PostParams::default(), &written).await {
+            Ok(request) => Ok(ReleaseView::of_request(&request)),
+            Err(error) => {
+                self.drop_version(&kept).await;
+                Err(match error {
+                    kube::Error::Api(status) if status.is_already_exists() => Error::Exists(name.clone()),
+                    other => other.into(),
+                })
+            }
+        }
+    }
+}
+
+/// Values are a map, or nothing.
+pub(super) fn is_map(text: &str) -> Result<(), Error> {
+    let read = helm_chart::values::read(text.as_bytes(), Profile::Helm4);
+    read.map(drop).map_err(|_| Error::Invalid("the values are no map of YAML".to_owned()))
+}
+
+/// How a request says where its chart came from. An archive is the package that it became.
+pub(super) fn said(source: &Source, chart: &Chart) -> Said {
+    match source {
+        Source::Repo { repo, .. } => Said { repo: Some(repo.clone()), ..Said::default() },
+        Source::Oci { reference, .. } => Said { oci: Some(reference.clone()), ..Said::default() },
+        Source::Package(_) | Source::Archive(_) => {
+            Said { package: Some(chart.resolved.package.clone()), ..Said::default() }
+        }
+    }
+}

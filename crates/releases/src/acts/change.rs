@@ -1,0 +1,189 @@
+//! Changing a release that was asked for: each change is a new version of the request.
+
+use chart_store::{Reader, Source};
+use domain::Actor;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch as Merged, PatchParams, PostParams, Preconditions};
+use kube_types::HelmRequest;
+use kube_types::release::{Options, Patch, RoleOverride};
+use serde_json::json;
+
+use super::ask::{is_map, said};
+use super::versions::VERSION;
+use super::view::ReleaseView;
+use super::{Error, run_as, unmoved};
+use crate::Releases;
+use crate::requests::DELETE_CLAIMS;
+
+/// What is to be different. What is not said stays.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub source: Option<Source>,
+    /// YAML text, in place of all values that were given before.
+    pub values: Option<String>,
+    pub options: Option<Options>,
+    pub patches: Option<Vec<Patch>>,
+    pub roles: Option<Vec<RoleOverride>>,
+    pub paused: Option<bool>,
+    pub suspend: Option<bool>,
+    pub description: Option<String>,
+}
+
+impl Releases {
+    /// Changes a release. `seen` is the version of it that the caller saw, where they say.
+    pub async fn upgrade(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        changes: Changes,
+        seen: Option<&str>,
+    ) -> Result<ReleaseView, Error> {
+        let mut request = self.request_for(actor, "update", namespace, name).await?;
+        unmoved(&request, seen)?;
+        let Changes { source, values, options, patches, roles, paused, suspend, description } = changes;
+        if let Some(source) = source {
+            let reader = Reader::Workspace(request.spec.workspace.clone());
+            let chart = self.parts().charts.get(&source, &reader).await?;
+            request.spec.source = said(&source, &chart);
+            request.spec.chart = chart.resolved;
+        }
+        let spec = &mut request.spec;
+        set(&mut spec.options, options);
+        set(&mut spec.patches, patches);
+        set(&mut spec.roles, roles);
+        set(&mut spec.paused, paused);
+        set(&mut spec.suspend, suspend);
+        set(&mut spec.description, description);
+        spec.rollback_of = None;
+        let values = match values {
+            Some(values) => {
+                is_map(&values)?;
+                values
+            }
+            None => self.values_text(request.spec.values_ref.as_ref()).await?,
+        };
+        self.next_version(actor, request, &values).await
+    }
+
+    /// Goes back to what a revision of Helm was made of.
+    pub async fn rollback(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        revision: i64,
+        seen: Option<&str>,
+    ) -> Result<ReleaseView, Error> {
+        let mut request = self.request_for(actor, "update", namespace, name).await?;
+        unmoved(&request, seen)?;
+        let unknown = || Error::NoRevision(name.to_owned(), revision);
+        let storage = self.parts().helms.storage(&self.parts().clients, namespace);
+        let record = storage.get(name, revision).await?.ok_or_else(unknown)?.record;
+        let version = record.labels.get(VERSION).and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
+        let kept = self.kept_version(&request.name_any(), version).await?;
+        let (values, kept) = kept.ok_or_else(unknown)?;
+        let text = self.values_text(Some(&values)).await?;
+        request.spec.source = kept.source;
+        request.spec.chart = kept.chart;
+        request.spec.rollback_of = Some(version);
+        self.next_version(actor, request, &text).await
+    }
+
+    /// Takes all workloads of a release to zero; its data and addresses stay.
+    pub async fn pause(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
+        self.set_paused(actor, namespace, name, true).await
+    }
+
+    /// Brings a paused release back.
+    pub async fn recover(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
+        self.set_paused(actor, namespace, name, false).await
+    }
+
+    async fn set_paused(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        paused: bool,
+    ) -> Result<ReleaseView, Error> {
+        let request = self.request_for(actor, "update", namespace, name).await?;
+        if request.spec.paused == paused {
+            return Ok(ReleaseView::of_request(&request));
+        }
+        let changes = Changes { paused: Some(paused), ..Changes::default() };
+        self.upgrade(actor, namespace, name, changes, None).await
+    }
+
+    /// Says what is different for some workloads of a release, over all upgrades.
+    pub async fn overrides(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        roles: Vec<RoleOverride>,
+    ) -> Result<ReleaseView, Error> {
+        let changes = Changes { roles: Some(roles), ..Changes::default() };
+        self.upgrade(actor, namespace, name, changes, None).await
+    }
+
+    /// Deletes a release: it is uninstalled, with the claims that its StatefulSets made if `claims`, and its request goes.
+    pub async fn delete(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        claims: bool,
+        seen: Option<&str>,
+    ) -> Result<(), Error> {
+        let request = self.request_for(actor, "delete", namespace, name).await?;
+        unmoved(&request, seen)?;
+        let id = request.name_any();
+        if claims {
+            let patch = json!({ "metadata": { "annotations": { DELETE_CLAIMS: "true" } } });
+            self.requests().patch(&id, &PatchParams::default(), &Merged::Merge(patch)).await?;
+        }
+        let this_one = Preconditions { uid: request.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+        self.requests().delete(&id, &params).await?;
+        Ok(())
+    }
+
+    /// Writes a request that was changed as its next version, which acts as whoever changed it.
+    async fn next_version(
+        &self,
+        actor: &Actor,
+        mut request: HelmRequest,
+        values: &str,
+    ) -> Result<ReleaseView, Error> {
+        let name = request.name_any();
+        request.spec.run_as = run_as(actor)?;
+        request.spec.version += 1;
+        let kept = self.keep_version(&name, &request.spec, values).await?;
+        request.spec.values_ref = Some(kept.clone());
+        match self.requests().replace(&name, &PostParams::default(), &request).await {
+            Ok(written) => {
+                let most = written.spec.options.max_history.unwrap_or(10);
+                if let Err(error) = self.prune_versions(&name, written.spec.version, most).await {
+                    tracing::warn!(%error, "cannot forget old versions of a request");
+                }
+                Ok(ReleaseView::of_request(&written))
+            }
+            Err(error) => {
+                self.drop_version(&kept).await;
+                Err(match error {
+                    kube::Error::Api(status) if status.is_conflict() => {
+                        Error::Changed(request.spec.release_name)
+                    }
+                    other => other.into(),
+                })
+            }
+        }
+    }
+}
+
+fn set<T>(field: &mut T, new: Option<T>) {
+    if let Some(new) = new {
+        *field = new;
+    }
+}

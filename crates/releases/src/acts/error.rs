@@ -1,0 +1,75 @@
+//! Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
+
+use chart_store::ChartError;
+use domain::Kind;
+use domain::actor::Refusal;
+use helm_release::StorageError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("`{0}` is no namespace of yours")]
+    NotYours(String),
+    #[error("you may not {verb} releases in namespace `{namespace}`")]
+    Forbidden { verb: String, namespace: String },
+    #[error("only people ask for releases here: a program writes a HelmRelease in its own namespace")]
+    NoPerson,
+    #[error("there is no release `{0}`")]
+    NotFound(String),
+    #[error("release `{0}` was written by hand: it is changed as it was written")]
+    ByHand(String),
+    #[error("release `{0}` has no revision {1} that it could go back to")]
+    NoRevision(String, i64),
+    #[error("there is a release `{0}` in this namespace already")]
+    Exists(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{what} has {size} bytes, and {limit} are the most")]
+    TooLarge { what: &'static str, size: usize, limit: usize },
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    #[error("somebody else changed release `{0}` at the same time; look again")]
+    Changed(String),
+    #[error("release `{0}` is no longer as you saw it; look again")]
+    Moved(String),
+    #[error("{0}")]
+    Helm(#[from] helm_release::Error),
+    #[error("{message}")]
+    Kubernetes { kind: Kind, message: String },
+    #[error("the records of the release cannot be read")]
+    Records(#[from] StorageError),
+    #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
+    Unavailable(#[source] Box<kube::Error>),
+}
+
+impl Error {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Refused(refusal) => refusal.kind(),
+            Self::NotYours(_) | Self::Forbidden { .. } => Kind::Forbidden,
+            Self::NoPerson | Self::ByHand(_) => Kind::Unsupported,
+            Self::NotFound(_) | Self::NoRevision(..) => Kind::NotFound,
+            Self::Exists(_) | Self::Changed(_) => Kind::Conflict,
+            Self::Invalid(_) => Kind::Invalid,
+            Self::TooLarge { .. } => Kind::TooLarge,
+            Self::Chart(error) => error.kind(),
+            Self::Moved(_) => Kind::Precondition,
+            Self::Helm(error) => error.kind(),
+            Self::Kubernetes { kind, .. } => *kind,
+            Self::Records(error) => error.kind(),
+            Self::Unavailable(_) => Kind::Unavailable,
+        }
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
+                Self::Kubernetes { kind: Kind::of_http_status(status.code), message: status.message.clone() }
+            }
+            other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What people can ask for: one function for each thing, over requests.
+//!
+//! Every function takes an [`Actor`] and asks it first, then asks Kubernetes whether the person may do the like with a release
+//! of that namespace, and then writes as the platform. What follows from it, follows by itself (`crate::lead`).
+//!
+//! Always true: whoever acted last is whom the release acts as. What somebody may not see is not there for them.
+//! Modules in reading order: what is kept of each version ([`versions`]), asking for one ([`ask`]), changing it
+//! ([`change`]), what is done at once ([`now`]), looking ([`look`], [`view`]), why not ([`error`]).
+
+pub mod ask;
+pub mod change;
+pub mod error;
+pub mod look;
+pub mod now;
+mod versions;
+pub mod view;
+
+use domain::ids::WorkspaceName;
+use domain::roles::Capability;
+use domain::{Actor, Place};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use kube::{Api, ResourceExt};
+use kube_types::request::RunAs;
+use kube_types::{HelmRelease, HelmRequest};
+
+use crate::Releases;
+use domain::actor::Who;
+pub use error::Error;
+pub(crate) use versions::VERSION;
+
+/// The cluster that the platform runs on.
+pub const HOST: &str = "host";
+
+impl Releases {
+    /// The workspace of a namespace in which they may do that. A namespace that is not theirs is refused, whether it is there
+    /// or not.
+    fn workspace(&self, actor: &Actor, what: Capability, namespace: &str) -> Result<WorkspaceName, Error> {
+        let workspace = self.parts().people.workspace_of(namespace);
+        let workspace =
+            workspace.filter(|name| actor.may(Capability::ReadReleases, Place::Workspace(name)).is_ok());
+        let workspace = workspace.ok_or_else(|| Error::NotYours(namespace.to_owned()))?;
+        actor.may(what, Place::Workspace(&workspace))?;
+        Ok(workspace)
+    }
+
+    /// Whether Kubernetes would let them do this with a release of the namespace.
+    async fn allowed(&self, actor: &Actor, verb: &str, namespace: &str, name: &str) -> Result<(), Error> {
+        let what = ResourceAttributes {
+            group: Some("longshore.dev".to_owned()),
+            resource: Some("helmreleases".to_owned()),
+            verb: Some(verb.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: (verb != "create").then(|| name.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let may = kube_access::may(&self.parts().clients.own(), &actor.impersonation(), what).await?;
+        if may {
+            Ok(())
+        } else {
+            Err(Error::Forbidden { verb: verb.to_owned(), namespace: namespace.to_owned() })
+        }
+    }
+
+    /// A request that they may change, as it is now.
+    async fn request_for(
+        &self,
+        actor: &Actor,
+        verb: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<HelmRequest, Error> {
+        let unseen = || Error::NotFound(format!("{namespace}/{name}"));
+        let seen = self.workspace(actor, Capability::ChangeReleases, namespace);
+        seen.map_err(|error| if let Error::NotYours(_) = error { unseen() } else { error })?;
+        self.allowed(actor, verb, namespace, name).await?;
+        let found = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
+        match found {
+            Some(request) => Ok(request),
+            None if self.parts().releases.get_in(namespace, name).is_some() => {
+                Err(Error::ByHand(name.to_owned()))
+            }
+            None => Err(unseen()),
+        }
+    }
+
+    /// A release that they may see.
+    fn release_for(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+    ) -> Result<std::sync::Arc<HelmRelease>, Error> {
+        let unseen = || Error::NotFound(format!("{namespace}/{name}"));
+        self.workspace(actor, Capability::ReadReleases, namespace).map_err(|_| unseen())?;
+        self.parts().releases.get_in(namespace, name).ok_or_else(unseen)
+    }
+
+    fn requests(&self) -> Api<HelmRequest> {
+        Api::all(self.parts().clients.own())
+    }
+}
+
+/// The person whose rights the release will have.
+fn run_as(actor: &Actor) -> Result<RunAs, Error> {
+    match &actor.who {
+        Who::Person { id, uid, .. } => Ok(RunAs { user: id.to_string(), uid: uid.clone() }),
+        Who::ServiceAccount { .. } => Err(Error::NoPerson),
+    }
+}
+
+/// The version that the caller saw must be the one that there is.
+fn unmoved(request: &HelmRequest, seen: Option<&str>) -> Result<(), Error> {
+    match seen {
+        Some(seen) if request.resource_version().as_deref() != Some(seen) => {
+            Err(Error::Moved(request.spec.release_name.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! What is done at once, as the person who asks: restart, test, adopt.
+
+use chart_store::Source;
+use domain::Actor;
+use domain::roles::Capability;
+use helm_chart::archive;
+use helm_release::actions::{Run, Test};
+use helm_template::profile::Profile;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::DynamicObject;
+use kube_apply::{Object, Tell};
+use serde_json::{Value, json};
+
+use super::Error;
+use super::ask::NewRelease;
+use super::look::{objects, sensitive};
+use super::view::ReleaseView;
+use crate::Releases;
+
+/// The kinds whose pods a restart is about.
+const RESTARTED: &[&str] = &["DaemonSet", "Deployment", "StatefulSet"];
+
+/// What `kubectl rollout restart` writes.
+const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+
+impl Releases {
+    /// Restarts all pods of a release's workloads: one after the other if `rolling`, else all at once. Says of which.
+    pub async fn restart(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        rolling: bool,
+    ) -> Result<Vec<String>, Error> {
+        self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        let (record, _) = self.record(actor, namespace, name, None).await?;
+        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let mut restarted = Vec::new();
+        for object in objects(&record).iter().filter(|object| RESTARTED.contains(&object.kind())) {
+            if rolling {
+                self.roll(&client, namespace, object).await?;
+            } else {
+                self.delete_pods(&client, namespace, object).await?;
+            }
+            restarted.push(format!("{} {}", object.kind(), object.name()));
+        }
+        Ok(restarted)
+    }
+
+    async fn roll(&self, client: &kube::Client, namespace: &str, object: &Object) -> Result<(), Error> {
+        let Some(kind) = self.parts().helms.discovery.known(object.api_version(), object.kind()) else {
+            return Ok(());
+        };
+        let namespace = object.namespace().unwrap_or(namespace);
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
+        let now = self.parts().clock.now().to_string();
+        let patch = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: now}}}}});
+        api.patch(object.name(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    async fn delete_pods(
+        &self,
+        client: &kube::Client,
+        namespace: &str,
+        object: &Object,
+    ) -> Result<(), Error> {
+        let selector = selector(&object.value()["spec"]["selector"]["matchLabels"]);
+        // Without a selector all pods of the namespace would be meant.
+        if selector.is_empty() {
+            return Ok(());
+        }
+        let api: Api<Pod> = Api::namespaced(client.clone(), object.namespace().unwrap_or(namespace));
+        api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(&selector)).await?;
+        Ok(())
+    }
+
+    /// Runs the tests of a release, and says what became of each hook.
+    pub async fn test(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        tell: &dyn Tell,
+    ) -> Result<Vec<TestResult>, Error> {
+        self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        let (_, release) = self.record(actor, namespace, name, None).await?;
+        let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
+        let test = Test {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            only: Vec::new(),
+            except: Vec::new(),
+            run: Run::new(tell),
+        };
+        let record = helm.test(&test).await?;
+        let mask = sensitive(&record, &release);
+        let tests = record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test"));
+        Ok(tests
+            .map(|hook| TestResult {
+                name: mask.mask_text(&hook.name),
+                phase: format!("{:?}", hook.last_run.phase),
+            })
+            .collect())
+    }
+
+    /// Takes over a release that the helm command line made: its chart and its values become a request, and nothing in it
+    /// changes.
+    pub async fn adopt(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
+        self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        // Whoever may not read Secrets there could otherwise read the values of others.
+        self.allowed(actor, "create", namespace, name).await?;
+        let storage = self.parts().helms.storage(&self.parts().clients, namespace);
+        let found = storage.last(name).await?;
+        let record = found.ok_or_else(|| Error::NotFound(format!("{namespace}/{name}")))?.record;
+        let unusable = |why: &dyn std::fmt::Display| {
+            Error::Invalid(format!("the chart in the record of `{name}` cannot be used: {why}"))
+        };
+        let chart = record.chart.chart(Profile::Helm4).map_err(|error| unusable(&error))?;
+        let packed = archive::write(&chart, Profile::Helm4, 0).map_err(|error| unusable(&error))?;
+        let data = helm_template::data::Data::Map(helm_template::data::Members::clone(&record.config));
+        let values = helm_template::yaml::write(&data).map_err(|error| unusable(&error))?;
+        let wanted = NewRelease {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            values: values.to_string(),
+            ..NewRelease::default()
+        };
+        self.install(actor, &Source::Archive(packed.into()), wanted).await
+    }
+}
+
+/// What became of one test.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct TestResult {
+    pub name: String,
+    pub phase: String,
+}
+
+/// The labels as a selector says them.
+fn selector(labels: &Value) -> String {
+    let labels = labels.as_object().into_iter().flatten();
+    let pairs = labels.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
+    pairs.collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,161 @@
+//! What is kept of each version of a request: its values, and what they were for. One Secret each, that never changes.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::ObjectMeta;
+use kube_types::marks::{CHART_PACKAGE, MANAGED_BY, REQUEST};
+use kube_types::release::{Options, Reference, ResolvedChart, Source};
+use kube_types::{FIELD_MANAGER, HelmRequestSpec, SYSTEM_NAMESPACE};
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use crate::Releases;
+use crate::values::KEY;
+
+/// What a version was for, beside its values.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub source: Source,
+    pub chart: ResolvedChart,
+    #[serde(default)]
+    pub options: Options,
+}
+
+const KEPT: &str = "version.json";
+
+/// Label of what is of one version of a request, Helm's records among it: the number.
+pub(crate) const VERSION: &str = "longshore.dev/version";
+
+/// How much text the values of a release may be.
+pub const VALUES_LIMIT: usize = 256 << 10;
+
+/// The request for a release: so that there can only be one.
+pub(crate) fn request_name(cluster: &str, namespace: &str, name: &str) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let digest = digest(&SHA256, format!("{cluster}/{namespace}/{name}").as_bytes());
+    let digest = digest.as_ref();
+    let letters = (0..20).map(|at| {
+        let bits = at * 5;
+        let pair = u16::from_be_bytes([digest[bits / 8], digest[bits / 8 + 1]]);
+        char::from(LETTERS[usize::from(pair >> (11 - bits % 8) & 31)])
+    });
+    format!("req-{}", letters.collect::<String>())
+}
+
+impl Releases {
+    fn kept(&self) -> Api<Secret> {
+        Api::namespaced(self.parts().clients.own(), SYSTEM_NAMESPACE)
+    }
+
+    /// Keeps the values of a version; answers where.
+    pub(super) async fn keep_version(
+        &self,
+        request: &str,
+        spec: &HelmRequestSpec,
+        values: &str,
+    ) -> Result<Reference, Error> {
+        if values.len() > VALUES_LIMIT {
+            return Err(Error::TooLarge {
+                what: "the text of the values",
+                size: values.len(),
+                limit: VALUES_LIMIT,
+            });
+        }
+        let kept =
+            Kept { source: spec.source.clone(), chart: spec.chart.clone(), options: spec.options.clone() };
+        let kept = serde_json::to_vec(&kept).expect("what a request says can be written as JSON");
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let labels: BTreeMap<String, String> = [
+            label(REQUEST, request),
+            label(VERSION, &spec.version.to_string()),
+            label(CHART_PACKAGE, &spec.chart.package),
+            label(MANAGED_BY, FIELD_MANAGER),
+        ]
+        .into();
+        // Whoever died before the request was written has left one under another name.
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        let name = format!("{request}.v{}.{}", spec.version, &unique[..8]);
+        let secret = Secret {
+            metadata: ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() },
+            type_: Some("longshore.dev/values".to_owned()),
+            immutable: Some(true),
+            data: Some(
+                [
+                    (KEY.to_owned(), ByteString(values.as_bytes().to_vec())),
+                    (KEPT.to_owned(), ByteString(kept)),
+                ]
+                .into(),
+            ),
+            ..Secret::default()
+        };
+        self.kept().create(&PostParams::default(), &secret).await?;
+        Ok(Reference { name, key: None })
+    }
+
+    /// What was kept of a version: where its values are, and what they were for.
+    pub(super) async fn kept_version(
+        &self,
+        request: &str,
+        version: i64,
+    ) -> Result<Option<(Reference, Kept)>, Error> {
+        let this_one = ListParams::default().labels(&format!("{REQUEST}={request},{VERSION}={version}"));
+        for secret in self.kept().list(&this_one).await?.items {
+            let kept = secret.data.as_ref().and_then(|data| serde_json::from_slice(&data.get(KEPT)?.0).ok());
+            if let (Some(name), Some(kept)) = (secret.metadata.name, kept) {
+                return Ok(Some((Reference { name, key: None }, kept)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Forgets what was kept in vain.
+    pub(super) async fn drop_version(&self, kept: &Reference) {
+        if let Err(error) = self.kept().delete(&kept.name, &DeleteParams::default()).await {
+            tracing::warn!(%error, "cannot delete values that nobody needs");
+        }
+    }
+
+    /// Forgets versions that are older than the history that is kept.
+    pub(super) async fn prune_versions(&self, request: &str, newest: i64, most: i64) -> Result<(), Error> {
+        let all = ListParams::default().labels(&format!("{REQUEST}={request}"));
+        if newest <= most {
+            return Ok(());
+        }
+        for secret in self.kept().list_metadata(&all).await?.items {
+            let labels = secret.metadata.labels.unwrap_or_default();
+            let version: i64 = labels.get(VERSION).and_then(|text| text.parse().ok()).unwrap_or(newest);
+            if let Some(name) = secret.metadata.name.filter(|_| version <= newest - most) {
+                self.kept().delete(&name, &DeleteParams::default()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of the values of a request.
+    pub(super) async fn values_text(&self, reference: Option<&Reference>) -> Result<String, Error> {
+        let Some(reference) = reference else { return Ok(String::new()) };
+        let secret = self.kept().get(&reference.name).await?;
+        let text = secret.data.and_then(|mut data| data.remove(KEY)).map(|text| text.0).unwrap_or_default();
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_has_one_request_and_no_other_has_it() {
+        let name = request_name("host", "shop", "web");
+        assert_eq!(name.len(), 24);
+        assert_eq!(name, request_name("host", "shop", "web"));
+        assert_ne!(name, request_name("host", "shop", "web2"));
+        assert_ne!(name, request_name("edge", "shop", "web"));
+        assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'));
+    }
+}

@@ -1,0 +1,219 @@
+//! A release as those see it who may.
+
+use domain::release::State;
+use domain::status::View;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube_apply::diff::{Difference, What};
+use kube_types::release::status::{Deployed, NotReady, ResolvedChart, Resources};
+use kube_types::{HelmRelease, HelmRequest};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// One release in a list, or by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseView {
+    pub cluster: String,
+    pub namespace: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub workspace: String,
+    pub chart: ChartView,
+    /// What was asked for last.
+    pub version: i64,
+    /// What was deployed last.
+    pub deployed_version: i64,
+    /// Helm's.
+    pub revision: i64,
+    pub state: String,
+    /// What was asked for: running, stopped or not-installed.
+    #[schemars(with = "String")]
+    pub expect: domain::status::Expect,
+    /// What was last seen.
+    #[schemars(with = "String")]
+    pub realtime: domain::status::Realtime,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Nothing more is tried until it is changed.
+    pub stalled: bool,
+    pub objects: i64,
+    pub ready: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_ready: Vec<NotReadyView>,
+    pub paused: bool,
+    pub suspended: bool,
+    /// Whoever asked last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated: Option<Timestamp>,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deployed: Option<Timestamp>,
+    /// Grows with each change of state.
+    pub sequence: i64,
+    /// The version of the object that a change can name.
+    pub v: String,
+    /// Written by somebody beside the platform, and changed as it was written.
+    pub by_hand: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChartView {
+    pub name: String,
+    pub version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub app_version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotReadyView {
+    pub kind: String,
+    pub name: String,
+    pub reason: String,
+}
+
+/// One revision of Helm.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionView {
+    pub revision: i64,
+    pub status: String,
+    pub description: String,
+    pub chart: ChartView,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated: Option<Timestamp>,
+    /// The version of the request that it was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+}
+
+/// The values of a release, what is sensitive masked.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ValuesView {
+    pub revision: i64,
+    pub values: Value,
+}
+
+/// What became of one object between two revisions. Nothing sensitive is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DifferenceView {
+    pub kind: String,
+    pub name: String,
+    /// `added`, `changed` or `removed`.
+    pub what: String,
+    /// The fields, as JSON pointers.
+    pub paths: Vec<String>,
+    /// As a unified difference of YAML.
+    pub text: String,
+}
+
+impl DifferenceView {
+    pub(super) fn of(difference: &Difference, hide: &impl Fn(&str) -> String) -> Self {
+        let what = match difference.what {
+            What::Added => "added",
+            What::Changed => "changed",
+            What::Removed => "removed",
+        };
+        Self {
+            kind: difference.id.kind.clone(),
+            name: difference.id.name.clone(),
+            what: what.to_owned(),
+            paths: difference.changes.iter().map(|change| hide(&change.path)).collect(),
+            text: hide(&difference.text),
+        }
+    }
+}
+
+impl From<&ResolvedChart> for ChartView {
+    fn from(chart: &ResolvedChart) -> Self {
+        Self {
+            name: chart.name.clone(),
+            version: chart.version.clone(),
+            app_version: chart.app_version.clone(),
+            digest: chart.digest.clone(),
+        }
+    }
+}
+
+impl ReleaseView {
+    /// A release as the cluster has it, with the request that it belongs to.
+    pub fn of(release: &HelmRelease, request: Option<&HelmRequest>) -> Self {
+        let status = release.status.clone().unwrap_or_default();
+        let state = status.state.parse().unwrap_or(State::Pending);
+        let View { expect, realtime } = state.view(release.spec.paused);
+        let Resources { total, ready, not_ready } = status.resources.unwrap_or_default();
+        let chart = status.chart.as_ref().or(request.map(|request| &request.spec.chart));
+        let moment =
+            |time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| time.map(|time| time.0);
+        Self {
+            cluster: super::HOST.to_owned(),
+            namespace: release.namespace().unwrap_or_default(),
+            name: release.name_any(),
+            workspace: request.map(|request| request.spec.workspace.clone()).unwrap_or_default(),
+            chart: chart.map(ChartView::from).unwrap_or_default(),
+            version: request.map_or(release.spec.version, |request| request.spec.version),
+            deployed_version: status.version,
+            revision: status.helm.map_or(0, |helm| helm.revision),
+            state: state.to_string(),
+            expect,
+            realtime,
+            message: status.message,
+            stalled: kube_types::progress::is_true(
+                &status.conditions,
+                kube_types::release::conditions::STALLED,
+            ),
+            objects: total,
+            ready,
+            not_ready: not_ready.into_iter().map(NotReadyView::from).collect(),
+            paused: release.spec.paused,
+            suspended: release.spec.suspend,
+            by: by(&status.deploy_status, release),
+            created: moment(release.metadata.creation_timestamp.as_ref()),
+            updated: moment(status.last_update.as_ref()),
+            deployed: moment(status.last_deployed.as_ref()),
+            sequence: status.sequence,
+            v: request
+                .map_or_else(|| release.resource_version(), ResourceExt::resource_version)
+                .unwrap_or_default(),
+            by_hand: release.spec.request_ref.is_none(),
+        }
+    }
+
+    /// A request whose release is still to come, or to change.
+    pub fn of_request(request: &HelmRequest) -> Self {
+        let release = crate::requests::wanted::release(request);
+        let mut view = Self::of(&release, Some(request));
+        let status = request.status.clone().unwrap_or_default();
+        view.state = if status.state.is_empty() { State::Pending.to_string() } else { status.state };
+        view.by.clone_from(&request.spec.run_as.user);
+        view.created = request.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        view.deployed_version = status.version;
+        view.revision = status.release.map_or(0, |release| release.helm_revision);
+        view.sequence = status.sequence;
+        view
+    }
+}
+
+fn by(deployed: &[Deployed], release: &HelmRelease) -> String {
+    let last = deployed.first().map(|deployed| deployed.by.clone());
+    last.filter(|by| !by.is_empty()).unwrap_or_else(|| release.spec.username.clone())
+}
+
+impl From<NotReady> for NotReadyView {
+    fn from(object: NotReady) -> Self {
+        let NotReady { kind, namespace: _, name, reason } = object;
+        Self { kind, name, reason }
+    }
+}

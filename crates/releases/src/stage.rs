@@ -1,0 +1,198 @@
+//! A stage for tests: a cluster on which the platform may do what an administrator lets it, a workspace with a developer, and
+//! charts of our own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chart_store::Reader;
+use domain::actor::{Actor, Impersonation, Via, Who};
+use domain::clock::{Clock, SystemClock};
+use domain::ids::{UserId, WorkspaceName};
+use domain::roles::WorkspaceRole;
+use helm_chart::{File, Loader, archive};
+use helm_template::profile::Profile;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Resource};
+use kube_access::Clients;
+use kube_embedded::cluster::{Cluster, Config};
+use kube_embedded::sim::Simulation;
+use kube_types::HelmRelease;
+use outbound::{Client, Dialer, Policy};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tenancy::manifests;
+use testkit::{Fault, World, until};
+use tokio::task::AbortHandle;
+
+use crate::Releases;
+use crate::people::{People, Person};
+
+pub(crate) const SHOP: &str = "shop";
+
+pub(crate) struct Stage {
+    pub world: World,
+    pub releases: Releases,
+    lead: AbortHandle,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.lead.abort();
+    }
+}
+
+/// The one developer of the one workspace.
+pub(crate) fn developer() -> Actor {
+    let shop: WorkspaceName = SHOP.parse().unwrap();
+    Actor {
+        who: Who::Person { id: developer_id(), account: "user-1".to_owned(), uid: "uid-1".to_owned() },
+        platform: [].into(),
+        memberships: [(shop, WorkspaceRole::Developer)].into(),
+        via: Via::Session { id: "session".to_owned() },
+    }
+}
+
+pub(crate) fn developer_id() -> UserId {
+    UserId::from_random([7; 10])
+}
+
+struct Everybody;
+
+impl People for Everybody {
+    fn person(&self, user: &UserId, uid: &str) -> Option<Person> {
+        let known = *user == developer_id() && uid == "uid-1";
+        known.then(|| Person { acts_as: developer().impersonation(), administrates: false })
+    }
+
+    fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
+        (namespace == SHOP).then(|| SHOP.parse().unwrap())
+    }
+}
+
+/// The chart of most tests: a Deployment, a ConfigMap with the greeting, and a template that is there if it is asked for.
+const FILES: &[(&str, &str)] = &[
+    ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\nappVersion: \"7\"\n"),
+    ("values.yaml", "replicas: 1\ngreeting: hello\nextra: \"\"\nbehaviour: \"\"\n"),
+    (
+        "templates/web.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  replicas: {{ .Values.replicas }}\n  \
+         selector: {matchLabels: {app: {{ .Release.Name }}}}\n  template:\n    metadata:\n      labels: {app: {{ .Release.Name }}}\n      \
+         annotations: {sim.longshore.dev/behaviour: {{ .Values.behaviour | quote }}}\n    spec:\n      containers:\n      - {name: web, image: web}\n",
+    ),
+    (
+        "templates/greeting.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: {{ required \"a greeting is needed\" .Values.greeting | quote }}\n",
+    ),
+    ("templates/extra.yaml", "{{ .Values.extra }}\n"),
+];
+
+/// The archive of that chart.
+pub(crate) fn web() -> Bytes {
+    let file =
+        |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
+    let chart = Loader::new(Profile::Helm4).files(FILES.iter().map(file).collect()).unwrap();
+    archive::write(&chart, Profile::Helm4, 0).unwrap().into()
+}
+
+/// The platform on this world, over that line.
+pub(crate) async fn releases(world: &World, fault: &Fault) -> Releases {
+    let clients = Clients::new(fault.over(world.platform()));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let outgoing = Client::new(Dialer::new(Policy::default()));
+    let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
+    Releases::start(clients, charts, Arc::new(Everybody), clock, "test").await.unwrap()
+}
+
+/// A cluster with a workspace's namespace in it, as it is provisioned.
+pub(crate) async fn world() -> World {
+    let simulation = Some(Simulation { nodes: 1, ..Simulation::default() });
+    let world = World { cluster: Cluster::open(Config { simulation, ..Config::default() }).await.unwrap() };
+    world.apply(manifests::manifests()).await;
+    let group = |name: &str| json!({"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
+    let deployer = json!({"kind": "ServiceAccount", "namespace": SHOP, "name": "longshore-deployer"});
+    world
+        .apply([
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP, "labels": {"longshore.dev/workspace": SHOP}}}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "longshore-deployer", "namespace": SHOP}}),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": {"name": "developers", "namespace": SHOP},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
+                "subjects": [group("longshore:ws:shop:developer"), deployer],
+            }),
+        ])
+        .await;
+    world
+}
+
+impl Stage {
+    pub async fn new() -> Self {
+        let world = world().await;
+        let releases = releases(&world, &Fault::none()).await;
+        let leading = releases.clone();
+        let lead = tokio::spawn(async move {
+            leading.lead().await;
+        })
+        .abort_handle();
+        Self { world, releases, lead }
+    }
+
+    /// Keeps a chart; says what its package is called.
+    pub async fn keep(&self, archive: Bytes) -> String {
+        let source = chart_store::Source::Archive(archive);
+        self.releases.charts().get(&source, &Reader::Platform).await.unwrap().resolved.package
+    }
+
+    pub fn of<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.world.admin(), SHOP)
+    }
+
+    /// Somebody's own client.
+    pub fn acting_as(&self, who: &Impersonation) -> kube::Client {
+        let groups: Vec<&str> = who.groups().iter().map(String::as_str).collect();
+        self.world.of(who.user(), &groups)
+    }
+
+    /// Writes a release by hand, as an administrator.
+    pub async fn write(&self, name: &str, spec: Value) -> Result<HelmRelease, kube::Error> {
+        let release = json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease",
+            "metadata": {"name": name, "namespace": SHOP}, "spec": spec,
+        });
+        self.of().create(&PostParams::default(), &serde_json::from_value(release).unwrap()).await
+    }
+
+    pub async fn change(&self, name: &str, patch: Value) {
+        self.of::<HelmRelease>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits until a release is in that state, of the spec as it is now.
+    pub async fn until_state(&self, name: &str, state: &str) -> HelmRelease {
+        let api: Api<HelmRelease> = self.of();
+        let mut last = String::new();
+        let waited = tokio::time::timeout(
+            std::time::Duration::from_secs(30),
+            until("the state", async || {
+                let release = api.get_opt(name).await.unwrap()?;
+                let status = release.status.clone().unwrap_or_default();
+                last = format!("{}: {}", status.state, status.message);
+                let current = status.observed_generation == release.metadata.generation;
+                (current && status.state == state).then_some(release)
+            }),
+        )
+        .await;
+        waited.unwrap_or_else(|_| panic!("waited for {state}; it is {last}"))
+    }
+
+    /// Waits until there is no such object.
+    pub async fn until_gone<K>(&self, api: &Api<K>, name: &str)
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        until("it is gone", async || api.get_opt(name).await.unwrap().is_none().then_some(())).await;
+    }
+}
