@@ -109,7 +109,7 @@ impl Controller {
         workloads: impl Stream<Item = Key> + Send + 'static,
     ) {
         // All that the records say is known before the first pass.
-        let (records, by_request) = (self.clone(), self.clone());
+        let records = self.clone();
         for mark in marks.all() {
             self.records.enter(&Change::Applied(mark));
         }
@@ -117,18 +117,13 @@ impl Controller {
         let keys = stream::select_all([
             self.releases.changes().map(|change| Some(Key::of(object(&change)))).boxed(),
             marks.changes().map(move |change| records.records.enter(&change)).boxed(),
-            self.requests.changes().map(move |change| by_request.released(object(&change))).boxed(),
+            self.requests.changes().map(|change| Some(released(object(&change)))).boxed(),
             workloads.map(Some).boxed(),
             received(again).map(Some).boxed(),
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
         queue::run(keys, AT_ONCE, move |key: &Key| self.clone().release_passed(key.clone())).await;
         drop(marks);
-    }
-
-    /// The release of a request, whose person may act otherwise now.
-    fn released(&self, request: &HelmRequest) -> Option<Key> {
-        Some(Key::new(&request.spec.namespace, &request.spec.release_name))
     }
 
     fn request_passed(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, PassError>> {
@@ -160,6 +155,11 @@ fn apart(
         }
     }
     .boxed()
+}
+
+/// The release of a request, which may act as somebody else now.
+fn released(request: &HelmRequest) -> Key {
+    Key::new(&request.spec.namespace, &request.spec.release_name)
 }
 
 pub(crate) fn object<K>(change: &Change<K>) -> &K {

@@ -65,8 +65,8 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     .await;
 
     let changes = Changes { values: Some("greeting: two\n".to_owned()), ..Changes::default() };
-    let changed = releases.upgrade(&me, SHOP, "web", changes, None).await.unwrap();
-    assert_eq!(changed.version, 2);
+    let view = releases.upgrade(&me, SHOP, "web", changes, None).await.unwrap();
+    assert_eq!(view.version, 2);
     let greeting =
         async || stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"].clone();
     until("it is changed", async || (greeting().await == "two").then_some(())).await;

@@ -14,6 +14,7 @@ use serde_json::Value;
 /// One release in a list, or by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing to be seen")]
 pub struct ReleaseView {
     pub cluster: String,
     pub namespace: String,
