@@ -21,7 +21,6 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::Releases;
 use crate::charts::Charts;
 use crate::error::PassError;
 use crate::key::Key;
@@ -29,6 +28,7 @@ use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
 use crate::workloads::Workloads;
+use crate::{Releases, sweep};
 
 /// So many releases are worked on at once. Much of it is waiting for the cluster.
 const AT_ONCE: usize = 32;
@@ -62,12 +62,21 @@ impl Releases {
         marks.synced().await;
         self.synced().await;
         let workloads = controller.workloads.follow(&self.parts().clients.own());
+        let swept = marks.clone();
+        let sweeping = async {
+            loop {
+                tokio::time::sleep(sweep::EVERY).await;
+                if let Err(error) = self.sweep(&swept).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                }
+            }
+        };
         futures::join!(
+            sweeping,
             controller.clone().run_requests(),
             controller.clone().run_releases(marks, waiting, workloads),
-        );
-        // Watches do not end while they are listened to.
-        std::future::pending().await
+        )
+        .0
     }
 
     pub(crate) fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
