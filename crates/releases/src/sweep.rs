@@ -68,9 +68,11 @@ fn package(mark: &PartialObjectMeta<Secret>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use kube_types::HelmPackage;
     use serde_json::json;
-    use testkit::Fault;
+    use testkit::{Fault, HeldClock};
 
     use super::*;
     use crate::stage::{Stage, web};
@@ -82,11 +84,9 @@ mod tests {
         stage.write("web", json!({"name": "web", "source": {"package": package}})).await.unwrap();
         stage.until_state("web", "active").await;
         let packages: Api<HelmPackage> = Api::all(stage.world.admin());
-        // As if nobody had asked for it in a long time.
-        let old = json!({"status": {"phase": "Ready", "lastUse": "2020-01-01T00:00:00Z"}});
-        let params = kube::api::PatchParams::default();
-        packages.patch_status(&package, &params, &kube::api::Patch::Merge(old)).await.unwrap();
-        let other = crate::stage::releases(&stage.world, &Fault::none()).await;
+        // A long time afterwards.
+        let later = HeldClock::at(Timestamp::now() + SignedDuration::from_hours(24 * 30));
+        let other = crate::stage::releases_at(&stage.world, &Fault::none(), Arc::new(later)).await;
         let marks = other.marks();
         marks.synced().await;
         other.sweep(&marks).await.unwrap();

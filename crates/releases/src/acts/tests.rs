@@ -134,7 +134,7 @@ async fn whoever_may_not_is_refused_and_nothing_is_written() {
     assert_eq!(releases.pause(&stranger(), SHOP, "web").await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(releases.get(&stranger(), SHOP, "web").unwrap_err().kind(), Kind::NotFound);
     assert!(releases.get(&viewer(), SHOP, "web").is_ok());
-    let moved = releases.upgrade(&developer(), SHOP, "web", Changes::default(), Some("1")).await.unwrap_err();
+    let moved = releases.upgrade(&developer(), SHOP, "web", Changes::default(), Some("7")).await.unwrap_err();
     assert_eq!(moved.kind(), Kind::Precondition);
 }
 
