@@ -161,7 +161,7 @@ impl Releases {
         request.spec.version += 1;
         let kept = self.keep_version(&name, &request.spec, values).await?;
         request.spec.values_ref = Some(kept.clone());
-        match self.requests().replace(&name, &PostParams::default(), &request).await {
+        match self.write(request).await {
             Ok(written) => {
                 let most = written.spec.options.max_history.unwrap_or(10);
                 if let Err(error) = self.prune_versions(&name, written.spec.version, most).await {
@@ -171,13 +171,24 @@ impl Releases {
             }
             Err(error) => {
                 self.drop_version(&kept).await;
-                Err(match error {
-                    kube::Error::Api(status) if status.is_conflict() => {
-                        Error::Changed(request.spec.release_name)
-                    }
-                    other => other.into(),
-                })
+                Err(error)
             }
+        }
+    }
+
+    /// Writes a request against what was read of its spec: that its status was written meanwhile makes no difference.
+    async fn write(&self, mut request: HelmRequest) -> Result<HelmRequest, Error> {
+        let name = request.name_any();
+        loop {
+            match self.requests().replace(&name, &PostParams::default(), &request).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                written => return Ok(written?),
+            }
+            let latest = self.requests().get(&name).await?;
+            if latest.metadata.generation != request.metadata.generation || latest.uid() != request.uid() {
+                return Err(Error::Changed(request.spec.release_name));
+            }
+            request.metadata = latest.metadata;
         }
     }
 }

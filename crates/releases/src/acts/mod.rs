@@ -19,7 +19,7 @@ use domain::ids::WorkspaceName;
 use domain::roles::Capability;
 use domain::{Actor, Place};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use kube::{Api, ResourceExt};
+use kube::Api;
 use kube_types::request::RunAs;
 use kube_types::{HelmRelease, HelmRequest};
 
@@ -111,7 +111,7 @@ fn run_as(actor: &Actor) -> Result<RunAs, Error> {
 /// The version that the caller saw must be the one that there is.
 fn unmoved(request: &HelmRequest, seen: Option<&str>) -> Result<(), Error> {
     match seen {
-        Some(seen) if request.resource_version().as_deref() != Some(seen) => {
+        Some(seen) if view::version_of(request) != seen => {
             Err(Error::Moved(request.spec.release_name.clone()))
         }
         _ => Ok(()),

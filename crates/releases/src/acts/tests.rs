@@ -65,8 +65,8 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     .await;
 
     let changes = Changes { values: Some("greeting: two\n".to_owned()), ..Changes::default() };
-    let changed = releases.upgrade(&me, SHOP, "web", changes, None).await.unwrap();
-    assert_eq!(changed.version, 2);
+    let view = releases.upgrade(&me, SHOP, "web", changes, None).await.unwrap();
+    assert_eq!(view.version, 2);
     let greeting =
         async || stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"].clone();
     until("it is changed", async || (greeting().await == "two").then_some(())).await;
@@ -134,7 +134,7 @@ async fn whoever_may_not_is_refused_and_nothing_is_written() {
     assert_eq!(releases.pause(&stranger(), SHOP, "web").await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(releases.get(&stranger(), SHOP, "web").unwrap_err().kind(), Kind::NotFound);
     assert!(releases.get(&viewer(), SHOP, "web").is_ok());
-    let moved = releases.upgrade(&developer(), SHOP, "web", Changes::default(), Some("1")).await.unwrap_err();
+    let moved = releases.upgrade(&developer(), SHOP, "web", Changes::default(), Some("7")).await.unwrap_err();
     assert_eq!(moved.kind(), Kind::Precondition);
 }
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 /// One release in a list, or by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing to be seen")]
 pub struct ReleaseView {
     pub cluster: String,
     pub namespace: String,
@@ -58,7 +59,7 @@ pub struct ReleaseView {
     pub deployed: Option<Timestamp>,
     /// Grows with each change of state.
     pub sequence: i64,
-    /// The version of the object that a change can name.
+    /// The version of what is wanted, which a change can name.
     pub v: String,
     /// Written by somebody beside the platform, and changed as it was written.
     pub by_hand: bool,
@@ -184,9 +185,7 @@ impl ReleaseView {
             updated: moment(status.last_update.as_ref()),
             deployed: moment(status.last_deployed.as_ref()),
             sequence: status.sequence,
-            v: request
-                .map_or_else(|| release.resource_version(), ResourceExt::resource_version)
-                .unwrap_or_default(),
+            v: request.map_or_else(|| version_of(release), version_of),
             by_hand: release.spec.request_ref.is_none(),
         }
     }
@@ -204,6 +203,11 @@ impl ReleaseView {
         view.sequence = status.sequence;
         view
     }
+}
+
+/// The version of what somebody wants: how it does is not part of it.
+pub(super) fn version_of(object: &impl ResourceExt) -> String {
+    object.meta().generation.unwrap_or_default().to_string()
 }
 
 fn by(deployed: &[Deployed], release: &HelmRelease) -> String {

@@ -305,8 +305,8 @@ fn attempt(status: &HelmReleaseStatus, attempted: &str, now: Timestamp) -> Attem
 }
 
 /// What a failure of ours means to those who read it.
-pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl ToString) -> Failure {
-    Failure { kind, reason, message: message.to_string() }
+pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl Into<String>) -> Failure {
+    Failure { kind, reason, message: message.into() }
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Controller {
                 .await?;
                 Ok(Next::After(BUSY))
             }
-            Err(error) => self.failed(&begun, identity, &wanted, &helm, &id, &error, telling).boxed().await,
+            Err(error) => self.failed(&begun, identity, &wanted, &id, &error, telling).boxed().await,
         }
     }
 
@@ -156,7 +156,6 @@ impl Controller {
         pass: &Pass<'_>,
         identity: &Identity,
         wanted: &Wanted,
-        helm: &Helm,
         id: &str,
         error: &Error,
         telling: Telling,
@@ -172,7 +171,8 @@ impl Controller {
         if let Error::Failed { record, .. } = error {
             self.records.learn(pass.key, record, self.clock.now());
             left = Some(helm_state(record));
-            if let Some(record) = self.remediate(pass, helm, remediation.strategy).await {
+            let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
+            if let Some(record) = self.remediate(pass, &helm, remediation.strategy).await {
                 self.records.learn(pass.key, &record, self.clock.now());
                 left = Some(helm_state(&record));
             }
