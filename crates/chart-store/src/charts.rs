@@ -102,7 +102,7 @@ impl Charts {
     /// The chart at a source. Nothing is kept by it.
     pub async fn fetch(&self, source: &Source, reader: &Reader) -> Result<Fetched, ChartError> {
         match source {
-            Source::Repo { repo, chart, version } => self.from_repo(repo, chart, version, reader).await,
+            Source::Repo { repo, chart, version } => self.of_repo(repo, chart, version, reader).await,
             Source::Oci { reference, version } => {
                 self.fetcher.from_registry(&reference.parse()?, version, &Access::none(), false).await
             }
@@ -110,7 +110,7 @@ impl Charts {
                 let digest = self.packages.keep(name).await?;
                 match self.fetcher.remembered(&digest) {
                     Some(known) => Ok(known),
-                    None => self.from_package(name).await,
+                    None => self.of_package(name).await,
                 }
             }
             Source::Archive(bytes) => {
@@ -141,7 +141,7 @@ impl Charts {
         }
     }
 
-    async fn from_repo(
+    async fn of_repo(
         &self,
         repo: &str,
         chart: &str,
@@ -172,7 +172,7 @@ impl Charts {
         if self.fetcher.remembered(&digest).is_some() {
             return Ok(None);
         }
-        match self.from_package(&digest.package()).await {
+        match self.of_package(&digest.package()).await {
             Ok(fetched) if fetched.digest == digest && fetched.name() == chart => Ok(Some(fetched)),
             // What is missing here is still where the index says.
             Ok(_) | Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => {
@@ -182,7 +182,7 @@ impl Charts {
         }
     }
 
-    async fn from_package(&self, name: &str) -> Result<Fetched, ChartError> {
+    async fn of_package(&self, name: &str) -> Result<Fetched, ChartError> {
         let bytes = self.packages.get(name).await?;
         let fetched = Fetched::load(bytes, self.fetcher.profile()).await?;
         self.fetcher.remember(&fetched);

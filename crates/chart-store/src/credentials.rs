@@ -74,13 +74,13 @@ mod tests {
 
     use super::*;
 
-    fn repo(spec: Value) -> HelmRepo {
+    fn repo(spec: &Value) -> HelmRepo {
         let mut whole = json!({"url": "https://charts.example"});
         whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         HelmRepo::new("r", serde_json::from_value(whole).unwrap())
     }
 
-    fn secret(kind: &str, workspace: &str, data: Value) -> Secret {
+    fn secret(kind: &str, workspace: &str, data: &Value) -> Secret {
         let labels = if workspace.is_empty() { json!({}) } else { json!({WORKSPACE: workspace}) };
         let metadata = json!({"name": "s", "labels": labels});
         let mut secret: Secret = serde_json::from_value(json!({"metadata": metadata, "type": kind})).unwrap();
@@ -101,27 +101,27 @@ mod tests {
             ("Opaque", "acme", false),
             (kube_types::marks::CREDENTIALS_TYPE, "acme", false),
         ] {
-            let found = access(&repo(ours.clone()), Some(&secret(kind, workspace, data.clone())));
+            let found = access(&repo(&ours), Some(&secret(kind, workspace, &data)));
             assert_eq!(found.is_ok(), fits, "{kind} {workspace}");
             assert!(!format!("{found:?}").contains("canary"));
         }
-        assert!(access(&repo(ours), None).is_err(), "nobody goes on without what was meant to be sent");
-        let stray = secret(REPO_CREDENTIALS_TYPE, "", data);
-        assert_eq!(access(&repo(json!({})), Some(&stray)), Ok(Access::none()), "it was not named");
+        assert!(access(&repo(&ours), None).is_err(), "nobody goes on without what was meant to be sent");
+        let stray = secret(REPO_CREDENTIALS_TYPE, "", &data);
+        assert_eq!(access(&repo(&json!({})), Some(&stray)), Ok(Access::none()), "it was not named");
     }
 
     #[test]
     fn what_lets_one_in_comes_from_both() {
         let public = json!({"credential": {"username": "me", "caFile": "-----BEGIN CERTIFICATE-----"}, "credentialRef": {"name": "s"}});
         let found =
-            access(&repo(public), Some(&secret(REPO_CREDENTIALS_TYPE, "", json!({"password": "p\n"}))))
+            access(&repo(&public), Some(&secret(REPO_CREDENTIALS_TYPE, "", &json!({"password": "p\n"}))))
                 .unwrap();
         let password = outbound::Secret::new("p");
         assert_eq!(found.login, Some(Login::Basic { username: "me".to_owned(), password }));
         assert_eq!(found.trust.authorities.as_deref(), Some("-----BEGIN CERTIFICATE-----"));
         let half = json!({"credential": {"certFile": "-----BEGIN CERTIFICATE-----"}});
         assert_eq!(
-            access(&repo(half), None),
+            access(&repo(&half), None),
             Err("there is a certificate, and no `tls.key` in the Secret".to_owned())
         );
     }

@@ -13,9 +13,9 @@ use crate::repository::IndexFailure;
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
     #[error(transparent)]
-    Fetch(#[from] outbound::Failure),
+    Fetch(Box<outbound::Failure>),
     #[error("the index of the repository `{repo}` cannot be used: {source}")]
-    Index { repo: String, source: IndexFailure },
+    Index { repo: String, source: Box<IndexFailure> },
     #[error("the repository `{repo}` has no chart `{chart}`")]
     NoChart { repo: String, chart: String },
     #[error("the repository `{repo}` has no version of `{chart}` that `{version}` allows")]
@@ -37,7 +37,7 @@ pub enum ChartError {
     #[error(transparent)]
     Reference(#[from] BadReference),
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    Registry(Box<RegistryError>),
     #[error("there is no repository `{0}`")]
     NoRepo(String),
     #[error("the repository `{0}` is suspended")]
@@ -62,6 +62,18 @@ pub enum ChartError {
     Cluster(#[source] Box<kube::Error>),
 }
 
+impl From<outbound::Failure> for ChartError {
+    fn from(failure: outbound::Failure) -> Self {
+        Self::Fetch(Box::new(failure))
+    }
+}
+
+impl From<RegistryError> for ChartError {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(Box::new(error))
+    }
+}
+
 impl From<kube::Error> for ChartError {
     fn from(error: kube::Error) -> Self {
         Self::Cluster(Box::new(error))
@@ -76,13 +88,17 @@ impl ChartError {
             Self::NoChart { .. } | Self::NoVersion { .. } | Self::NoRepo(_) | Self::NoPackage(_) => {
                 Kind::NotFound
             }
-            Self::Range { .. } | Self::Load(_) | Self::Reference(_) | Self::BadRepo { .. } => Kind::Invalid,
-            Self::NoAddress { .. } | Self::BadDigest { .. } | Self::OtherChart { .. } => Kind::Invalid,
-            // What was promised did not come: it may come another time.
-            Self::Digest { .. } => Kind::Unavailable,
+            Self::Range { .. }
+            | Self::Load(_)
+            | Self::Reference(_)
+            | Self::BadRepo { .. }
+            | Self::NoAddress { .. }
+            | Self::BadDigest { .. }
+            | Self::OtherChart { .. } => Kind::Invalid,
+            // What was promised is not there: it may be another time.
+            Self::Digest { .. } | Self::Incomplete(_) | Self::Corrupt(_) => Kind::Unavailable,
             Self::Registry(error) => error.kind(),
             Self::Suspended(_) => Kind::Precondition,
-            Self::Incomplete(_) | Self::Corrupt(_) => Kind::Unavailable,
             Self::Taken(_) => Kind::Conflict,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Full { .. } => Kind::Exhausted,
@@ -99,7 +115,7 @@ impl ChartError {
             IndexError::NoChart => Self::NoChart { repo, chart },
             IndexError::NoVersions | IndexError::NoVersion { .. } => Self::NoVersion { repo, chart, version },
             IndexError::Constraint(why) => Self::Range { version, why: why.to_string() },
-            other => Self::Index { repo, source: IndexFailure::Text(other) },
+            other => Self::Index { repo, source: Box::new(IndexFailure::Text(other)) },
         }
     }
 }

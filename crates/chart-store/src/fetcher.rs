@@ -20,7 +20,7 @@ const REMEMBERED: usize = 32 << 20;
 /// What tags may take together.
 const TAGS: usize = 1 << 20;
 /// How long a tag is believed to be what it was.
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH: Duration = Duration::from_mins(1);
 const SULK: Duration = Duration::from_secs(5);
 
 /// Fetches charts, and remembers what it can.
@@ -61,7 +61,7 @@ impl Fetcher {
     pub async fn index(&self, repository: &Repository) -> Result<Arc<Index>, ChartError> {
         let repo = || repository.name.clone();
         let index = self.indexes.get(&self.client, repository).await;
-        index.map_err(|source| ChartError::Index { repo: repo(), source })
+        index.map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
 
     /// A chart of a repository.

@@ -19,7 +19,7 @@ pub const LARGEST_INDEX: usize = 56 << 20;
 /// What indexes may take together while they are remembered.
 const REMEMBERED: usize = 64 << 20;
 /// How long an index is believed before the repository is asked whether it is still the same.
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH: Duration = Duration::from_mins(1);
 /// How long a repository that failed is not asked again.
 const SULK: Duration = Duration::from_secs(5);
 

@@ -105,7 +105,7 @@ pub enum Cause {
     #[error("{}{error}", before(*event))]
     Hook { event: Event, error: HookError },
     #[error("{0}")]
-    Apply(ApplyError),
+    Apply(Box<ApplyError>),
     #[error(transparent)]
     NotReady(NotReady),
     /// The record could not be written.
@@ -114,6 +114,10 @@ pub enum Cause {
 }
 
 impl Cause {
+    pub(crate) fn apply(error: ApplyError) -> Self {
+        Self::Apply(Box::new(error))
+    }
+
     /// Somebody else wrote or deleted the record.
     pub(crate) fn is_overtaken(&self) -> bool {
         match self {
@@ -151,7 +155,7 @@ pub enum HookError {
     #[error("unable to build kubernetes object for {event} hook {path}: {source}")]
     Manifest { event: &'static str, path: String, source: ParseError },
     #[error("warning: Hook {event} {path} failed: {source}")]
-    Apply { event: &'static str, path: String, source: ApplyError },
+    Apply { event: &'static str, path: String, source: Box<ApplyError> },
     #[error(transparent)]
     NotDone(NotReady),
     #[error("unable to delete hook {path}: {}", said(failures))]

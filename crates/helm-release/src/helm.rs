@@ -82,6 +82,8 @@ impl Helm {
         work: BoxFuture<'_, Result<T, Error>>,
     ) -> Result<T, Error> {
         let hold = Hold::new(self.records.clone(), namespace, &self.holder);
+        // In a box: an act is large, and would lie on the stack once for each who passes it on.
+        let work = Box::pin(work);
         hold.during(name, self.patience, || work).await?
     }
 }

@@ -80,7 +80,7 @@ impl Hooks<'_> {
         applied.map_err(|source| HookError::Apply {
             event: event.name(),
             path: hook.path.clone(),
-            source,
+            source: Box::new(source),
         })?;
         let deadline = Instant::now() + self.timeout;
         let waited = ready::wait(self.target, objects, Strategy::HookOnly, deadline, self.tell).await;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::call;
 use crate::error::{ApplyError, Failure, Why};
@@ -19,12 +19,15 @@ use crate::order;
 use crate::owner::Ownership;
 use crate::ready::{self, Strategy};
 use crate::remove::{self, Removal};
-use crate::target::{Placed, Target, is_definition};
+use crate::target::{Placed, Target, is_definition, made_kinds};
 use crate::tell::{Outcome, Step, Tell};
 use crate::write::{self, Work};
 
 /// How long definitions may take to be established, where nobody says.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
+/// How long the cluster may take to tell of the kinds that they make.
+const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+const BETWEEN_READINGS: Duration = Duration::from_millis(100);
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,12 +256,33 @@ async fn established(
     let Some(first) = definitions.first() else { return Vec::new() };
     let deadline = deadline.unwrap_or_else(|| Instant::now() + ESTABLISHED_WITHIN);
     if let Err(not_ready) = ready::wait(target, definitions, Strategy::Watcher, deadline, tell).await {
-        let failure = |(id, why): (Id, String)| Failure { id, source: None, why: Why::NotEstablished(why) };
+        let failure = |(id, why): (Id, String)| {
+            let source = definitions.iter().find(|object| object.name() == id.name);
+            Failure {
+                source: source.and_then(|object| object.source.clone()),
+                id,
+                why: Why::NotEstablished(why),
+            }
+        };
         return not_ready.objects.into_iter().map(failure).collect();
     }
-    match target.discovery.read_again(&target.client).await {
+    match known(target, definitions, deadline.min(Instant::now() + KNOWN_WITHIN)).await {
         Ok(()) => Vec::new(),
         Err(error) => vec![Failure::of_cluster(first, first.id(), &error)],
+    }
+}
+
+/// A cluster tells of new kinds a moment after it serves them. Who does not hear of them in time asks again later.
+async fn known(target: &Target, definitions: &[Object], deadline: Instant) -> Result<(), kube::Error> {
+    let made = made_kinds(definitions);
+    let is_known =
+        |(api_version, kind): &(String, String)| target.discovery.known(api_version, kind).is_some();
+    loop {
+        target.discovery.read_again(&target.client).await?;
+        if made.keys().all(is_known) || Instant::now() >= deadline {
+            return Ok(());
+        }
+        sleep(BETWEEN_READINGS).await;
     }
 }
 

@@ -86,8 +86,8 @@ fn merge_maps(
         };
         merged.insert(key.clone(), below);
     }
-    // One of several: another choice takes the fields of the former one with it.
-    if matches!(place.how, How::Retain | How::ByRetaining(_)) && merged != *live {
+    // One of several: another choice takes the fields of the former one with it. Defaults are filled in again.
+    if matches!(place.how, How::Retain | How::ByRetaining(_)) {
         merged.retain(|key, _| new.contains_key(key));
     }
     Value::Object(merged)

@@ -108,7 +108,7 @@ impl Target {
 }
 
 /// The kinds that definitions among the objects make, by `apiVersion` and kind.
-fn made_kinds(objects: &[Object]) -> HashMap<(String, String), Kind> {
+pub(crate) fn made_kinds(objects: &[Object]) -> HashMap<(String, String), Kind> {
     let definitions = objects.iter().filter(|object| is_definition(object));
     definitions.flat_map(|object| made_by(object.value())).collect()
 }
@@ -129,7 +129,8 @@ fn made_by(definition: &Value) -> Vec<((String, String), Kind)> {
     };
     let namespaced = spec["scope"] == "Namespaced";
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let versions = versions.iter().filter_map(|version| text(&version["name"]));
+    let served = versions.iter().filter(|version| version["served"] == true);
+    let versions = served.filter_map(|version| text(&version["name"]));
     let made = versions.map(|version| {
         let api_version = format!("{group}/{version}");
         let resource = ApiResource {

@@ -153,8 +153,43 @@ async fn replace(
     unreachable!("a loop without an end")
 }
 
-/// A write that changes nothing leaves the version as it was.
+/// A write that changes nothing leaves the version as it was. If a controller wrote meanwhile, what matters is whether what
+/// was wanted has changed.
 fn outcome(before: &Value, after: &Value) -> Outcome {
-    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-    if version(before) == version(after) { Outcome::Unchanged } else { Outcome::Changed }
+    let (before, after) = (&before["metadata"], &after["metadata"]);
+    let same = |field: &str| before[field] == after[field];
+    let counted = before["generation"].is_number();
+    let wanted = counted && same("generation") && same("labels") && notes(before) == notes(after);
+    if same("resourceVersion") || wanted { Outcome::Unchanged } else { Outcome::Changed }
+}
+
+/// The annotations, but for those that the controller of Deployments keeps.
+fn notes(metadata: &Value) -> Vec<(&String, &Value)> {
+    let all = metadata["annotations"].as_object().into_iter().flatten();
+    all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_controller_writes_meanwhile_is_no_change() {
+        let object = |version: &str, generation: Option<i64>, note: &str, own: &str| {
+            let annotations = json!({"deployment.kubernetes.io/revision": note, "own": own});
+            json!({"metadata": {"resourceVersion": version, "generation": generation, "annotations": annotations}})
+        };
+        let before = object("1", Some(1), "1", "a");
+        let cases = [
+            (before.clone(), Outcome::Unchanged),
+            (object("2", Some(1), "2", "a"), Outcome::Unchanged),
+            (object("2", Some(2), "2", "a"), Outcome::Changed),
+            (object("2", Some(1), "2", "b"), Outcome::Changed),
+        ];
+        for (after, want) in cases {
+            assert_eq!(outcome(&before, &after), want);
+        }
+        // Where nobody counts, every other version is another object.
+        assert_eq!(outcome(&object("1", None, "1", "a"), &object("2", None, "1", "a")), Outcome::Changed);
+    }
 }

@@ -74,10 +74,10 @@ struct Spill(io::Error);
 
 impl Spill {
     fn failure(self, at: &Address, limit: usize) -> Failure {
-        if self.0.get_ref().is_some_and(|error| error.is::<Full>()) {
-            return Failure::TooLarge { at: at.clone(), limit };
+        match self.0.get_ref() {
+            Some(error) if error.is::<Full>() => Failure::TooLarge { at: at.clone(), limit },
+            _ => Failure::Damaged { at: at.clone(), why: self.0.to_string() },
         }
-        Failure::Damaged { at: at.clone(), why: self.0.to_string() }
     }
 }
 

@@ -49,20 +49,28 @@ pub enum Failure {
 impl Failure {
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Status { status, .. } => of_status(*status),
             Self::Address(_) | Self::Unsendable { .. } | Self::Certificates { .. } => Kind::Invalid,
             Self::Dial(DialError::Refused { .. }) | Self::Downgrade { .. } => Kind::Forbidden,
-            Self::Dial(_) | Self::Tls { .. } | Self::Broken { .. } | Self::Damaged { .. } => {
-                Kind::Unavailable
-            }
-            Self::Redirects { .. } | Self::Astray { .. } => Kind::Unavailable,
             Self::Silent { .. } | Self::Slow { .. } | Self::TooLong { .. } => Kind::Timeout,
             Self::TooLarge { .. } => Kind::TooLarge,
-            // Whoever asked us is known to us: it is us whom they do not let in.
-            Self::Status { status: 401 | 403, .. } => Kind::Forbidden,
-            Self::Status { status: 404 | 410, .. } => Kind::NotFound,
-            Self::Status { status: 429, .. } => Kind::Exhausted,
-            Self::Status { status: 500.., .. } => Kind::Unavailable,
-            Self::Status { .. } => Kind::Invalid,
+            Self::Dial(_)
+            | Self::Tls { .. }
+            | Self::Broken { .. }
+            | Self::Damaged { .. }
+            | Self::Redirects { .. }
+            | Self::Astray { .. } => Kind::Unavailable,
         }
+    }
+}
+
+fn of_status(status: u16) -> Kind {
+    match status {
+        // Whoever asked us is known to us: it is us whom they do not let in.
+        401 | 403 => Kind::Forbidden,
+        404 | 410 => Kind::NotFound,
+        429 => Kind::Exhausted,
+        500.. => Kind::Unavailable,
+        _ => Kind::Invalid,
     }
 }

@@ -60,7 +60,7 @@ impl Network {
 /// Refused unless allowed, and what each is.
 #[rustfmt::skip]
 const REFUSED_V4: &[(Ipv4Addr, u32, &str)] = &[
-    (Ipv4Addr::new(0, 0, 0, 0),       8, "is unspecified"),
+    (Ipv4Addr::UNSPECIFIED,           8, "is unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0),      8, "is private"),
     (Ipv4Addr::new(100, 64, 0, 0),   10, "is shared by a provider's customers"),
     (Ipv4Addr::new(127, 0, 0, 0),     8, "is this machine"),
@@ -109,12 +109,13 @@ impl Policy {
 
     /// Whether it may be dialled; if not, what it is.
     pub fn check(&self, address: IpAddr) -> Result<(), &'static str> {
-        let meant = carried(address);
-        if self.allow.iter().any(|network| network.contains(address) || network.contains(meant)) {
+        let allowed = |address| self.allow.iter().any(|network| network.contains(address));
+        if allowed(address) {
             return Ok(());
         }
-        // What carries an address of version 4 is refused for that, or for what it is itself.
-        refusal(meant).or_else(|| refusal(address)).map_or(Ok(()), Err)
+        // What carries others is judged by each of them, and by what it is itself.
+        let meant = carried(address).into_iter().filter(|meant| !allowed(*meant));
+        meant.chain([address]).find_map(refusal).map_or(Ok(()), Err)
     }
 }
 
@@ -125,22 +126,25 @@ fn refusal(address: IpAddr) -> Option<&'static str> {
     v4.chain(v6).find(|(base, bits, _)| within(*base, *bits)).map(|(_, _, what)| what)
 }
 
-/// The address of version 4 that one of version 6 leads to: mapped, compatible, translated (NAT64), 6to4, ISATAP.
-fn carried(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(v6) = address else { return address };
-    let [a, b, c, d, e, f, high, low] = v6.segments();
-    let v4 = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        IpAddr::from(Ipv4Addr::new(a, b, c, d))
+/// The addresses of version 4 that one of version 6 leads to: mapped, compatible, translated (NAT64), 6to4, ISATAP.
+fn carried(address: IpAddr) -> Vec<IpAddr> {
+    let IpAddr::V6(v6) = address else { return Vec::new() };
+    let segments = v6.segments();
+    let at = |place: usize| {
+        let bits = u32::from(segments[place]) << 16 | u32::from(segments[place + 1]);
+        IpAddr::from(Ipv4Addr::from_bits(bits))
     };
-    match [a, b, c, d, e, f] {
+    let at_its_end = match segments {
         // `::` and `::1` are what they are.
-        [0, 0, 0, 0, 0, 0] if high == 0 && low <= 1 => address,
-        [0, 0, 0, 0, 0, 0 | 0xffff] | [0, 0, 0, 0, 0xffff, 0] | [0x64, 0xff9b, 0, 0, 0, 0] => v4(high, low),
-        [0x2002, high, low, ..] => v4(high, low),
-        [.., 0 | 0x200, 0x5efe] => v4(high, low),
-        _ => address,
-    }
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..]
+        | [0, 0, 0, 0, 0xffff, 0, ..]
+        | [0x64, 0xff9b, 0, 0, 0, 0, ..]
+        | [.., 0 | 0x200, 0x5efe, _, _] => Some(at(6)),
+        _ => None,
+    };
+    let behind_6to4 = (segments[0] == 0x2002).then(|| at(1));
+    at_its_end.into_iter().chain(behind_6to4).collect()
 }
 
 #[cfg(test)]
@@ -184,6 +188,8 @@ mod tests {
             "2001::1",
             "2002:7f00:1::1",
             "2002:a9fe:a9fe::",
+            "2002:a9fe:a9fe::5efe:1.1.1.1",
+            "2002:101:101::5efe:10.0.0.1",
             "fe80::1",
             "fe80::5efe:10.0.0.1",
             "2a00::5efe:10.0.0.1",

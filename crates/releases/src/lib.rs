@@ -15,7 +15,7 @@ use std::time::Duration;
 use domain::actor::Impersonation;
 use domain::clock::Clock;
 use helm_release::render::Renderer;
-use helm_release::{Helm, Storage};
+use helm_release::{Helm, Hold, Storage};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
@@ -155,6 +155,11 @@ impl Helms {
         );
         helm.renderer = self.renderer.clone();
         helm
+    }
+
+    /// To be the only one at work on a release of a namespace.
+    pub fn hold(&self, clients: &Clients, namespace: &str) -> Hold {
+        Hold::new(clients.own(), namespace, &self.holder)
     }
 
     /// The records of a namespace.

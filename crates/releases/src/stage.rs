@@ -87,16 +87,12 @@ const FILES: &[(&str, &str)] = &[
     ("templates/extra.yaml", "{{ .Values.extra }}\n"),
 ];
 
-/// The archive of a chart of these files.
-pub(crate) fn packed(files: &[(&str, &str)]) -> Bytes {
+/// The archive of that chart.
+pub(crate) fn web() -> Bytes {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
+    let chart = Loader::new(Profile::Helm4).files(FILES.iter().map(file).collect()).unwrap();
     archive::write(&chart, Profile::Helm4, 0).unwrap().into()
-}
-
-pub(crate) fn web() -> Bytes {
-    packed(FILES)
 }
 
 /// The platform on this world, over that line.

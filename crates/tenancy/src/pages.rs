@@ -6,8 +6,9 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// So many objects are read at once: what a page takes is given back, and what is made of it stays.
-pub(crate) const PAGE: u32 = 100;
+/// So many objects are read at once. What a page takes while it is read is given back in part only, as what is kept of it lies
+/// in between: with a hundred, a server of 2,000 people had 7 MiB more.
+pub(crate) const PAGE: u32 = 25;
 
 /// What `keep` makes of each object that `wanted` names. All pages are of one moment.
 pub(crate) async fn all<K, P>(

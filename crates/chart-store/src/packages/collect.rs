@@ -55,7 +55,7 @@ impl Packages {
         };
         let name = package.name_any();
         self.forget(&name);
-        match self.packages.delete(&name, &params).await {
+        match self.entries.delete(&name, &params).await {
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(true),

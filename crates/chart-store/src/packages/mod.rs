@@ -42,16 +42,16 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { package: 10 << 20, total: 256 << 20, grace: Duration::from_secs(3600) }
+        Self { package: 10 << 20, total: 256 << 20, grace: Duration::from_hours(1) }
     }
 }
 
 /// How long we remember that a package was kept; far less than the grace.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const REMEMBERED: Duration = Duration::from_mins(1);
 
 /// The packages of a cluster. The client is the platform's own.
 pub struct Packages {
-    packages: Api<HelmPackage>,
+    entries: Api<HelmPackage>,
     chunks: Api<ConfigMap>,
     clock: Arc<dyn Clock>,
     limits: Limits,
@@ -67,7 +67,7 @@ impl Packages {
 
     pub fn with_limits(client: Client, clock: Arc<dyn Clock>, limits: Limits) -> Self {
         Self {
-            packages: Api::all(client.clone()),
+            entries: Api::all(client.clone()),
             chunks: Api::namespaced(client, SYSTEM_NAMESPACE),
             clock,
             limits,
@@ -90,7 +90,7 @@ impl Packages {
         if self.was_kept(&name) == Some(fetched.digest) {
             return Ok(name);
         }
-        let package = match self.packages.get_opt(&name).await? {
+        let package = match self.entries.get_opt(&name).await? {
             Some(package) => package,
             None => self.make(&name, fetched, origin).await?,
         };
@@ -137,7 +137,7 @@ impl Packages {
     }
 
     async fn read(&self, name: &str) -> Result<HelmPackage, ChartError> {
-        self.packages.get_opt(name).await?.ok_or_else(|| ChartError::NoPackage(name.to_owned()))
+        self.entries.get_opt(name).await?.ok_or_else(|| ChartError::NoPackage(name.to_owned()))
     }
 
     async fn make(&self, name: &str, fetched: &Fetched, origin: Origin) -> Result<HelmPackage, ChartError> {
@@ -157,7 +157,7 @@ impl Packages {
             status: None,
         };
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match self.packages.create(&params, &package).await {
+        match self.entries.create(&params, &package).await {
             // Somebody was faster.
             Err(kube::Error::Api(status)) if status.code == 409 => self.read(name).await,
             made => Ok(made?),
@@ -175,7 +175,7 @@ impl Packages {
             let Some(token) = next else { return Ok(None) };
             let params = ListParams::default().limit(500);
             let params = if token.is_empty() { params } else { params.continue_token(&token) };
-            let page = self.packages.list(&params).await?;
+            let page = self.entries.list(&params).await?;
             let next = page.metadata.continue_.filter(|token| !token.is_empty());
             Ok::<_, ChartError>(Some((page.items, next)))
         });
@@ -198,7 +198,7 @@ impl Packages {
 
     async fn patch(&self, name: &str, status: serde_json::Value) -> Result<(), ChartError> {
         let patch = Patch::Merge(json!({"status": status}));
-        self.packages.patch_status(name, &PatchParams::default(), &patch).await?;
+        self.entries.patch_status(name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 

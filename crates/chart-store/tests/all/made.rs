@@ -1,5 +1,7 @@
 //! Charts that are made here.
 
+use std::fmt::Write;
+
 use bytes::Bytes;
 use chart_store::{Digest, Fetched};
 use helm_chart::archive;
@@ -47,12 +49,10 @@ pub fn index(entries: &[(&str, &str, &str, &[u8])]) -> String {
     let mut names: Vec<_> = entries.iter().map(|entry| entry.0).collect();
     names.dedup();
     for name in names {
-        text += &format!("  {name}:\n");
+        writeln!(text, "  {name}:").unwrap();
         for (_, version, address, bytes) in entries.iter().filter(|entry| entry.0 == name) {
-            text += &format!(
-                "  - apiVersion: v2\n    name: {name}\n    version: {version}\n    digest: {}\n    urls:\n    - {address}\n",
-                Digest::of(bytes).hex()
-            );
+            let digest = Digest::of(bytes).hex();
+            writeln!(text, "  - apiVersion: v2\n    name: {name}\n    version: {version}\n    digest: {digest}\n    urls:\n    - {address}").unwrap();
         }
     }
     text

@@ -9,7 +9,7 @@ use domain::Kind;
 use domain::clock::SystemClock;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use kube_types::package::{HelmPackage, Origin, phase};
 use kube_types::{SYSTEM_NAMESPACE, marks};
@@ -119,10 +119,26 @@ async fn what_was_lost_is_noticed_and_completed() {
     piece.metadata.uid = None;
     let other = k8s_openapi::ByteString(vec![7; PIECE]);
     piece.binary_data.as_mut().unwrap().insert("chunk".to_owned(), other);
-    pieces(&world).create(&Default::default(), &piece).await.unwrap();
+    pieces(&world).create(&PostParams::default(), &piece).await.unwrap();
     assert!(matches!(packages.get(&name).await, Err(ChartError::Corrupt(_))));
     packages.put(&chart, Origin::Upload).await.unwrap();
     assert_eq!(packages.get(&name).await.unwrap(), chart.bytes);
+}
+
+/// One that a former package left behind goes with that one, and may not be relied on.
+#[tokio::test]
+async fn a_piece_that_is_not_the_packages_own_is_replaced() {
+    let world = World::new().await;
+    let chart = fetched(archive("web", "1.0.0")).await;
+    let data = k8s_openapi::ByteString(chart.bytes.to_vec());
+    let mut stray =
+        ConfigMap { binary_data: Some([("chunk".to_owned(), data)].into()), ..ConfigMap::default() };
+    stray.metadata.name = Some(format!("{}.0", chart.digest.package()));
+    pieces(&world).create(&PostParams::default(), &stray).await.unwrap();
+    let name = packages(world.platform()).put(&chart, Origin::Upload).await.unwrap();
+    let package = Api::<HelmPackage>::all(world.admin()).get(&name).await.unwrap();
+    let piece = pieces_of(&world, &name).await.remove(0);
+    assert_eq!(Some(&piece.owner_references()[0].uid), package.metadata.uid.as_ref());
 }
 
 #[tokio::test]
@@ -148,7 +164,7 @@ async fn a_name_that_other_bytes_have_is_not_theirs() {
         "spec": {"digest": Digest::of(b"other").to_string(), "size": 1, "chunks": 1, "chart": {"name": "x", "version": "1"}, "origin": "upload"},
     })).unwrap();
     package.status = None;
-    Api::<HelmPackage>::all(world.admin()).create(&Default::default(), &package).await.unwrap();
+    Api::<HelmPackage>::all(world.admin()).create(&PostParams::default(), &package).await.unwrap();
     let said = packages(world.platform()).put(&chart, Origin::Upload).await.unwrap_err();
     assert_eq!(said.kind(), Kind::Conflict);
 }
@@ -184,7 +200,7 @@ async fn what_nobody_refers_to_goes_after_a_while() {
     assert_eq!(at(&world, &clock).collect(&referred).await.unwrap().removed, [""; 0], "not before its time");
     clock.advance(SignedDuration::from_secs(2));
     let collected = at(&world, &clock).collect(&referred).await.unwrap();
-    assert_eq!(collected.removed, [name.clone()]);
+    assert_eq!(collected.removed, [&*name]);
     assert_eq!(collected.bytes, i64::try_from(unused.bytes.len()).unwrap());
     assert!(matches!(at(&world, &clock).get(&name).await, Err(ChartError::NoPackage(_))));
     assert_eq!(at(&world, &clock).get(&used_name).await.unwrap(), used.bytes);
@@ -208,7 +224,7 @@ async fn what_somebody_wants_again_stays_for_a_while() {
     }
     // Removed and kept again at once: the pieces of the former one may not take the new one's place.
     clock.advance(SignedDuration::from_secs(3601));
-    assert_eq!(at(&world, &clock).collect(&HashSet::new()).await.unwrap().removed, [name.clone()]);
+    assert_eq!(at(&world, &clock).collect(&HashSet::new()).await.unwrap().removed, [&*name]);
     at(&world, &clock).put(&chart, Origin::Upload).await.unwrap();
     world.cluster.rest().await;
     assert_eq!(at(&world, &clock).get(&name).await.unwrap(), chart.bytes);

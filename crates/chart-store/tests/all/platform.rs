@@ -27,7 +27,8 @@ fn web(repo: &str) -> Source {
     Source::Repo { repo: repo.to_owned(), chart: "web".to_owned(), version: "^1".to_owned() }
 }
 
-fn repo(name: &str, spec: Value) -> Value {
+fn repo(name: &str, spec: impl Into<Value>) -> Value {
+    let spec = spec.into();
     json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo", "metadata": {"name": name}, "spec": spec})
 }
 

@@ -57,8 +57,8 @@ async fn a_version_or_a_range_finds_its_chart() {
         (">0.0.0-0", "2.0.0-rc.1"),
         ("2.0.0-rc.1", "2.0.0-rc.1"),
     ] {
-        let fetched = fetcher.from_repository(&repository(&served), "web", version).await.unwrap();
-        assert_eq!((fetched.name(), fetched.version()), ("web", expected), "{version}");
+        let found = fetcher.from_repository(&repository(&served), "web", version).await.unwrap();
+        assert_eq!((found.name(), found.version()), ("web", expected), "{version}");
     }
     let asked = served.asked();
     assert_eq!(asked.iter().filter(|line| line.contains("index.yaml")).count(), 1, "{asked:?}");
@@ -217,7 +217,7 @@ async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
             let (mut line, _) = listener.accept().await.unwrap();
             let _ = line.read(&mut [0; 4096]).await;
             let _ = line.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).await;
-            let piece = [b"10000\r\n".as_slice(), &[b'a'; 0x10000], b"\r\n"].concat();
+            let piece = [b"10000\r\n".as_slice(), &vec![b'a'; 0x10000], b"\r\n"].concat();
             let mut sent = 0;
             while sent < 524_288_000 && line.write_all(&piece).await.is_ok() {
                 sent += piece.len();

@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 
-use super::remote::RemoteArgs;
+use super::remote::{RemoteArgs, wait};
+
+/// As [`find`], for commands that have no runtime.
+pub fn chart(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
+    wait(find(name, remote, profile))?
+}
 
 /// The place of a chart on disk: a folder or an archive. What is elsewhere is fetched into the cache first.
-pub fn chart(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
+pub async fn find(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
     let name = name.trim();
     if remote.repo.is_empty() {
         let path = Path::new(name);
@@ -20,7 +25,7 @@ pub fn chart(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBu
             return Err(format!("path {} not found", quote(name)));
         }
     }
-    let pulled = remote.fetch(name, profile)?;
+    let pulled = remote.fetch(name, profile).await?;
     // By its digest: two repositories may have different charts of one name.
     let file = format!("{}.tgz", pulled.fetched.digest.hex());
     remote.places.find()?.keep(&file, &pulled.fetched.bytes)

@@ -9,13 +9,13 @@ use helm_chart::Loader;
 use helm_template::profile::Profile;
 
 use super::flags::{HelmArg, Switch, reason, switch};
-use super::remote::{Pulled, RemoteArgs};
+use super::remote::{Pulled, RemoteArgs, wait};
 use super::{Outcome, Refusal};
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct PullArgs {
-    /// The charts: REPO/CHART, an address, or oci://HOST/PATH
+    /// The charts: REPO/CHART, an address, or an OCI reference
     #[arg(value_name = "CHART", required = true, action = ArgAction::Append)]
     pub charts: Vec<String>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub fn run(args: &PullArgs) -> Outcome {
 
 fn pull(args: &PullArgs, name: &str) -> Result<String, String> {
     let profile = args.helm.profile;
-    let pulled = args.remote.fetch(name.trim(), profile)?;
+    let pulled = wait(args.remote.fetch(name.trim(), profile))??;
     if args.untar.0 {
         // Without the dot that stands for the folder itself, which cannot be made.
         let folder: PathBuf = args.destination.join(&args.untardir).components().collect();

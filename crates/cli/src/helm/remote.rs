@@ -137,14 +137,14 @@ impl RemoteArgs {
     }
 
     /// Fetches the chart that is called so.
-    pub fn fetch(&self, name: &str, profile: Profile) -> Result<Pulled, String> {
-        let fetcher = Fetcher::new(client(), profile, Limits::of(profile).packed);
+    pub async fn fetch(&self, name: &str, profile: Profile) -> Result<Pulled, String> {
+        let charts = Fetcher::new(client(), profile, Limits::of(profile).packed);
         let said = |error: chart_store::ChartError| error.to_string();
         if name.starts_with("oci://") {
             let reference: Reference = name.parse().map_err(|why| format!("{why}"))?;
             let access = self.login.access()?;
-            let fetched = fetcher.from_registry(&reference, self.wanted(), &access, self.plain_http.0);
-            let fetched = wait(fetched)?.map_err(said)?;
+            let fetched = charts.from_registry(&reference, self.wanted(), &access, self.plain_http.0);
+            let fetched = fetched.await.map_err(said)?;
             let file = format!("{}-{}.tgz", reference.name(), fetched.version());
             return Ok(Pulled { fetched, file, reference: Some(reference) });
         }
@@ -155,14 +155,14 @@ impl RemoteArgs {
                 access: self.login.access()?,
                 pass_credentials: self.login.pass_credentials.0,
             };
-            let index = wait(fetcher.index(&repository))?.map_err(said)?;
-            return self.listed(&fetcher, &repository, &index, name);
+            let index = charts.index(&repository).await.map_err(said)?;
+            return self.listed(&charts, &repository, &index, name).await;
         }
         let places = self.places.find()?;
         if name.contains("://") {
             let address: Address = name.parse().map_err(|why| format!("{why}"))?;
             let access = self.access_at(&places, &address)?;
-            let fetched = wait(fetcher.from_address(&address, &access))?.map_err(said)?;
+            let fetched = charts.from_address(&address, &access).await.map_err(said)?;
             let file = file_name(&address, &fetched);
             return Ok(Pulled { fetched, file, reference: None });
         }
@@ -181,12 +181,12 @@ impl RemoteArgs {
         let index = places.index(repo, profile);
         let index =
             index.map_err(|why| format!("no cached repo found. (try 'longshore repo update'): {why}"))?;
-        self.listed(&fetcher, &repository, &index, chart)
+        self.listed(&charts, &repository, &index, chart).await
     }
 
-    fn listed(
+    async fn listed(
         &self,
-        fetcher: &Fetcher,
+        charts: &Fetcher,
         repository: &Repository,
         index: &Index,
         chart: &str,
@@ -195,7 +195,7 @@ impl RemoteArgs {
             let (chart, version, name) = (quote(chart), self.wanted(), &repository.name);
             format!("chart {chart} matching {version} not found in {name} index. (try 'longshore repo update'): {error}")
         })?;
-        let fetched = wait(fetcher.listed(repository, &listed))?.map_err(|error| error.to_string())?;
+        let fetched = charts.listed(repository, &listed).await.map_err(|error| error.to_string())?;
         Ok(Pulled { file: file_name(&listed.address, &fetched), fetched, reference: None })
     }
 
@@ -233,8 +233,8 @@ fn client() -> Client {
     Client::new(Dialer::new(Policy::anywhere()))
 }
 
-/// Waits for what comes over a network. These commands do one thing after the other.
-fn wait<T>(work: impl Future<Output = T>) -> Result<T, String> {
+/// Waits for what comes over a network, for commands that have no runtime: they do one thing after the other.
+pub fn wait<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
 }

@@ -166,7 +166,7 @@ impl Places {
         change(&mut repositories)?;
         if repositories.generated.is_empty() {
             // As Helm writes a time that nobody set.
-            repositories.generated = "0001-01-01T00:00:00Z".to_owned();
+            "0001-01-01T00:00:00Z".clone_into(&mut repositories.generated);
         }
         let text = serde_norway::to_string(&repositories).map_err(|error| error.to_string())?;
         write_private(&self.file, text.as_bytes()).map_err(wrong)

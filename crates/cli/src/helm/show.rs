@@ -32,7 +32,7 @@ pub enum What {
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct ChartArgs {
-    /// The chart: a folder, an archive, REPO/CHART, an address or oci://HOST/PATH
+    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
     pub chart: String,
     #[command(flatten)]
     pub helm: HelmArg,

@@ -23,7 +23,7 @@ use super::{Outcome, Refusal, locate};
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct TemplateArgs {
-    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or oci://HOST/PATH
+    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or an OCI reference
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]

@@ -25,7 +25,7 @@ use super::{Outcome, locate, table};
 #[derive(Clone, Debug, Args)]
 #[command(verbatim_doc_comment, disable_version_flag = true)]
 pub struct ShowValuesArgs {
-    /// The chart: a folder, an archive, REPO/CHART, an address or oci://HOST/PATH
+    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
     pub chart: String,
     #[command(flatten)]
     pub helm: HelmArg,

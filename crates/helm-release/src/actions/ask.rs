@@ -69,6 +69,7 @@ pub enum Values {
 
 /// What all acts share.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Run<'r> {
     pub hooks: bool,
     pub wait: Wait,
@@ -101,7 +102,7 @@ impl<'r> Run<'r> {
             hooks: true,
             wait: Wait::HookOnly,
             wait_for_jobs: false,
-            timeout: Duration::from_secs(300),
+            timeout: Duration::from_mins(5),
             dry_run: DryRun::No,
             applying: Applying::Auto,
             force_replace: false,
@@ -117,6 +118,7 @@ impl<'r> Run<'r> {
 }
 
 /// Makes a release.
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Install<'r> {
     pub name: String,
     pub namespace: String,
@@ -136,6 +138,7 @@ pub struct Install<'r> {
 }
 
 /// Makes a release anew.
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Upgrade<'r> {
     pub name: String,
     pub namespace: String,

@@ -34,19 +34,19 @@ impl Helm {
         check_labels(&ask.labels)?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run != DryRun::No {
-            return operation.rehearse(ask).await;
+            return Box::pin(operation.rehearse(ask)).await;
         }
-        operation.make_namespace(ask).await?;
+        Box::pin(operation.make_namespace(ask)).await?;
         self.held(&ask.namespace, &ask.name, Box::pin(operation.install_new(ask))).await
     }
 }
 
 /// Helm's own labels are nobody else's.
 pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
-    match labels::are_free(labels) {
-        true => Ok(()),
-        false => Err(StorageError::SystemLabel { system: labels::SYSTEM }.into()),
+    if !labels::are_free(labels) {
+        return Err(StorageError::SystemLabel { system: labels::SYSTEM }.into());
     }
+    Ok(())
 }
 
 impl Operation<'_> {
@@ -89,7 +89,7 @@ impl Operation<'_> {
             let (way, _) = self.way(None);
             self.look("install", &[], &draft.objects, way, &draft.mask).await?;
         }
-        draft.record.info.description = "Dry run complete".to_owned();
+        draft.record.info.description = "Dry run complete".into();
         Ok(draft.record)
     }
 
@@ -261,7 +261,7 @@ impl Operation<'_> {
     /// Lets others change what a record tells of.
     pub fn settle(&self, mut record: Record) -> Result<Draft, Error> {
         if let Some(change) = self.run.post_render {
-            let changed = post_render(record.manifest, record.hooks, change, self.helm.profile);
+            let changed = post_render(&record.manifest, &record.hooks, change, self.helm.profile);
             (record.manifest, record.hooks) = changed.map_err(Error::PostRender)?;
         }
         let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;

@@ -26,7 +26,7 @@ const INTERRUPTED: &str = "operation interrupted";
 
 /// So long a revision of somebody who does not hold releases as we do is taken to be in the making: as long as Helm waits
 /// where nobody says otherwise.
-const FOREIGN_GRACE: Duration = Duration::from_secs(300);
+const FOREIGN_GRACE: Duration = Duration::from_mins(5);
 
 /// One release that is being acted on.
 pub(super) struct Operation<'o> {
@@ -243,21 +243,18 @@ impl Course<'_> {
         let [first, last] = events;
         let ran = self.hooks(first).await?;
         // What hooks made may be among the objects.
-        let looked = match ran {
-            0 => looked,
-            _ => {
-                let options = self.operation.options(self.way);
-                kube_apply::look(&self.operation.target, before, after, &options)
-                    .await
-                    .map_err(Cause::Apply)?
-            }
+        let looked = if ran == 0 {
+            looked
+        } else {
+            let options = self.operation.options(self.way);
+            kube_apply::look(&self.operation.target, before, after, &options).await.map_err(Cause::apply)?
         };
         let quiet = Quiet { mask: &self.mask, tell: self.operation.run.tell };
         match looked.write(&self.operation.target, &quiet).await {
             Ok(done) => *applied = done,
             Err(mut error) => {
                 *applied = std::mem::take(&mut error.applied);
-                return Err(Cause::Apply(error));
+                return Err(Cause::apply(error));
             }
         }
         self.operation.ready(after, &quiet).await?;

@@ -28,12 +28,12 @@ const HOOK: &str = "helm.sh/hook";
 
 /// The manifest and the hooks as `change` leaves them.
 pub fn post_render(
-    manifest: String,
-    hooks: Vec<HookRecord>,
+    manifest: &str,
+    hooks: &[HookRecord],
     change: &dyn PostRender,
     profile: Profile,
 ) -> Result<(String, Vec<HookRecord>), String> {
-    let documents = documents(&manifest, &hooks)?;
+    let documents = documents(manifest, hooks)?;
     let objects: Vec<Object> =
         documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
     let mut back = Back::new(change.change(objects)?);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn changed(change: impl Fn(Vec<Object>) -> Vec<Object> + Send + Sync) -> (String, Vec<HookRecord>) {
-        post_render(MANIFEST.into(), vec![hook()], &With(change), Profile::Helm4).unwrap()
+        post_render(MANIFEST, &[hook()], &With(change), Profile::Helm4).unwrap()
     }
 
     fn labelled(object: &Object) -> Object {

@@ -31,7 +31,7 @@ impl Helm {
             return self.held(&ask.namespace, &ask.name, Box::pin(operation.rollback(ask))).await;
         }
         let history = operation.history().await?;
-        Ok(operation.draft_rollback(ask, &history).await?.record)
+        Ok(Box::pin(operation.draft_rollback(ask, &history)).await?.record)
     }
 }
 

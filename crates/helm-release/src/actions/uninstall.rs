@@ -5,7 +5,7 @@ use kube::api::PropagationPolicy;
 use kube_apply::remove::is_kept;
 use kube_apply::{Removal, remove};
 
-use super::ask::{DryRun, Propagation, Uninstall, Uninstalled};
+use super::ask::{DryRun, Propagation, Run, Uninstall, Uninstalled};
 use super::operation::{Course, History, Operation};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
@@ -23,7 +23,7 @@ impl Helm {
             .map_err(|_| Error::Name(format!("uninstall: Release name is invalid: {}", ask.name)))?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run != DryRun::No {
-            return operation.rehearse_uninstall(ask).await;
+            return Box::pin(operation.rehearse_uninstall(ask)).await;
         }
         // A namespace that is gone, or going, takes no Lease; it has no records either, or soon will not.
         let history = operation.history().await?;
@@ -36,10 +36,10 @@ impl Helm {
 
 impl Operation<'_> {
     fn nothing(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
-        match ask.ignore_not_found {
-            true => Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() }),
-            false => Err(Error::NotLoaded { name: self.name.to_owned() }),
+        if !ask.ignore_not_found {
+            return Err(Error::NotLoaded { name: self.name.to_owned() });
         }
+        Ok(Uninstalled { record: None, kept: Vec::new(), unowned: Vec::new() })
     }
 
     async fn rehearse_uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
@@ -108,7 +108,7 @@ impl Operation<'_> {
             keep_history: true,
             ignore_not_found: true,
             propagation: Propagation::Background,
-            run: self.run.clone(),
+            run: Run { description: None, ..self.run.clone() },
         };
         self.uninstall(&ask).await.map(|_| ())
     }

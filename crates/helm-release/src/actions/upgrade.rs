@@ -22,10 +22,10 @@ impl Helm {
         check_labels(&ask.labels)?;
         let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
         if ask.run.dry_run != DryRun::No {
-            return operation.rehearse_upgrade(ask).await;
+            return Box::pin(operation.rehearse_upgrade(ask)).await;
         }
         if ask.install {
-            operation.make_namespace(&ask.as_install()).await?;
+            Box::pin(operation.make_namespace(&ask.as_install())).await?;
         }
         self.held(&ask.namespace, &ask.name, Box::pin(operation.upgrade(ask))).await
     }
@@ -53,7 +53,7 @@ impl<'r> Upgrade<'r> {
 
 impl Operation<'_> {
     /// Goes on until there is something to upgrade, or nothing.
-    async fn upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
+    pub async fn upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
         loop {
             let history = self.history().await?;
             match plan(&history.view()) {

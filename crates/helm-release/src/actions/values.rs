@@ -43,10 +43,9 @@ pub fn settle(
 ) -> Result<(Arc<ReadyChart>, Arc<Members>), Str> {
     let merged = || values::over(given, &current.config, profile).map(Arc::new);
     match how {
-        Values::Reset => Ok((chart.clone(), given.clone())),
         Values::ResetThenReuse => Ok((chart.clone(), merged()?)),
         Values::Keep if given.is_empty() => Ok((chart.clone(), Arc::new(current.config.clone()))),
-        Values::Keep => Ok((chart.clone(), given.clone())),
+        Values::Keep | Values::Reset => Ok((chart.clone(), given.clone())),
         Values::Reuse => {
             let old =
                 defaults(current, profile).map_err(|why| format!("failed to rebuild old values: {why}"))?;

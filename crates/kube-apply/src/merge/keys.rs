@@ -16,7 +16,7 @@ pub enum How {
     Plain,
     /// Whole, even a map.
     Replace,
-    /// A map of which only the wanted fields stay once one of them changes.
+    /// A map of which only the wanted fields stay.
     Retain,
     /// A list whose items are known by this field.
     By(&'static str),

@@ -34,6 +34,10 @@ pub fn merge_set(last: &[Value], new: &[Value], live: &[Value]) -> Value {
     let wanted: Vec<_> =
         new.iter().map(|word| (live.iter().position(|there| there == word), word.clone())).collect();
     let stays = |word: &Value| !new.contains(word) && !last.contains(word);
+    if new.iter().all(|word| live.contains(word)) && live.iter().all(|word| new.contains(word) || stays(word))
+    {
+        return live.to_vec().into();
+    }
     let others = live.iter().enumerate().filter(|(_, word)| stays(word)).map(|(at, word)| (at, word.clone()));
     interleave(wanted, others).into()
 }
@@ -46,11 +50,8 @@ fn interleave(
     let mut others = others.peekable();
     let mut merged = Vec::new();
     for (stood, item) in wanted {
-        while let (Some(stood), Some((at, _))) = (stood, others.peek()) {
-            if *at > stood {
-                break;
-            }
-            merged.extend(others.next().map(|(_, other)| other));
+        while let Some((_, other)) = others.next_if(|(at, _)| stood.is_some_and(|stood| *at < stood)) {
+            merged.push(other);
         }
         merged.push(item);
     }

@@ -3,15 +3,17 @@
 use chart_store::{Reader, Source};
 use domain::Actor;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch as Merged, PatchParams, PostParams, Preconditions};
 use kube_types::HelmRequest;
 use kube_types::release::{Options, Patch, RoleOverride};
+use serde_json::json;
 
 use super::ask::{is_map, said};
 use super::versions::VERSION;
 use super::view::ReleaseView;
 use super::{Error, run_as, unmoved};
 use crate::Releases;
+use crate::requests::DELETE_CLAIMS;
 
 /// What is to be different. What is not said stays.
 #[derive(Clone, Debug, Default)]
@@ -125,19 +127,25 @@ impl Releases {
         self.upgrade(actor, namespace, name, changes, None).await
     }
 
-    /// Deletes a release: it is uninstalled, and its request goes.
+    /// Deletes a release: it is uninstalled, with the claims that its StatefulSets made if `claims`, and its request goes.
     pub async fn delete(
         &self,
         actor: &Actor,
         namespace: &str,
         name: &str,
+        claims: bool,
         seen: Option<&str>,
     ) -> Result<(), Error> {
         let request = self.request_for(actor, "delete", namespace, name).await?;
         unmoved(&request, seen)?;
+        let id = request.name_any();
+        if claims {
+            let patch = json!({ "metadata": { "annotations": { DELETE_CLAIMS: "true" } } });
+            self.requests().patch(&id, &PatchParams::default(), &Merged::Merge(patch)).await?;
+        }
         let this_one = Preconditions { uid: request.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
-        self.requests().delete(&request.name_any(), &params).await?;
+        self.requests().delete(&id, &params).await?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use kube_types::{HelmRelease, HelmRequest};
 use serde_json::Value;
 
 use super::versions::VERSION;
-use super::view::{ChartView, ReleaseView, RevisionView, ValuesView};
+use super::view::{ChartView, DifferenceView, ReleaseView, RevisionView, ValuesView};
 use super::{Error, versions};
 use crate::Releases;
 use crate::values::{Gathered, Sensitive};
@@ -169,6 +169,23 @@ impl Releases {
         Ok(objects(&record).iter().map(|object| sensitive.mask(object.value())).collect())
     }
 
+    /// What is different between the objects of two revisions.
+    pub async fn diff(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<DifferenceView>, Error> {
+        let (from, release) = self.record(actor, namespace, name, Some(from)).await?;
+        let (to, _) = self.record(actor, namespace, name, Some(to)).await?;
+        let masks = [sensitive(&from, &release), sensitive(&to, &release)];
+        let hide = |text: &str| masks.iter().fold(text.to_owned(), |text, mask| mask.mask_text(&text));
+        let differences = kube_apply::diff::diff(&objects(&from), &objects(&to), &[]);
+        Ok(differences.iter().map(|difference| DifferenceView::of(difference, &hide)).collect())
+    }
+
     /// The notes of a revision, or of the newest.
     pub async fn notes(
         &self,
@@ -189,12 +206,13 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<(Record, Arc<HelmRelease>), Error> {
         let release = self.release_for(actor, namespace, name)?;
-        let newest =
-            release.status.as_ref().and_then(|status| status.helm.as_ref()).map_or(0, |helm| helm.revision);
-        let revision = revision.unwrap_or(newest);
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
-        let stored = storage.get(name, revision).await?;
-        let record = stored.ok_or_else(|| Error::NoRevision(name.to_owned(), revision))?.record;
+        let stored = match revision {
+            Some(revision) => storage.get(name, revision).await?,
+            None => storage.last(name).await?,
+        };
+        let record =
+            stored.ok_or_else(|| Error::NoRevision(name.to_owned(), revision.unwrap_or_default()))?.record;
         Ok((record, release))
     }
 }

@@ -117,3 +117,6 @@ fn unmoved(request: &HelmRequest, seen: Option<&str>) -> Result<(), Error> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use domain::release::State;
 use domain::status::View;
 use jiff::Timestamp;
 use kube::ResourceExt;
+use kube_apply::diff::{Difference, What};
 use kube_types::release::status::{Deployed, NotReady, ResolvedChart, Resources};
 use kube_types::{HelmRelease, HelmRequest};
 use schemars::JsonSchema;
@@ -102,6 +103,37 @@ pub struct RevisionView {
 pub struct ValuesView {
     pub revision: i64,
     pub values: Value,
+}
+
+/// What became of one object between two revisions. Nothing sensitive is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DifferenceView {
+    pub kind: String,
+    pub name: String,
+    /// `added`, `changed` or `removed`.
+    pub what: String,
+    /// The fields, as JSON pointers.
+    pub paths: Vec<String>,
+    /// As a unified difference of YAML.
+    pub text: String,
+}
+
+impl DifferenceView {
+    pub(super) fn of(difference: &Difference, hide: &impl Fn(&str) -> String) -> Self {
+        let what = match difference.what {
+            What::Added => "added",
+            What::Changed => "changed",
+            What::Removed => "removed",
+        };
+        Self {
+            kind: difference.id.kind.clone(),
+            name: difference.id.name.clone(),
+            what: what.to_owned(),
+            paths: difference.changes.iter().map(|change| hide(&change.path)).collect(),
+            text: hide(&difference.text),
+        }
+    }
 }
 
 impl From<&ResolvedChart> for ChartView {

@@ -15,7 +15,7 @@ mod merge_keys;
 mod patches;
 mod pause;
 mod roles;
-mod select;
+pub(crate) mod select;
 mod strategic;
 
 use domain::Kind;

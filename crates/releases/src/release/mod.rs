@@ -5,8 +5,9 @@
 //! is in the status and in Helm's record, and the next pass ends it.
 //!
 //! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`]), how its
-//! objects stand ([`standing`]), and its end ([`remove`]).
+//! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
+mod drift;
 pub(crate) mod identity;
 mod operate;
 mod remove;
@@ -160,7 +161,7 @@ impl Controller {
                     _ => self.enter_deployed(pass, identity, wanted).await,
                 }
             }
-            Choice::Watch => self.watch(pass, identity, newest).await,
+            Choice::Watch => self.watch(pass, identity, newest, wanted.is_some()).await,
             Choice::EnterVersion => {
                 self.tell(pass, pass.telling().version_entered(pass.release.spec.version).done()).await?;
                 Ok(Next::Rest)
@@ -308,5 +309,7 @@ pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl ToString) 
     Failure { kind, reason, message: message.to_string() }
 }
 
+#[cfg(test)]
+mod kill;
 #[cfg(test)]
 mod tests;

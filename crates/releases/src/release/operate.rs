@@ -100,7 +100,7 @@ impl Controller {
         let run = || run(spec, pass.timeout(), &change);
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
-            helm.uninstall(&uninstall(pass, run())).await?;
+            helm.uninstall(&uninstall(pass, run())).boxed().await?;
             self.records.forget(pass.key);
         }
         if step == Step::Upgrade {
@@ -120,7 +120,7 @@ impl Controller {
                 cleanup_on_fail: spec.options.cleanup_on_fail,
                 run: run(),
             };
-            return helm.upgrade(&upgrade).await;
+            return helm.upgrade(&upgrade).boxed().await;
         }
         let install = Install {
             name,
@@ -136,7 +136,7 @@ impl Controller {
             atomic: spec.options.atomic,
             run: run(),
         };
-        helm.install(&install).await
+        helm.install(&install).boxed().await
     }
 
     /// Ends what somebody left unended, and looks again.
@@ -208,7 +208,7 @@ impl Controller {
                     .map(Some)
             }
             RemediationStrategy::Uninstall => {
-                let done = helm.uninstall(&uninstall(pass, run)).await;
+                let done = helm.uninstall(&uninstall(pass, run)).boxed().await;
                 done.map(|_| {
                     self.records.forget(pass.key);
                     None

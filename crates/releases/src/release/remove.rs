@@ -3,14 +3,18 @@
 //! Always true: it is let go only when nothing is left of it, or when what is left was to stay. A namespace that is being
 //! deleted takes everything in it along, Helm's records too; what the release has outside is in its status.
 
+use std::time::Duration;
+
 use domain::release::State;
 use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
 use futures::FutureExt;
 use helm_release::Error;
 use helm_release::actions::Run;
+use helm_release::hold::lease_name;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use kube_access::queue::Next;
 use kube_apply::remove::Removal;
@@ -24,7 +28,7 @@ use super::operate::{operation_id, uninstall};
 use super::{Pass, failure};
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
-use crate::requests::{gone, is_held, until};
+use crate::requests::{DELETE_CLAIMS, gone, is_held, until};
 
 impl Controller {
     pub(super) async fn remove_release(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
@@ -52,9 +56,13 @@ impl Controller {
         let started = telling.started(State::Deleting, "uninstall", &id, pass.now + limit).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
         match self.uninstall(&begun, &identity).boxed().await {
-            Ok(()) => self.let_go(&begun).await,
+            Ok(()) => {
+                self.records.forget(pass.key);
+                self.end_lease(pass).await?;
+                self.let_go(&begun).await
+            }
             Err(Error::Hold(_) | Error::Pending) if !self.is_ending(&pass.key.namespace).await? => {
-                Ok(Next::After(std::time::Duration::from_secs(2)))
+                Ok(Next::After(Duration::from_secs(2)))
             }
             Err(_) if self.is_ending(&pass.key.namespace).await? => {
                 self.remove_outside(&begun, &identity).boxed().await?;
@@ -79,10 +87,58 @@ impl Controller {
 
     async fn uninstall(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
         let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
+        if self.takes_claims(pass) {
+            self.remove_claims(pass, identity).await?;
+        }
         let mut run = Run::new(&Silent);
         run.timeout = pass.timeout();
         run.hooks = !pass.release.spec.options.disable_hooks;
         helm.uninstall(&uninstall(pass, run)).await.map(drop)
+    }
+
+    /// Whether whoever asked for its end wants its volumes gone, too.
+    fn takes_claims(&self, pass: &Pass<'_>) -> bool {
+        let request = pass.release.spec.request_ref.as_ref();
+        let request = request.and_then(|reference| self.requests.get(&reference.name));
+        request.is_some_and(|request| request.annotations().contains_key(DELETE_CLAIMS))
+    }
+
+    /// Deletes the claims that StatefulSets made. Before anything else, while the record still says which: they go when the
+    /// last pod has let go of them.
+    async fn remove_claims(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
+        let storage = self.helm.storage(&self.clients, &pass.key.namespace);
+        let Some(stored) = storage.last(&pass.key.name).await? else { return Ok(()) };
+        let objects = Object::parse_all(&stored.record.manifest).unwrap_or_default();
+        let prefixes: Vec<String> = objects.iter().flat_map(claim_prefixes).collect();
+        if prefixes.is_empty() {
+            return Ok(());
+        }
+        let client = self.clients.acting_as(&identity.acts_as);
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &pass.key.namespace);
+        let refused = |error: kube::Error| Error::NotDeleted {
+            name: pass.key.name.to_string(),
+            kind: kube_apply::error::kind_of(&error),
+            why: format!("its claims cannot be deleted: {}", crate::error::words(&error)),
+        };
+        for claim in claims.list_metadata(&ListParams::default()).await.map_err(refused)?.items {
+            let name = claim.name_any();
+            if prefixes.iter().any(|prefix| is_numbered(&name, prefix)) {
+                gone(claims.delete(&name, &DeleteParams::default()).await.map(drop)).map_err(refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever died over the release may have left a Lease, when there was nothing more to hold it for.
+    async fn end_lease(&self, pass: &Pass<'_>) -> Result<(), PassError> {
+        let leases: Api<Lease> = Api::namespaced(self.clients.own(), &pass.key.namespace);
+        let left = leases.get_opt(&lease_name(&pass.key.name)).await;
+        if left.doing(|| format!("look at the lease of release `{}`", pass.key))?.is_some() {
+            let hold = self.helm.hold(&self.clients, &pass.key.namespace);
+            let ended = hold.during(&pass.key.name, Duration::ZERO, || async {}).await;
+            ended.map_err(|error| PassError::Helm(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Whether the namespace is being deleted, or gone.
@@ -128,7 +184,41 @@ impl Controller {
         let freed = api.patch(&pass.key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
         gone(freed.map(drop)).doing(|| format!("let go of release `{}`", pass.key))?;
         self.known.forget(pass.key);
-        self.records.forget(pass.key);
         Ok(Next::Rest)
+    }
+}
+
+/// How the claims of a StatefulSet are called, up to their number.
+fn claim_prefixes(object: &Object) -> Vec<String> {
+    if object.kind() != "StatefulSet" {
+        return Vec::new();
+    }
+    let templates = object.value()["spec"]["volumeClaimTemplates"].as_array();
+    let names = templates.into_iter().flatten().filter_map(|template| template["metadata"]["name"].as_str());
+    names.map(|name| format!("{name}-{}-", object.name())).collect()
+}
+
+/// Whether the name is the prefix and a number.
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix)
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_claims_of_another_are_not_meant() {
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "zk"},
+            "spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]},
+        });
+        let prefixes = claim_prefixes(&Object::from_value(set).unwrap());
+        assert_eq!(prefixes, ["data-zk-"]);
+        assert!(is_numbered("data-zk-0", &prefixes[0]) && is_numbered("data-zk-12", &prefixes[0]));
+        for other in ["data-zk-", "data-zk-a", "data-zk-0-0", "data-zk2-0", "x-data-zk-0"] {
+            assert!(!is_numbered(other, &prefixes[0]), "{other}");
+        }
     }
 }

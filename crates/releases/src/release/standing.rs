@@ -22,18 +22,22 @@ use crate::tell::Standing;
 use crate::workloads::is_watched;
 
 impl Controller {
-    /// Looks how it stands, and tells it where that is news.
+    /// Looks how it stands, and tells it where that is news. What others changed is looked for if `whole`.
     pub(super) async fn watch(
         &self,
         pass: &Pass<'_>,
-        _: &Identity,
+        identity: &Identity,
         newest: Option<Revision>,
+        whole: bool,
     ) -> Result<Next, PassError> {
         let status = pass.status();
         let revision = status.helm.as_ref().map_or(0, |helm| helm.revision);
         let objects = self.objects_of(pass, revision).await?;
         let foreign = newest.map(|newest| newest.revision).filter(|newest| *newest != revision);
-        let standing = self.standing(pass, &objects, pass.now, foreign);
+        let mut standing = self.standing(pass, &objects, pass.now, foreign);
+        if whole {
+            standing.drift = self.drift(pass, identity, revision).await?;
+        }
         let waits = !standing.late && standing.resources.ready < standing.resources.total && !standing.paused;
         self.tell(pass, pass.telling().stands(standing).done()).await?;
         Ok(match due(status.last_deployed.as_ref(), pass).filter(|_| waits) {

@@ -1,16 +1,20 @@
 //! A hand-written release from its beginning to its end.
 
+use futures::{StreamExt, future};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube_access::Change;
+use kube_access::queue::Next;
 use kube_types::HelmRelease;
 use kube_types::progress::{condition, is_true};
-use kube_types::release::conditions::{OUT_OF_BAND, READY, STALLED};
+use kube_types::release::conditions::{DRIFTED, OUT_OF_BAND, READY, STALLED};
 use serde_json::{Value, json};
 use testkit::until;
 
-use crate::stage::{Stage, packed, web};
+use crate::key::Key;
+use crate::stage::{Stage, web};
 
 fn spec(name: &str, package: &str) -> Value {
     json!({"name": name, "source": {"package": package}})
@@ -132,7 +136,7 @@ async fn pods_that_never_become_ready_degrade_a_release_and_heal_it() {
     let stage = Stage::new().await;
     let package = stage.keep(web()).await;
     let mut sick = spec("sick", &package);
-    sick["valuesObject"] = json!({"behaviour": "crash"});
+    sick["valuesObject"] = json!({"behaviour": "never-ready"});
     sick["options"] = json!({"timeout": "1s"});
     stage.write("sick", sick).await.unwrap();
     let status = stage.until_state("sick", "degraded").await.status.unwrap();
@@ -208,13 +212,24 @@ async fn a_pass_that_finds_nothing_new_writes_nothing() {
     let package = stage.keep(web()).await;
     stage.write("web", spec("web", &package)).await.unwrap();
     let before = stage.until_state("web", "active").await;
-    // Another controller over the same cluster passes over everything once.
+    // Another server over the same cluster, which knows nothing yet.
     let fault = testkit::Fault::none();
     let other = crate::stage::releases(&stage.world, &fault).await;
-    let lead = tokio::spawn(async move { other.lead().await });
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    lead.abort();
+    let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
+    let (controller, marks, key) = (other.controller(again), other.marks(), Key::new("shop", "web"));
+    marks.synced().await;
+    marks.all().into_iter().for_each(|mark| drop(controller.records.enter(&Change::Applied(mark))));
+    let following =
+        tokio::spawn(controller.workloads.follow(&stage.world.platform()).for_each(|_| future::ready(())));
+    until("its objects are known", async || (!controller.workloads.of(&key).is_empty()).then_some(())).await;
+    for _ in 0..2 {
+        assert_eq!(controller.pass_release(&key).await.unwrap(), Next::Rest);
+    }
+    following.abort();
     assert_eq!(fault.writes(), 0);
+    let calls = fault.calls();
+    assert_eq!(controller.pass_release(&key).await.unwrap(), Next::Rest);
+    assert_eq!(fault.calls(), calls, "a pass that was made before asks nobody");
     assert_eq!(stage.of::<HelmRelease>().get("web").await.unwrap().status, before.status);
 }
 
@@ -232,44 +247,43 @@ async fn definitions_refuse_what_makes_no_sense() {
         let refused = stage.write(name, spec).await.unwrap_err().to_string();
         assert!(refused.contains(message), "{refused}");
     }
-    let _ = packed(&[("Chart.yaml", "apiVersion: v2\nname: x\nversion: 1.0.0\n")]);
 }
 
 #[tokio::test]
-async fn sizes() {
-    use crate::key::Key;
-    let world = crate::stage::world().await;
-    let releases = crate::stage::releases(&world, &testkit::Fault::none()).await;
-    let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
-    let controller = releases.controller(again);
-    let key = Key::new("a", "b");
-    println!("pass {}", std::mem::size_of_val(&controller.pass(&key)));
-    println!("request {}", std::mem::size_of_val(&controller.pass_request("a")));
-    let who = crate::stage::developer().impersonation();
-    let helm = releases.parts().helms.acting_as(&releases.parts().clients, &who);
-    let run = || helm_release::actions::Run::new(&kube_apply::Silent);
-    let un = helm_release::actions::Uninstall {
-        name: "a".into(),
-        namespace: "b".into(),
-        keep_history: false,
-        ignore_not_found: true,
-        propagation: helm_release::actions::Propagation::Background,
-        run: run(),
-    };
-    println!("uninstall {}", std::mem::size_of_val(&helm.uninstall(&un)));
-    let r = run();
-    println!("recover {}", std::mem::size_of_val(&helm.recover("a", "b", &r)));
-    let back = helm_release::actions::Rollback {
-        name: "a".into(),
-        namespace: "b".into(),
-        revision: 0,
-        cleanup_on_fail: false,
-        run: run(),
-    };
-    println!("rollback {}", std::mem::size_of_val(&helm.rollback(&back)));
-    let archive = chart_store::Source::Archive(web());
-    println!(
-        "charts {}",
-        std::mem::size_of_val(&releases.charts().get(&archive, &chart_store::Reader::Platform))
-    );
+async fn what_others_changed_is_told_or_put_right() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let mut watched = spec("web", &package);
+    watched["interval"] = "1s".into();
+    watched["driftDetection"] = json!({"mode": "warn"});
+    stage.write("web", watched).await.unwrap();
+    stage.until_state("web", "active").await;
+    let maps: Api<ConfigMap> = stage.of();
+    let patch = Patch::Merge(json!({"data": {"greeting": "mine"}}));
+    maps.patch("web", &PatchParams::default(), &patch).await.unwrap();
+    let drifted = until("it is told", async || {
+        let status = stage.of::<HelmRelease>().get("web").await.unwrap().status?;
+        condition(&status.conditions, DRIFTED).filter(|drifted| drifted.status == "True").cloned()
+    })
+    .await;
+    assert!(drifted.message.contains("ConfigMap shop/web differs at /data/greeting"), "{}", drifted.message);
+    stage.change("web", json!({"spec": {"driftDetection": {"mode": "enabled"}}})).await;
+    until("it is put right", async || {
+        (maps.get("web").await.unwrap().data.unwrap()["greeting"] == "hello").then_some(())
+    })
+    .await;
+    until("it is told", async || {
+        let status = stage.of::<HelmRelease>().get("web").await.unwrap().status?;
+        condition(&status.conditions, DRIFTED).filter(|drifted| drifted.status == "False").cloned()
+    })
+    .await;
+    assert_eq!(records(&stage, "web").await, ["1 deployed"]);
+    let ignore = json!([{"paths": ["/data/greeting"], "target": {"kind": "ConfigMap"}}]);
+    stage.change("web", json!({"spec": {"driftDetection": {"ignore": ignore}}})).await;
+    stage.until_state("web", "active").await;
+    maps.patch("web", &PatchParams::default(), &patch).await.unwrap();
+    // Everything is looked at anew.
+    stage.change("web", json!({"spec": {"interval": "2s"}})).await;
+    stage.until_state("web", "active").await;
+    assert_eq!(maps.get("web").await.unwrap().data.unwrap()["greeting"], "mine");
 }

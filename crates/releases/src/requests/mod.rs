@@ -28,6 +28,9 @@ use mirror::Found;
 /// When a release is looked at again that should have been heard of by then.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// Annotation of a request that is being deleted: the claims that its StatefulSets made go, too.
+pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
+
 impl Controller {
     pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {
         let Some(request) = self.requests.get(name) else { return Ok(Next::Rest) };
@@ -37,6 +40,12 @@ impl Controller {
         }
         let request = self.hold_request(request).await?;
         let dispatched = self.dispatch(&request, release).await?;
+        if let Found::Ours(release) = &dispatched
+            && release.status.is_none()
+        {
+            // It was made just now, and says in a moment how it does.
+            return Ok(Next::Rest);
+        }
         let status = mirror::status(&request, &dispatched, self.clock.now());
         self.tell_request(&request, status).await?;
         Ok(match dispatched {

@@ -112,10 +112,14 @@ impl Account {
     }
 
     /// What its owner can write into the first field of the sign-in form.
-    pub(super) fn logins(&self) -> impl Iterator<Item = String> {
-        let fields = [Some(self.id.to_string()), Some(self.name.clone()), self.login.clone()];
-        let contacts = [contact(&self.email), contact(&self.phone)];
-        fields.into_iter().chain(contacts).flatten().collect::<BTreeSet<_>>().into_iter()
+    fn logins(&self) -> impl Iterator<Item = String> {
+        [self.id.to_string(), self.name.clone()].into_iter().chain(self.chosen())
+    }
+
+    /// Those of them that are neither the id nor the name of the object.
+    pub(super) fn chosen(&self) -> impl Iterator<Item = String> {
+        let chosen = [self.login.clone(), contact(&self.email), contact(&self.phone)];
+        chosen.into_iter().flatten().collect::<BTreeSet<_>>().into_iter()
     }
 
     /// The account that `login` names, of these.

@@ -18,6 +18,7 @@ pub(super) struct Index {
     /// By the name of the object.
     accounts: HashMap<String, Arc<Account>>,
     ids: Claims<UserId>,
+    /// By whatever else they can sign in with.
     logins: Claims<String>,
     workspaces: BTreeMap<WorkspaceName, Arc<WorkspaceRecord>>,
     memberships: HashMap<UserId, Vec<(WorkspaceName, WorkspaceRole)>>,
@@ -60,7 +61,7 @@ impl Index {
         self.user_deleted(&person.name);
         if let Some(account) = &person.account {
             self.ids.add(account.id.clone(), account);
-            for login in account.logins() {
+            for login in account.chosen() {
                 self.logins.add(login, account);
             }
             self.accounts.insert(account.name.clone(), account.clone());
@@ -70,7 +71,7 @@ impl Index {
     pub fn user_deleted(&mut self, name: &str) {
         if let Some(account) = self.accounts.remove(name) {
             self.ids.remove(&account.id, &account);
-            for login in account.logins() {
+            for login in account.chosen() {
                 self.logins.remove(&login, &account);
             }
         }
@@ -144,7 +145,11 @@ impl Index {
     }
 
     pub fn by_login(&self, normal: &str) -> Option<&Arc<Account>> {
-        self.logins.0.get(normal)?.first()
+        let by_id = normal.parse().ok().and_then(|id| self.account(&id));
+        let claimed = self.logins.0.get(normal).and_then(|claims| claims.first());
+        // Whichever way it is meant, who has the better right goes first.
+        let meant = [by_id, self.accounts.get(normal), claimed].into_iter().flatten();
+        meant.min_by(|one, other| one.rank().cmp(&other.rank()))
     }
 
     pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {

@@ -34,7 +34,8 @@ pub fn run(args: &RemoveArgs) -> Outcome {
         if let Err(why) = removed {
             return Err(Refusal { output: said.into_bytes(), why });
         }
-        said.push_str(&format!("{} has been removed from your repositories\n", quote(name)));
+        said.push_str(&quote(name));
+        said.push_str(" has been removed from your repositories\n");
     }
     Ok(said.into_bytes())
 }

@@ -1,6 +1,7 @@
 //! The acts on an embedded cluster.
 
 mod apart;
+mod chance;
 mod course;
 mod hooks;
 mod kills;

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use kube_apply::{Step, Tell};
+use kube_embedded::access::User;
 use testkit::Fault;
 
 use super::stage::{
@@ -108,6 +109,34 @@ async fn what_is_somebody_elses_is_not_touched() {
     ask.run.take_ownership = true;
     helm.upgrade(&ask).await.unwrap();
     assert_eq!(stage.maps().await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_before_anything_is_written() {
+    let stage = Stage::new().await;
+    let mut helm = stage.helm().await;
+    helm.objects = stage.cluster.client(User::named("eve", &["system:authenticated"]));
+    let why = said(helm.install(&install(&maps(), &letters("a"))).await);
+    let told = "Forbidden: unable to continue with install: ConfigMap default/a (c/templates/maps.yaml): \
+        configmaps \"a\" is forbidden: User \"eve\" cannot get";
+    assert!(why.starts_with(told), "{why}");
+    assert_eq!((stage.history().await.len(), stage.leases().await), (0, 0));
+}
+
+/// A server has many of them under way at once.
+#[tokio::test]
+async fn an_act_is_small_until_it_is_done() {
+    let stage = Stage::new().await;
+    let helm = stage.helm().await;
+    let (new, next, back, gone) =
+        (install(&maps(), &letters("a")), upgrade(&maps(), &letters("a")), rollback(1), uninstall(true));
+    let sizes = [
+        size_of_val(&helm.install(&new)),
+        size_of_val(&helm.upgrade(&next)),
+        size_of_val(&helm.rollback(&back)),
+        size_of_val(&helm.uninstall(&gone)),
+    ];
+    assert!(sizes.iter().all(|size| *size < 8 << 10), "{sizes:?}");
 }
 
 #[tokio::test]

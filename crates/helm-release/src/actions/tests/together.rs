@@ -87,8 +87,8 @@ async fn somebody_at_work_is_named() {
         leave.notify_one();
         why
     };
-    let (held, why) = tokio::join!(work, other);
-    held.unwrap();
+    let (done, why) = tokio::join!(work, other);
+    done.unwrap();
     assert_eq!(why, "Conflict: another operation on release `web` is in progress, by ann");
 }
 
@@ -120,7 +120,7 @@ async fn what_helm_uninstalls_meanwhile_leaves_nothing() {
 async fn whoever_was_given_up_does_not_write() {
     let stage = Stage::new().await;
     let meanwhile = async || {
-        stage.overwrite(1, |record| record.set_status(Status::Failed, "operation interrupted")).await
+        stage.overwrite(1, |record| record.set_status(Status::Failed, "operation interrupted")).await;
     };
     let outcome = in_the_middle(&stage, install(&maps(), &letters("ab")), meanwhile).await;
     assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");

@@ -1,0 +1,123 @@
+//! Several at once by chance: some hold the release and some, like the helm command, do not; some die in the middle. In the end
+//! there is one truth, and nothing is left that it does not tell of.
+
+use std::cell::Cell;
+
+use futures::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use testkit::{Blow, Fault};
+use tower::service_fn;
+
+use super::stage::{NAME, NAMESPACE, Stage, assert_sound, letters, maps, rollback, run, uninstall, upgrade};
+use crate::actions::operation::Operation;
+use crate::actions::{Recovered, Upgrade};
+use crate::{Error, Helm};
+
+/// Numbers that come again with the same seed.
+struct Chance(Cell<u64>);
+
+impl Chance {
+    fn new(seed: u64) -> Self {
+        Self(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    fn below(&self, limit: u64) -> u64 {
+        let next =
+            self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0.set(next);
+        (next >> 33) % limit
+    }
+}
+
+/// A client whose calls take turns with those of others, by chance.
+fn dawdling(client: Client, seed: u64) -> Client {
+    let calls = std::sync::atomic::AtomicU64::new(seed);
+    let call = move |request: http::Request<kube::client::Body>| {
+        let turns = Chance::new(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).below(12);
+        let client = client.clone();
+        async move {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            client.send(request).await
+        }
+    };
+    Client::new(service_fn(call), NAMESPACE)
+}
+
+async fn actor(stage: &Stage, seed: u64, name: &str, holds: bool) {
+    let chance = Chance::new(seed);
+    for turn in 0..4 {
+        let dies = chance.below(3) == 0;
+        let blow = if chance.below(2) == 0 { Blow::Before } else { Blow::After };
+        let after = usize::try_from(chance.below(9)).unwrap();
+        let fault = if dies { Fault::after_writes(after, blow) } else { Fault::none() };
+        let mut helm = stage.helm_over(&Fault::none()).await;
+        let client = fault.over(dawdling(stage.admin(), seed + turn));
+        (helm.records, helm.objects, helm.holder) = (client.clone(), client, name.to_owned());
+        tokio::select! {
+            biased;
+            () = fault.cut() => run_out(stage, name).await,
+            _ = act(&helm, &chance, holds) => {}
+        }
+    }
+}
+
+/// Does something. That it is refused because of others is right.
+async fn act(helm: &Helm, chance: &Chance, holds: bool) -> Result<(), Error> {
+    let wanted = ["a", "ab", "bc", "cX"][usize::try_from(chance.below(4)).unwrap()];
+    let wanted = Upgrade { install: true, ..upgrade(&maps(), &letters(wanted)) };
+    let (back, gone, run) = (rollback(0), uninstall(chance.below(2) == 0), run());
+    let alone = Operation::new(helm, NAMESPACE, NAME, &run);
+    match (chance.below(6), holds) {
+        (0, true) => helm.rollback(&back).await.map(|_| ()),
+        (0, false) => Box::pin(alone.rollback(&back)).await.map(|_| ()),
+        (1, true) => helm.uninstall(&gone).await.map(|_| ()),
+        (1, false) => Box::pin(alone.uninstall(&gone)).await.map(|_| ()),
+        (2, true) => helm.recover(NAMESPACE, NAME, &run).await.map(|_| ()),
+        (_, true) => helm.upgrade(&wanted).await.map(|_| ()),
+        (_, false) => Box::pin(alone.upgrade(&wanted)).await.map(|_| ()),
+    }
+}
+
+/// As if ten seconds had passed since that one died.
+async fn run_out(stage: &Stage, holder: &str) {
+    let leases: Api<Lease> = Api::namespaced(stage.admin(), NAMESPACE);
+    let Some(lease) = leases.get_opt(&crate::hold::lease_name(NAME)).await.unwrap() else { return };
+    let held = lease.spec.and_then(|spec| spec.holder_identity).is_some_and(|by| by.starts_with(holder));
+    if held {
+        let patch = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
+        leases.patch(&crate::hold::lease_name(NAME), &PatchParams::default(), &patch).await.unwrap();
+    }
+}
+
+async fn round(seed: u64) {
+    let stage = Stage::new().await;
+    let actors = [("ann", true), ("bob", true), ("cli", false)];
+    let acting =
+        actors.iter().zip(0..).map(|((name, holds), at)| actor(&stage, seed * 16 + at, name, *holds));
+    join_all(acting).await;
+    // What nobody holds was left by the one who holds nothing, and is given up in its own time.
+    stage.let_leases_run_out().await;
+    stage.clock.advance(jiff::SignedDuration::from_mins(5));
+    let helm = stage.helm().await;
+    helm.recover(NAMESPACE, NAME, &run()).await.unwrap();
+    assert_sound(&stage.history().await);
+    assert_eq!(helm.recover(NAMESPACE, NAME, &run()).await.unwrap(), Recovered::Nothing);
+    let history = stage.history().await;
+    let last = Upgrade { install: true, ..upgrade(&maps(), &letters("z")) };
+    helm.upgrade(&last).await.unwrap_or_else(|error| panic!("seed {seed}: {error} {history:?}"));
+    assert_eq!(stage.maps().await, ["z"], "seed {seed}: {history:#?}");
+    assert_sound(&stage.history().await);
+}
+
+#[tokio::test]
+async fn whoever_meets_there_is_one_truth() {
+    let seeds = std::env::var("LONGSHORE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(20);
+    for seed in 0..seeds {
+        round(seed).await;
+    }
+}

@@ -1,0 +1,222 @@
+//! Releases that people ask for, and what they may not.
+
+use chart_store::Source;
+use domain::Kind;
+use domain::actor::Actor;
+use domain::roles::WorkspaceRole;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube_types::{HelmRelease, HelmRequest, SYSTEM_NAMESPACE};
+use serde_json::json;
+use testkit::until;
+
+use super::ask::NewRelease;
+use super::change::Changes;
+use super::look::{Query, Sort};
+use super::versions::request_name;
+use crate::stage::{SHOP, Stage, developer, developer_id, web};
+
+fn wanted(name: &str, values: &str) -> NewRelease {
+    NewRelease {
+        namespace: SHOP.to_owned(),
+        name: name.to_owned(),
+        values: values.to_owned(),
+        ..NewRelease::default()
+    }
+}
+
+fn viewer() -> Actor {
+    let mut viewer = developer();
+    viewer.memberships.values_mut().for_each(|role| *role = WorkspaceRole::Viewer);
+    viewer
+}
+
+fn stranger() -> Actor {
+    Actor { memberships: [].into(), ..developer() }
+}
+
+fn requests(stage: &Stage) -> Api<HelmRequest> {
+    Api::all(stage.world.admin())
+}
+
+async fn kept(stage: &Stage) -> usize {
+    let secrets: Api<Secret> = Api::namespaced(stage.world.admin(), SYSTEM_NAMESPACE);
+    secrets.list(&ListParams::default().labels("longshore.dev/request")).await.unwrap().items.len()
+}
+
+#[tokio::test]
+async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
+    let stage = Stage::new().await;
+    let (releases, me) = (&stage.releases, developer());
+    let source = Source::Archive(web());
+    let asked = releases.install(&me, &source, wanted("web", "greeting: one\n")).await.unwrap();
+    assert_eq!((asked.state.as_str(), asked.version, asked.chart.version.as_str()), ("pending", 1, "1.0.0"));
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert_eq!(status.deploy_status[0].by, developer_id().to_string());
+    // The values are in a Secret of the system, and nowhere else.
+    let release = stage.of::<HelmRelease>().get("web").await.unwrap();
+    assert!(!serde_json::to_string(&release).unwrap().contains("greeting: one"));
+    until("the request says so too", async || {
+        let request = requests(&stage).get(&request_name("host", SHOP, "web")).await.unwrap();
+        request.status.filter(|status| status.state == "active")
+    })
+    .await;
+
+    let changes = Changes { values: Some("greeting: two\n".to_owned()), ..Changes::default() };
+    let changed = releases.upgrade(&me, SHOP, "web", changes, None).await.unwrap();
+    assert_eq!(changed.version, 2);
+    let greeting =
+        async || stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"].clone();
+    until("it is changed", async || (greeting().await == "two").then_some(())).await;
+    stage.until_state("web", "active").await;
+    let history = releases.history(&me, SHOP, "web").await.unwrap();
+    let seen: Vec<_> = history.iter().map(|row| (row.revision, row.status.as_str(), row.version)).collect();
+    assert_eq!(seen, [(2, "deployed", Some(2)), (1, "superseded", Some(1))]);
+
+    releases.rollback(&me, SHOP, "web", 1, None).await.unwrap();
+    until("it is as it was", async || (greeting().await == "one").then_some(())).await;
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert_eq!((status.version, status.deploy_status[0].rollback_of), (3, Some(1)));
+    assert!(status.transitions.iter().any(|step| step.to == "rollbacking"));
+    let differences = releases.diff(&me, SHOP, "web", 1, 2).await.unwrap();
+    assert_eq!(differences.len(), 1);
+    assert!(
+        differences[0].text.contains("-  greeting: one") && differences[0].text.contains("+  greeting: two"),
+        "{}",
+        differences[0].text
+    );
+    let values = releases.values(&me, SHOP, "web", None, false).await.unwrap();
+    assert_eq!((values.revision, values.values), (3, json!({"greeting": "one"})));
+
+    releases.pause(&me, SHOP, "web").await.unwrap();
+    stage.until_state("web", "paused").await;
+    assert_eq!(stage.of::<Deployment>().get("web").await.unwrap().spec.unwrap().replicas, Some(0));
+    releases.recover(&me, SHOP, "web").await.unwrap();
+    stage.until_state("web", "active").await;
+    assert_eq!(kept(&stage).await, 5);
+
+    releases.delete(&me, SHOP, "web", true, None).await.unwrap();
+    stage.until_gone(&requests(&stage), &request_name("host", SHOP, "web")).await;
+    assert!(stage.of::<HelmRelease>().get_opt("web").await.unwrap().is_none());
+    assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());
+    assert_eq!(kept(&stage).await, 0);
+}
+
+#[tokio::test]
+async fn whoever_may_not_is_refused_and_nothing_is_written() {
+    let stage = Stage::new().await;
+    let (releases, source) = (&stage.releases, Source::Archive(web()));
+    let mut elsewhere = wanted("web", "");
+    elsewhere.namespace = "kube-system".to_owned();
+    let table = [
+        (viewer(), wanted("web", ""), Kind::Forbidden),
+        (stranger(), wanted("web", ""), Kind::Forbidden),
+        (developer(), elsewhere, Kind::Forbidden),
+        (developer(), wanted("Web_1", ""), Kind::Invalid),
+        (developer(), wanted("web", "- a\n- b\n"), Kind::Invalid),
+        (developer(), wanted("web", &format!("a: {}", "x".repeat(300_000))), Kind::TooLarge),
+    ];
+    for (actor, wanted, kind) in table {
+        let refused = releases.install(&actor, &source, wanted).await.unwrap_err();
+        assert_eq!(refused.kind(), kind, "{refused}");
+    }
+    assert_eq!(
+        (requests(&stage).list(&ListParams::default()).await.unwrap().items.len(), kept(&stage).await),
+        (0, 0)
+    );
+    releases.install(&developer(), &source, wanted("web", "")).await.unwrap();
+    stage.until_state("web", "active").await;
+    let again = releases.install(&developer(), &source, wanted("web", "")).await.unwrap_err();
+    assert_eq!((again.kind(), kept(&stage).await), (Kind::Conflict, 1));
+    assert_eq!(releases.pause(&viewer(), SHOP, "web").await.unwrap_err().kind(), Kind::Forbidden);
+    assert_eq!(releases.pause(&stranger(), SHOP, "web").await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(releases.get(&stranger(), SHOP, "web").unwrap_err().kind(), Kind::NotFound);
+    assert!(releases.get(&viewer(), SHOP, "web").is_ok());
+    let moved = releases.upgrade(&developer(), SHOP, "web", Changes::default(), Some("1")).await.unwrap_err();
+    assert_eq!(moved.kind(), Kind::Precondition);
+}
+
+#[tokio::test]
+async fn what_somebody_changed_behind_a_request_is_put_back_and_never_acted_on() {
+    let stage = Stage::new().await;
+    stage.releases.install(&developer(), &Source::Archive(web()), wanted("web", "")).await.unwrap();
+    stage.until_state("web", "active").await;
+    let patch = json!({"spec": {"valuesObject": {"greeting": "mine"}}});
+    // Not even a tenant's administrator, for whom the policy is.
+    let tenant = stage.acting_as(&developer().impersonation());
+    let theirs: Api<HelmRelease> = Api::namespaced(tenant, SHOP);
+    let refused = theirs.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap_err();
+    assert!(refused.to_string().contains("belongs to a request"), "{refused}");
+    let refused = theirs.delete("web", &kube::api::DeleteParams::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("belongs to a request"), "{refused}");
+    // A cluster's administrator can, and it is put back.
+    stage.change("web", patch).await;
+    until("it is put back", async || {
+        let release = stage.of::<HelmRelease>().get("web").await.unwrap();
+        let settled = release
+            .status
+            .as_ref()
+            .is_some_and(|status| status.observed_generation == release.metadata.generation);
+        (release.spec.values_object.is_none() && settled).then_some(())
+    })
+    .await;
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert_eq!(status.helm.unwrap().revision, 1);
+    assert_eq!(stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"], "hello");
+}
+
+#[tokio::test]
+async fn lists_are_sorted_filtered_and_paged() {
+    let stage = Stage::new().await;
+    for name in ["c", "a", "b"] {
+        let mut spec = json!({"name": name, "source": {"package": "pkg-none"}, "suspend": true});
+        spec["suspend"] = (name != "b").into();
+        stage.write(name, spec).await.unwrap();
+    }
+    stage.until_state("b", "failed").await;
+    stage.until_state("a", "suspended").await;
+    stage.until_state("c", "suspended").await;
+    let names = |query: &Query| {
+        let page = stage.releases.list(&viewer(), query);
+        (page.items.iter().map(|item| item.name.clone()).collect::<Vec<_>>().join(" "), page.total, page.next)
+    };
+    until("all are known", async || (names(&Query::default()).1 == 3).then_some(())).await;
+    assert_eq!(names(&Query::default()).0, "a b c");
+    assert_eq!(names(&Query { descending: true, ..Query::default() }).0, "c b a");
+    until("states are known", async || {
+        (names(&Query { sort: Sort::State, ..Query::default() }).0 == "b a c").then_some(())
+    })
+    .await;
+    assert_eq!(names(&Query { state: Some("suspended".to_owned()), ..Query::default() }).0, "a c");
+    let (first, total, next) = names(&Query { limit: 2, ..Query::default() });
+    assert_eq!((first.as_str(), total), ("a b", 3));
+    let (second, _, end) = names(&Query { limit: 2, after: next, ..Query::default() });
+    assert_eq!((second.as_str(), end), ("c", None));
+    assert_eq!(stage.releases.list(&stranger(), &Query::default()).total, 0);
+}
+
+#[tokio::test]
+async fn a_release_of_the_helm_command_line_is_taken_over() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    // What helm leaves: a record and its objects, and no release of ours.
+    stage.write("web", json!({"name": "web", "source": {"package": package}, "valuesObject": {"greeting": "old"}, "deletionPolicy": "Orphan"})).await.unwrap();
+    stage.until_state("web", "active").await;
+    stage.of::<HelmRelease>().delete("web", &kube::api::DeleteParams::default()).await.unwrap();
+    stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
+    until("it is known to be gone", async || {
+        stage.releases.get(&developer(), SHOP, "web").is_err().then_some(())
+    })
+    .await;
+    stage.releases.adopt(&developer(), SHOP, "web").await.unwrap();
+    stage.until_state("web", "active").await;
+    assert_eq!(stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"], "old");
+    let restarted = stage.releases.restart(&developer(), SHOP, "web", true).await.unwrap();
+    assert_eq!(restarted, ["Deployment web"]);
+    assert_eq!(
+        stage.releases.restart(&viewer(), SHOP, "web", true).await.unwrap_err().kind(),
+        Kind::Forbidden
+    );
+}

@@ -1,0 +1,73 @@
+//! What others made of the objects of a release: told, or put right without a new revision.
+
+use kube_apply::{Object, Ownership, Silent, Target, drift};
+use kube_types::release::{DriftDetection, DriftMode};
+
+use super::Pass;
+use super::identity::Identity;
+use crate::chain::select;
+use crate::error::PassError;
+use crate::lead::Controller;
+
+impl Controller {
+    /// Says what differs from what was deployed, after it was put right if that is wanted: nothing then. Says `None` where
+    /// nobody wants to know.
+    pub(super) async fn drift(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        revision: i64,
+    ) -> Result<Option<String>, PassError> {
+        let Some(wish) =
+            pass.release.spec.drift_detection.as_ref().filter(|wish| wish.mode != DriftMode::Disabled)
+        else {
+            return Ok(None);
+        };
+        let storage = self.helm.storage(&self.clients, &pass.key.namespace);
+        let Some(stored) = storage.get(&pass.key.name, revision).await? else { return Ok(None) };
+        let objects = Object::parse_all(&stored.record.manifest).unwrap_or_default();
+        let target = Target {
+            client: self.clients.acting_as(&identity.acts_as),
+            discovery: self.helm.discovery.clone(),
+            namespace: pass.key.namespace.to_string(),
+        };
+        let owner = Ownership {
+            release: pass.key.name.to_string(),
+            namespace: pass.key.namespace.to_string(),
+            take: false,
+        };
+        let ignored = ignored(wish)?;
+        let look = |object: &Object| {
+            let meant = ignored
+                .iter()
+                .filter(|(target, _)| target.as_ref().is_none_or(|target| target.matches(object)));
+            meant.flat_map(|(_, paths)| paths.clone()).collect()
+        };
+        let found = drift::find(&target, &objects, &owner, &look, &[]).await;
+        let found = found.map_err(|failures| {
+            let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+            PassError::Helm(format!("cannot look for what others changed: {}", failures.join("; ")))
+        })?;
+        if wish.mode == DriftMode::Enabled && !found.is_empty() {
+            let corrected = drift::correct(&target, &found, &Silent).await;
+            corrected
+                .map_err(|error| PassError::Helm(format!("cannot put right what others changed: {error}")))?;
+            tracing::info!(release = %pass.key, objects = found.len(), "put right what others changed");
+            return Ok(Some(String::new()));
+        }
+        let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+        Ok(Some(said.join("; ")))
+    }
+}
+
+type Ignore = (Option<select::Target>, Vec<String>);
+
+fn ignored(wish: &DriftDetection) -> Result<Vec<Ignore>, PassError> {
+    let read = |(at, rule): (usize, &kube_types::release::DriftIgnore)| {
+        let target = rule.target.as_ref().map(select::Target::read).transpose();
+        let target = target
+            .map_err(|why| PassError::Helm(format!("spec.driftDetection.ignore[{at}].target: {why}")))?;
+        Ok((target, rule.paths.clone()))
+    };
+    wish.ignore.iter().enumerate().map(read).collect()
+}

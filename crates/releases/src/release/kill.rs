@@ -1,0 +1,165 @@
+//! A server that is killed at every write, and another that goes on: there is one truth afterwards.
+
+use std::time::Duration;
+
+use chart_store::Source;
+use futures::StreamExt;
+use futures::stream;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::ListParams;
+use kube_types::{HelmRelease, HelmRequest, SYSTEM_NAMESPACE};
+use testkit::{Blow, Fault, World, until};
+
+use crate::acts::ask::NewRelease;
+use crate::stage::{SHOP, developer, releases, web, world};
+
+/// So many worlds at once: most of the time is spent waiting for a Lease to run out.
+const AT_ONCE: usize = 16;
+
+/// How long everything may take after a kill.
+const LIMIT: Duration = Duration::from_mins(1);
+
+fn of(world: &World) -> Api<HelmRelease> {
+    Api::namespaced(world.admin(), SHOP)
+}
+
+/// Leads until `done`, or until the line is cut.
+async fn lead(world: &World, fault: &Fault, done: impl Future<Output = ()>) {
+    let server = async {
+        let releases = releases(world, fault).await;
+        releases.lead().await
+    };
+    tokio::select! {
+        biased;
+        () = fault.cut() => {}
+        () = done => {}
+        _ = server => {}
+    }
+}
+
+async fn asked(world: &World) {
+    let wanted = NewRelease { namespace: SHOP.to_owned(), name: "web".to_owned(), ..NewRelease::default() };
+    let source = Source::Archive(web());
+    releases(world, &Fault::none()).await.install(&developer(), &source, wanted).await.unwrap();
+}
+
+async fn active(world: &World) {
+    until("it is active", async || {
+        let status = of(world).get_opt("web").await.unwrap()?.status?;
+        (status.state == "active").then_some(())
+    })
+    .await;
+}
+
+async fn gone(world: &World) {
+    let requests: Api<HelmRequest> = Api::all(world.admin());
+    until("it is gone", async || {
+        requests.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
+}
+
+async fn statuses(world: &World) -> Vec<String> {
+    let secrets: Api<Secret> = Api::namespaced(world.admin(), SHOP);
+    let records = secrets.list(&ListParams::default().labels("owner=helm")).await.unwrap().items;
+    records.iter().map(|record| record.metadata.labels.as_ref().unwrap()["status"].clone()).collect()
+}
+
+async fn leases(world: &World) -> usize {
+    Api::<Lease>::namespaced(world.admin(), SHOP).list(&ListParams::default()).await.unwrap().items.len()
+}
+
+/// Kills at each of so many writes, before and after it, in a world of its own; then goes on.
+async fn kill_at_each<D: Future<Output = ()>>(
+    writes: usize,
+    prepare: impl AsyncFn() -> World,
+    done: impl Fn(std::sync::Arc<World>) -> D,
+    check: impl AsyncFn(&World, String),
+) {
+    let points = (0..writes).flat_map(|passing| [(passing, Blow::Before), (passing, Blow::After)]);
+    let runs = points.map(|(passing, blow)| {
+        let (prepare, done, check) = (&prepare, &done, &check);
+        async move {
+            let point = format!("killed at write {} ({blow:?})", passing + 1);
+            let world = std::sync::Arc::new(prepare().await);
+            let fault = Fault::after_writes(passing, blow);
+            let killed = tokio::time::timeout(LIMIT, lead(&world, &fault, done(world.clone()))).await;
+            killed.unwrap_or_else(|_| panic!("{point}: hangs before it"));
+            let sound = Fault::none();
+            let whole = lead(&world, &sound, done(world.clone()));
+            tokio::time::timeout(LIMIT, whole).await.unwrap_or_else(|_| panic!("{point}: hangs after it"));
+            check(&world, point).await;
+        }
+    });
+    stream::iter(runs.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+/// How many writes it takes undisturbed.
+async fn count(world: &World, done: impl Future<Output = ()>) -> usize {
+    let fault = Fault::none();
+    lead(world, &fault, done).await;
+    fault.writes()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_over_an_installation_leaves_nothing_undone() {
+    let prepare = async || {
+        let world = world().await;
+        asked(&world).await;
+        world
+    };
+    let first = prepare().await;
+    let writes = count(&first, active(&first)).await;
+    // The release, two of its status, the Lease and its end, two of the record, two objects; the request's own; events.
+    assert!((9..=16).contains(&writes), "{writes} writes");
+    kill_at_each(
+        writes,
+        prepare,
+        async |world| active(&world).await,
+        async |world, point| {
+            let statuses = statuses(world).await;
+            let deployed = statuses.iter().filter(|status| *status == "deployed").count();
+            assert_eq!(deployed, 1, "{point}: {statuses:?}");
+            assert!(!statuses.iter().any(|status| status.starts_with("pending")), "{point}: {statuses:?}");
+            let status = of(world).get("web").await.unwrap().status.unwrap();
+            assert!(status.operation.is_none(), "{point}");
+            assert_eq!(status.version, 1, "{point}");
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_over_a_removal_leaves_nothing_behind() {
+    let prepare = async || {
+        let world = world().await;
+        asked(&world).await;
+        lead(&world, &Fault::none(), active(&world)).await;
+        let requests: Api<HelmRequest> = Api::all(world.admin());
+        let name =
+            requests.list(&ListParams::default()).await.unwrap().items[0].metadata.name.clone().unwrap();
+        requests.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+        world
+    };
+    let first = prepare().await;
+    let writes = count(&first, gone(&first)).await;
+    kill_at_each(
+        writes,
+        prepare,
+        async |world| gone(&world).await,
+        async |world, point| {
+            assert!(statuses(world).await.is_empty(), "{point}");
+            assert!(of(world).get_opt("web").await.unwrap().is_none(), "{point}");
+            let deployments: Api<Deployment> = Api::namespaced(world.admin(), SHOP);
+            assert!(deployments.get_opt("web").await.unwrap().is_none(), "{point}");
+            let kept: Api<Secret> = Api::namespaced(world.admin(), SYSTEM_NAMESPACE);
+            let of_requests = ListParams::default().labels("longshore.dev/request");
+            assert!(kept.list(&of_requests).await.unwrap().items.is_empty(), "{point}");
+            assert_eq!(leases(world).await, 0, "{point}");
+        },
+    )
+    .await;
+}
