@@ -13,7 +13,6 @@ use kube_apply::{Object, Options, Removal, Target, Tell, Way, apply, remove};
 use tokio::time::Instant;
 
 use crate::error::HookError;
-use crate::ledger;
 use crate::record::{HookRecord, LastRun, Phase};
 use crate::storage::{Storage, Stored};
 
@@ -66,7 +65,7 @@ impl Hooks<'_> {
         let begun =
             LastRun { started_at: self.clock.now().into(), phase: Phase::Running, ..LastRun::default() };
         stored.record.hooks[at].last_run = begun;
-        *stored = ledger::update(self.storage, stored).await.map_err(HookError::Storage)?;
+        *stored = self.storage.update(stored).await.map_err(HookError::Storage)?;
 
         let went = self.watch(&hook, &objects, event).await;
         let last_run = &mut stored.record.hooks[at].last_run;

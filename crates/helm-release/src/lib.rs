@@ -2,14 +2,13 @@
 //!
 //! Modules in reading order: what Helm keeps of a release ([`record`]), where it keeps it ([`storage`]), how a chart
 //! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]); who
-//! acts ([`helm`]), what can be done ([`actions`], [`hooks`], [`ledger`]), what goes wrong ([`error`]) and what is never said ([`mask`]).
+//! acts ([`helm`]), what can be done ([`actions`], [`hooks`]), what goes wrong ([`error`]) and what is never said ([`mask`]).
 
 pub mod actions;
 pub mod error;
 pub mod helm;
 pub mod hold;
 mod hooks;
-mod ledger;
 mod mask;
 pub mod queries;
 pub mod record;

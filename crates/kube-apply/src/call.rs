@@ -210,3 +210,6 @@ const AT_ONCE: usize = 8;
 pub(crate) async fn all<T>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(calls).buffered(AT_ONCE).collect().await
 }
+
+#[cfg(test)]
+mod tests;

@@ -124,3 +124,24 @@ fn repeats(words: &str, secret: &Value) -> bool {
         other => words.contains(&other.to_string()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn every_failure_says_how_it_is_to_be_treated() {
+        let said = |code: u16, message: &str| {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            kind_of(&kube::Error::Api(Box::new(status)))
+        };
+        assert_eq!(said(403, "pods \"a\" is forbidden: exceeded quota: q"), Kind::Exhausted);
+        assert_eq!(said(403, "no"), Kind::Forbidden);
+        assert_eq!(said(422, "wrong"), Kind::Invalid);
+        assert_eq!(said(409, "conflict"), Kind::Conflict);
+        assert_eq!(said(503, "later"), Kind::Unavailable);
+        assert_eq!(kind_of(&kube::Error::Service("the line is cut".into())), Kind::Unavailable);
+    }
+}

@@ -21,7 +21,6 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::Releases;
 use crate::charts::Charts;
 use crate::error::PassError;
 use crate::key::Key;
@@ -29,6 +28,7 @@ use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
 use crate::workloads::Workloads;
+use crate::{Releases, sweep};
 
 /// So many releases are worked on at once. Much of it is waiting for the cluster.
 const AT_ONCE: usize = 32;
@@ -60,12 +60,21 @@ impl Releases {
         let controller = Arc::new(self.controller(again));
         let marks = self.parts().marks.clone();
         let workloads = controller.workloads.follow(&self.parts().clients.own());
+        let swept = marks.clone();
+        let sweeping = async {
+            loop {
+                tokio::time::sleep(sweep::EVERY).await;
+                if let Err(error) = self.sweep(&swept).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                }
+            }
+        };
         futures::join!(
+            sweeping,
             controller.clone().run_requests(),
             controller.clone().run_releases(marks, waiting, workloads),
-        );
-        // Watches do not end while they are listened to.
-        std::future::pending().await
+        )
+        .0
     }
 
     pub(crate) fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
@@ -107,7 +116,7 @@ impl Controller {
         workloads: impl Stream<Item = Key> + Send + 'static,
     ) {
         // All that the records say is known before the first pass.
-        let (records, by_request) = (self.clone(), self.clone());
+        let records = self.clone();
         for mark in marks.all() {
             self.records.enter(&Change::Applied(mark));
         }
@@ -115,18 +124,13 @@ impl Controller {
         let keys = stream::select_all([
             self.releases.changes().map(|change| Some(Key::of(object(&change)))).boxed(),
             marks.changes().map(move |change| records.records.enter(&change)).boxed(),
-            self.requests.changes().map(move |change| by_request.released(object(&change))).boxed(),
+            self.requests.changes().map(|change| Some(released(object(&change)))).boxed(),
             workloads.map(Some).boxed(),
             received(again).map(Some).boxed(),
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
         queue::run(keys, AT_ONCE, move |key: &Key| self.clone().release_passed(key.clone())).await;
         drop(marks);
-    }
-
-    /// The release of a request, whose person may act otherwise now.
-    fn released(&self, request: &HelmRequest) -> Option<Key> {
-        Some(Key::new(&request.spec.namespace, &request.spec.release_name))
     }
 
     fn request_passed(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, PassError>> {
@@ -158,6 +162,11 @@ fn apart(
         }
     }
     .boxed()
+}
+
+/// The release of a request, which may act as somebody else now.
+fn released(request: &HelmRequest) -> Key {
+    Key::new(&request.spec.namespace, &request.spec.release_name)
 }
 
 pub(crate) fn object<K>(change: &Change<K>) -> &K {

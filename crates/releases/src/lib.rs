@@ -2,9 +2,9 @@
 //!
 //! Modules in reading order: who there is ([`people`]) and which charts ([`charts`]); the values of a release ([`values`]) and what
 //! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
-//! (`workloads`); what people can ask for ([`acts`]) and lists of what there is ([`list`]), where charts
-//! come from ([`repos`]); the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows
-//! from what was seen (`tell`).
+//! (`workloads`); what people can ask for ([`acts`]) and lists of what there is ([`list`]), where charts come from ([`repos`]);
+//! the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows from what
+//! was seen (`tell`); and what is left behind (`sweep`).
 //!
 //! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
 //! else (requests, the releases of requests, values, records, statuses) is written by the platform itself.
@@ -46,6 +46,7 @@ pub mod repos;
 mod requests;
 #[cfg(test)]
 mod stage;
+mod sweep;
 mod tell;
 pub mod values;
 mod workloads;

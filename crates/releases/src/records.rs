@@ -25,9 +25,9 @@ pub(crate) type Mark = PartialObjectMeta<Secret>;
 pub(crate) const TYPE: &str = "helm.sh/release.v1";
 pub(crate) const OWNED: &str = "owner=helm";
 
-/// One revision.
+/// The newest revision of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Revision {
+pub(crate) struct Newest {
     pub revision: i64,
     pub status: Status,
     /// When its record was last written.
@@ -91,10 +91,10 @@ impl Records {
         self.0.lock().remove(key);
     }
 
-    pub fn newest(&self, key: &Key) -> Option<Revision> {
+    pub fn newest(&self, key: &Key) -> Option<Newest> {
         let all = self.0.lock();
         let (revision, known) = all.get(key)?.last_key_value()?;
-        Some(Revision {
+        Some(Newest {
             revision: *revision,
             status: known.status,
             since: known.since,

@@ -97,8 +97,12 @@ pub(crate) fn web() -> Bytes {
 
 /// The platform on this world, over that line.
 pub(crate) async fn releases(world: &World, fault: &Fault) -> Releases {
+    releases_at(world, fault, Arc::new(SystemClock)).await
+}
+
+/// The same, by that clock.
+pub(crate) async fn releases_at(world: &World, fault: &Fault, clock: Arc<dyn Clock>) -> Releases {
     let clients = Clients::new(fault.over(world.platform()));
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let outgoing = Client::new(Dialer::new(Policy::default()));
     let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
     Releases::start(clients, charts, Arc::new(Everybody), clock, "test").await.unwrap()

@@ -125,6 +125,22 @@ async fn what_was_lost_is_noticed_and_completed() {
     assert_eq!(packages.get(&name).await.unwrap(), chart.bytes);
 }
 
+/// One that a former package left behind goes with that one, and may not be relied on.
+#[tokio::test]
+async fn a_piece_that_is_not_the_packages_own_is_replaced() {
+    let world = World::new().await;
+    let chart = fetched(archive("web", "1.0.0")).await;
+    let data = k8s_openapi::ByteString(chart.bytes.to_vec());
+    let mut stray =
+        ConfigMap { binary_data: Some([("chunk".to_owned(), data)].into()), ..ConfigMap::default() };
+    stray.metadata.name = Some(format!("{}.0", chart.digest.package()));
+    pieces(&world).create(&PostParams::default(), &stray).await.unwrap();
+    let name = packages(world.platform()).put(&chart, Origin::Upload).await.unwrap();
+    let package = Api::<HelmPackage>::all(world.admin()).get(&name).await.unwrap();
+    let piece = pieces_of(&world, &name).await.remove(0);
+    assert_eq!(Some(&piece.owner_references()[0].uid), package.metadata.uid.as_ref());
+}
+
 #[tokio::test]
 async fn a_package_never_changes() {
     let world = World::new().await;

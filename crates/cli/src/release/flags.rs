@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use helm_release::actions::{Applying, DryRun, Run, Wait};
+use helm_template::go::time;
 use kube_apply::Tell;
 
 use crate::helm::flags::{Switch, switch};
@@ -136,24 +137,8 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// Go's durations: `1h30m`, `0.5s`, `300ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("invalid duration \"{text}\"");
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-        let end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
-        let (_, seconds) =
-            units.into_iter().find(|(name, _)| *name == &rest[digits..end]).ok_or_else(wrong)?;
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = &rest[end..];
-    }
-    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+    let nanoseconds = time::Duration::parse(text)?.0;
+    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "a duration is not negative".to_owned())
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ pub struct ListArgs {
     /// Names only
     #[arg(short = 'q', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub short: Switch,
+    /// How times are written, in a layout of Go's: `2006-01-02 15:04:05`
+    #[arg(long, value_name = "LAYOUT", default_value = "", hide_default_value = true)]
+    pub time_format: String,
     /// A table without headers
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_headers: Switch,
@@ -120,9 +123,8 @@ pub async fn run(args: &ListArgs) -> Outcome {
     if args.short.0 {
         return names(&found.releases, args.output.output);
     }
-    let rows: Vec<Value> = found.releases.iter().map(element).collect();
-    encoded(args.output.output, &rows.into())
-        .unwrap_or_else(|| Ok(printed(&found.releases, !args.no_headers.0)))
+    let rows: Vec<Value> = found.releases.iter().map(|release| element(release, &args.time_format)).collect();
+    encoded(args.output.output, &rows.into()).unwrap_or_else(|| Ok(printed(&found.releases, args)))
 }
 
 fn names(releases: &[Summary], format: Format) -> Outcome {
@@ -131,12 +133,12 @@ fn names(releases: &[Summary], format: Format) -> Outcome {
     encoded(format, &json!(names)).unwrap_or_else(|| Ok(lines().into_bytes()))
 }
 
-fn element(release: &Summary) -> Value {
+fn element(release: &Summary, layout: &str) -> Value {
     json!({
         "name": release.name,
         "namespace": release.namespace,
         "revision": release.revision.to_string(),
-        "updated": as_go(release.updated),
+        "updated": as_go(release.updated, layout),
         "status": release.status.as_str(),
         "chart": chart(release),
         "app_version": release.app_version,
@@ -151,9 +153,9 @@ pub fn chart(release: &Summary) -> String {
     format!("{}-{}", release.chart, release.chart_version)
 }
 
-fn printed(releases: &[Summary], headers: bool) -> Vec<u8> {
+fn printed(releases: &[Summary], args: &ListArgs) -> Vec<u8> {
     const HEADERS: [&str; 7] = ["NAME", "NAMESPACE", "REVISION", "UPDATED", "STATUS", "CHART", "APP VERSION"];
-    let headers = headers.then(|| HEADERS.map(str::to_owned));
+    let headers = (!args.no_headers.0).then(|| HEADERS.map(str::to_owned));
     let rows: Vec<_> = headers
         .into_iter()
         .chain(releases.iter().map(|release| {
@@ -161,7 +163,7 @@ fn printed(releases: &[Summary], headers: bool) -> Vec<u8> {
                 release.name.clone(),
                 release.namespace.clone(),
                 release.revision.to_string(),
-                as_go(release.updated),
+                as_go(release.updated, &args.time_format),
                 release.status.to_string(),
                 chart(release),
                 release.app_version.clone(),

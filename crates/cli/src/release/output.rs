@@ -2,6 +2,7 @@
 
 use helm_release::record::Moment;
 use helm_template::data::Data;
+use helm_template::go::time::{RFC3339, Time, Zone};
 use helm_template::{json, yaml};
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -30,23 +31,20 @@ pub fn write_yaml(data: &Data) -> Result<String, String> {
 
 /// `Mon Jan  2 15:04:05 2006`; nothing of no time.
 pub fn ansic(moment: Moment) -> String {
-    formatted(moment, "%a %b %e %H:%M:%S %Y")
+    formatted(moment, "Mon Jan _2 15:04:05 2006").unwrap_or_default()
 }
 
-/// As a Go program prints a time if nobody says how: `2006-01-02 15:04:05.999999999 -0700 MST`; `-` of no time.
-pub fn as_go(moment: Moment) -> String {
-    if moment.at().is_none() {
-        return "-".to_owned();
-    }
-    let zone = formatted(moment, "%z");
-    let name = if zone == "+0000" { "UTC" } else { &zone };
-    let seconds = formatted(moment, "%Y-%m-%d %H:%M:%S%.f");
-    format!("{seconds} {zone} {name}")
+/// In a layout of Go's; without one as a Go program prints a time if nobody says how. `-` of no time.
+pub fn as_go(moment: Moment, layout: &str) -> String {
+    const PLAIN: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
+    formatted(moment, if layout.is_empty() { PLAIN } else { layout }).unwrap_or_else(|| "-".to_owned())
 }
 
-fn formatted(moment: Moment, format: &str) -> String {
-    let Moment::At(at, offset) = moment else { return String::new() };
-    at.to_zoned(TimeZone::fixed(offset)).strftime(format).to_string()
+/// In the zone of whoever wrote it.
+fn formatted(moment: Moment, layout: &str) -> Option<String> {
+    moment.at()?;
+    let time = Time::parse(RFC3339, moment.to_string().as_bytes(), &Zone::local(TimeZone::UTC)).ok()?;
+    Some(time.format(layout))
 }
 
 #[cfg(test)]
@@ -58,9 +56,9 @@ mod tests {
         let moment = |text: &str| serde_json::from_value::<Moment>(Value::from(text)).unwrap();
         let at = moment("2026-11-05T09:08:07.120000003Z");
         assert_eq!(ansic(at), "Thu Nov  5 09:08:07 2026");
-        assert_eq!(as_go(at), "2026-11-05 09:08:07.120000003 +0000 UTC");
-        assert_eq!(as_go(moment("2026-11-05T09:08:07.12+02:00")), "2026-11-05 09:08:07.12 +0200 +0200");
-        assert_eq!(as_go(moment("2026-11-05T09:08:07Z")), "2026-11-05 09:08:07 +0000 UTC");
-        assert_eq!((as_go(Moment::Absent), ansic(Moment::Absent)), ("-".into(), String::new()));
+        assert_eq!(as_go(at, ""), "2026-11-05 09:08:07.120000003 +0000 UTC");
+        assert_eq!(as_go(moment("2026-11-05T09:08:07.12+02:00"), ""), "2026-11-05 09:08:07.12 +0200 +0200");
+        assert_eq!(as_go(moment("2026-11-05T09:08:07Z"), ""), "2026-11-05 09:08:07 +0000 UTC");
+        assert_eq!((as_go(Moment::Absent, ""), ansic(Moment::Absent)), ("-".into(), String::new()));
     }
 }

@@ -78,14 +78,8 @@ impl House {
     /// Returns when all of the workspace is there.
     pub async fn until_ready(&self, workspace: &str) {
         let name: WorkspaceName = workspace.parse().unwrap();
-        let is_ready = |directory: &tenancy::Directory| {
-            let conditions =
-                directory.workspace(&name).and_then(|found| Some(found.status.as_ref()?.conditions.clone()));
-            conditions
-                .into_iter()
-                .flatten()
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-        };
+        let is_ready =
+            |directory: &tenancy::Directory| directory.workspace(&name).is_some_and(|found| found.ready);
         let limit = std::time::Duration::from_mins(1);
         tokio::time::timeout(limit, self.tenancy.directory().until(is_ready)).await.unwrap();
     }

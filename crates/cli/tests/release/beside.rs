@@ -25,6 +25,8 @@ const LINES: &[&str] = &[
     "list -n NS -q -o json",
     "list -n NS --no-headers",
     "list -n NS --filter ^x",
+    "list -n NS --time-format 2006-Jan",
+    "list -n NS --time-format Monday -o json",
     "list -n NS -l team=shop -q",
     "list -n NS -l team=other -q",
     "status web -n NS",

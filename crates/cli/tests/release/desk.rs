@@ -146,7 +146,7 @@ const CHART: &[(&str, &str)] = &[
     ("values.yaml", "replicas: 1\npassword: correct-horse\ngreeting: hello\nbroken: false\n"),
     (
         "templates/deployment.yaml",
-        r#"apiVersion: apps/v1
+        r"apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ .Release.Name }}
@@ -160,7 +160,7 @@ spec:
       - name: main
         image: nginx
         env: [{name: GREETING, value: {{ .Values.greeting | quote }}}]
-"#,
+",
     ),
     (
         "templates/secret.yaml",
@@ -176,7 +176,7 @@ spec:
     ),
     (
         "templates/tests/ping.yaml",
-        r#"apiVersion: v1
+        r"apiVersion: v1
 kind: Pod
 metadata:
   name: {{ .Release.Name }}-ping
@@ -188,7 +188,7 @@ metadata:
 spec:
   restartPolicy: Never
   containers: [{name: ping, image: busybox}]
-"#,
+",
     ),
     ("templates/NOTES.txt", "Thank you for {{ .Chart.Name }} in {{ .Release.Name }}.\n"),
 ];

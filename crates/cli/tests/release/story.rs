@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
+use kube::api::ListParams;
 
 use crate::desk::Desk;
 
@@ -27,7 +28,8 @@ async fn a_release_comes_and_goes() {
         gone,
         "These resources were kept due to the resource policy:\n[ConfigMap] web\n\nrelease \"web\" uninstalled\n"
     );
-    let secrets = Api::<Secret>::default_namespaced(desk.client()).list(&Default::default()).await.unwrap();
+    let secrets =
+        Api::<Secret>::default_namespaced(desk.client()).list(&ListParams::default()).await.unwrap();
     assert_eq!(secrets.items.len(), 0);
     assert_eq!(desk.ours("list -q").await.ok(), "");
 }

@@ -58,6 +58,7 @@ impl Record {
 
 /// What a pass over a release saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that was seen")]
 pub struct Seen {
     pub deleted: bool,
     pub suspended: bool,

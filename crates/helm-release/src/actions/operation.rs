@@ -17,7 +17,6 @@ use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::hold::lease_name;
 use crate::hooks;
-use crate::ledger;
 use crate::mask::{Mask, Quiet};
 use crate::record::{ApplyMethod, Record, Status};
 use crate::storage::{self, Storage, StorageError, Stored};
@@ -120,7 +119,7 @@ impl<'o> Operation<'o> {
             return Err(Error::Pending);
         }
         pending.record.set_status(Status::Failed, INTERRUPTED);
-        Ok(ledger::update(&self.storage, &pending).await?.record)
+        Ok(self.storage.update(&pending).await?.record)
     }
 
     /// Marks revisions as superseded, but for one. What somebody else has marked meanwhile is as good.
@@ -131,7 +130,7 @@ impl<'o> Operation<'o> {
         for entry in history.entries.iter().filter(deployed).collect::<Vec<_>>() {
             let mut stored = self.storage.open(entry).await?;
             stored.record.info.status = Status::Superseded;
-            match ledger::update(&self.storage, &stored).await {
+            match self.storage.update(&stored).await {
                 Ok(_) | Err(StorageError::Gone { .. }) => {}
                 Err(StorageError::Changed { .. }) => self.supersede_again(entry.head.revision).await?,
                 Err(error) => return Err(error),
@@ -144,7 +143,7 @@ impl<'o> Operation<'o> {
         match self.storage.get(self.name, revision).await? {
             Some(mut stored) if stored.record.info.status == Status::Deployed => {
                 stored.record.info.status = Status::Superseded;
-                ledger::update(&self.storage, &stored).await.map(|_| ())
+                self.storage.update(&stored).await.map(|_| ())
             }
             _ => Ok(()),
         }
@@ -157,7 +156,7 @@ impl<'o> Operation<'o> {
         for entry in self.outdated(history).await? {
             self.storage.delete(&entry.head).await?;
         }
-        Ok(ledger::create(&self.storage, record).await?)
+        Ok(self.storage.create(record).await?)
     }
 
     async fn outdated<'h>(&self, history: &'h History) -> Result<Vec<&'h storage::Entry>, Error> {
@@ -286,14 +285,14 @@ impl Course<'_> {
         self.operation.supersede(history, revision).await?;
         let said = self.operation.run.description.as_deref().unwrap_or(description);
         self.stored.record.set_status(Status::Deployed, said);
-        self.stored = ledger::update(&self.operation.storage, &self.stored).await?;
+        self.stored = self.operation.storage.update(&self.stored).await?;
         Ok(())
     }
 
     /// The revision has failed. `said` is what the record says of it.
     pub async fn failed(&mut self, said: &str) -> Result<(), StorageError> {
         self.stored.record.set_status(Status::Failed, self.mask.over(said));
-        self.stored = ledger::update(&self.operation.storage, &self.stored).await?;
+        self.stored = self.operation.storage.update(&self.stored).await?;
         Ok(())
     }
 

@@ -7,7 +7,6 @@ use super::operation::Operation;
 use crate::error::Error;
 use crate::helm::Helm;
 use crate::hooks::Hooks;
-use crate::ledger;
 use crate::mask::Mask;
 use crate::record::Record;
 
@@ -39,7 +38,7 @@ impl Operation<'_> {
         let wanted =
             |name: &String| (ask.only.is_empty() || ask.only.contains(name)) && !ask.except.contains(name);
         let went = hooks.run(&mut stored, Event::Test, |hook| wanted(&hook.name)).await;
-        let record = ledger::update(&self.storage, &stored).await?.record;
+        let record = self.storage.update(&stored).await?.record;
         match went {
             Ok(_) => Ok(record),
             Err(error) => Err(Error::Failed {

@@ -9,7 +9,6 @@ use super::ask::{DryRun, Propagation, Run, Uninstall, Uninstalled};
 use super::operation::{Course, History, Operation};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
-use crate::ledger;
 use crate::mask::Mask;
 use crate::record::Status;
 use crate::storage::{StorageError, Stored};
@@ -70,7 +69,7 @@ impl Operation<'_> {
         if last.record.info.status != Status::Uninstalling {
             last.record.set_status(Status::Uninstalling, UNDERWAY);
             last.record.info.deleted = self.helm.clock.now().into();
-            last = ledger::update(&self.storage, &last).await?;
+            last = self.storage.update(&last).await?;
         }
         let objects = self.standing(&history, last.record.version).await?;
         let mask = Mask::new(&objects, &self.run.sensitive);
@@ -88,7 +87,7 @@ impl Operation<'_> {
         course.stored.record.set_status(Status::Uninstalled, said);
         let last = if ask.keep_history {
             self.supersede(&history, course.stored.record.version).await?;
-            ledger::update(&self.storage, &course.stored).await?
+            self.storage.update(&course.stored).await?
         } else {
             self.purge(&history, &course.stored).await?;
             course.stored

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use super::arguments::{Done, map, printed, text};
 use super::merge::{Win, merge};
 use crate::exec::{Machine, Row, Run};
+use crate::stack::deeper;
 use crate::value::{List, Map, Str, Type, Value};
 
 const ANY: &[Type] = &[Type::Any];
@@ -176,14 +177,17 @@ fn copy(machine: &mut Machine<'_>, value: &Value, depth: usize) -> Done {
     Ok(match value {
         Value::List(list) => {
             let items = list.iter().map(|item| copy(machine, item, depth + 1));
-            Value::List(list.like(items.collect::<Result<Vec<_>, _>>()?))
+            Value::List(list.like(deeper(|| items.collect::<Result<Vec<_>, _>>())?))
         }
         Value::Map(map) => {
             let mut entries = map.snapshot();
             machine.wrote(entries.len().saturating_mul(size_of::<Str>()))?;
-            for (_, value) in &mut entries {
-                *value = copy(machine, value, depth + 1)?;
-            }
+            deeper(|| {
+                for (_, value) in &mut entries {
+                    *value = copy(machine, value, depth + 1)?;
+                }
+                Ok::<_, Str>(())
+            })?;
             Value::Map(map.like(entries))
         }
         other => other.clone(),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{List, Map, Value};
+use crate::stack::deeper;
 
 /// `reflect.DeepEqual`: of the same type, and the same all the way down.
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
@@ -63,7 +64,8 @@ impl Comparison {
         if a.is(b) || !self.is_new((a.address(), b.address()), depth) {
             return true;
         }
-        depth < MAX_DEPTH && a.iter().zip(b.iter()).all(|(a, b)| self.same(a, b, depth + 1))
+        let mut pairs = a.iter().zip(b.iter());
+        depth < MAX_DEPTH && deeper(|| pairs.all(|(a, b)| self.same(a, b, depth + 1)))
     }
 
     fn same_maps(&mut self, a: &Map, b: &Map, depth: usize) -> bool {
@@ -75,7 +77,7 @@ impl Comparison {
         }
         let (a, b) = (a.entries(), b.entries());
         let mut pairs = a.iter().zip(b.iter());
-        depth < MAX_DEPTH && pairs.all(|(a, b)| a.0 == b.0 && self.same(&a.1, &b.1, depth + 1))
+        depth < MAX_DEPTH && deeper(|| pairs.all(|(a, b)| a.0 == b.0 && self.same(&a.1, &b.1, depth + 1)))
     }
 
     fn is_new(&mut self, pair: (usize, usize), depth: usize) -> bool {

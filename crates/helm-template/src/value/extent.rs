@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Str, Value};
+use crate::stack::deeper;
 
 /// What any value takes at the least.
 const LEAF: usize = 1;
@@ -88,6 +89,12 @@ impl Extent {
             return *known;
         }
         self.known.insert(place, None);
+        let size = deeper(|| self.inside(value, depth))?;
+        self.known.insert(place, Some(size));
+        Some(size)
+    }
+
+    fn inside(&mut self, value: &Value, depth: usize) -> Option<usize> {
         let mut size = LEAF;
         match value {
             Value::List(list) => {
@@ -102,7 +109,6 @@ impl Extent {
             }
             _ => {}
         }
-        self.known.insert(place, Some(size));
         Some(size)
     }
 }

@@ -79,7 +79,11 @@ impl<P> Store<P> {
     /// An object is there, as it is now.
     pub(super) fn apply(&mut self, heard: Heard<P>) {
         let Heard { key, uid, version, object } = heard;
-        let now = Known { uid: print(&uid), version: print(&version), object: Arc::new(object) };
+        let now = Known {
+            uid: print(uid.as_deref()),
+            version: print(version.as_deref()),
+            object: Arc::new(object),
+        };
         let object = now.object.clone();
         let Some(before) = self.objects.insert(key.clone(), now) else {
             return self.tell(&key, false, &Change::Applied(object));
@@ -221,7 +225,7 @@ impl<P> Waiting<P> {
     }
 }
 
-fn print(text: &Option<String>) -> u64 {
+fn print(text: Option<&str>) -> u64 {
     // Keyed anew in each process, so that nobody can make two of the same print.
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEYS.hash_one(text)

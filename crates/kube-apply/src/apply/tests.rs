@@ -1,5 +1,7 @@
 //! Writing, against the embedded cluster, in both ways.
 
+mod definitions;
+
 use serde_json::json;
 use testkit::{Fault, every_kill_point};
 
@@ -163,56 +165,6 @@ async fn what_is_no_more_wanted_goes_unless_it_says_or_belongs_otherwise() {
         })
         .collect();
     assert!(reasons.contains(&"it belongs to the release shop/other".to_owned()), "{reasons:?}");
-}
-
-fn definition() -> Object {
-    Object::from_value(json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gadgets.x.dev"},
-        "spec": {
-            "group": "x.dev", "scope": "Namespaced", "names": {"kind": "Gadget", "plural": "gadgets", "singular": "gadget"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    }))
-    .unwrap()
-}
-
-#[tokio::test]
-async fn a_definition_and_what_it_defines_come_together() {
-    for way in [SERVER_SIDE, Way::ThreeWay] {
-        let town = Town::still().await;
-        let gadget =
-            objects("apiVersion: x.dev/v1\nkind: Gadget\nmetadata: {name: g}\nspec: {size: 1, parts: [a]}\n")
-                .remove(0);
-        let wanted = [gadget.clone(), definition()];
-        assert_eq!(
-            town.target.cluster_scoped(&wanted).await.unwrap(),
-            [Id {
-                group: "apiextensions.k8s.io".into(),
-                kind: "CustomResourceDefinition".into(),
-                namespace: None,
-                name: "gadgets.x.dev".into()
-            }]
-        );
-        let options = release("web", way);
-        let applied = apply(&town.target, &[], &wanted, &options, &Silent).await.unwrap();
-        assert_eq!(names(&applied.created), ["CustomResourceDefinition gadgets.x.dev", "Gadget shop/g"]);
-        assert!(town.target.discovery.api_versions().contains(&"x.dev/v1/Gadget".to_owned()));
-
-        town.change(("x.dev/v1", "Gadget"), "g", json!({"spec": {"theirs": true, "parts": ["b"]}})).await;
-        let bigger =
-            objects("apiVersion: x.dev/v1\nkind: Gadget\nmetadata: {name: g}\nspec: {size: 2, parts: [a]}\n")
-                .remove(0);
-        let mut options = options.clone();
-        if way == SERVER_SIDE {
-            options.way = Way::ServerSide { force_conflicts: true };
-        }
-        apply(&town.target, &wanted, &[bigger, definition()], &options, &Silent).await.unwrap();
-        let live = town.get(("x.dev/v1", "Gadget"), "g").await.unwrap();
-        assert_eq!(live["spec"], json!({"size": 2, "parts": ["a"], "theirs": true}));
-    }
 }
 
 #[tokio::test]

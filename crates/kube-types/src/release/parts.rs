@@ -15,7 +15,7 @@ use super::is_false;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// The HelmRepo that has it; `chartName` and `chartVersion` say which chart.
+    /// The `HelmRepo` that has it; `chartName` and `chartVersion` say which chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub repo: Option<String>,
@@ -23,7 +23,7 @@ pub struct Source {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 7, max = 1024), regex(pattern = r"^oci://"))]
     pub oci: Option<String>,
-    /// The HelmPackage that it is.
+    /// The `HelmPackage` that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub package: Option<String>,
@@ -169,6 +169,7 @@ pub struct RoleResources {
 /// How operations are done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one switch")]
 pub struct Options {
     /// How long an operation may take, and how long its objects may take to become ready; without it `5m`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -243,7 +244,6 @@ pub enum DeletionPolicy {
 }
 
 impl DeletionPolicy {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -91,7 +91,7 @@ pub struct ResolvedChart {
     /// `sha256:` and 64 digits, of the archive.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// The HelmPackage that keeps it.
+    /// The `HelmPackage` that keeps it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub package: String,
 }

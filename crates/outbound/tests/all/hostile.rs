@@ -168,6 +168,21 @@ async fn what_is_packed_is_unpacked_to_its_limit() {
     }
 }
 
+/// Packed bytes count, too, even if nothing comes of them.
+#[tokio::test]
+async fn what_is_packed_and_comes_to_nothing_has_an_end() {
+    let network = raw(async |mut line| {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n";
+        let _ = line.write_all(head).await;
+        let _ = line.write_all(b"a\r\n\x1f\x8b\x08\0\0\0\0\0\0\x03\r\n").await;
+        let nothing = b"\0\0\0\xff\xff".repeat(0x1000);
+        let piece = [b"5000\r\n", &*nothing, b"\r\n"].concat();
+        while line.write_all(&piece).await.is_ok() {}
+    });
+    let (said, _) = refused(&network).await;
+    assert_eq!(said.kind(), Kind::TooLarge, "{said}");
+}
+
 #[tokio::test]
 async fn what_is_not_asked_for_packed_stays_as_it_is() {
     let body = gzip(b"an archive");

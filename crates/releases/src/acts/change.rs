@@ -205,33 +205,28 @@ impl Releases {
             }
             Err(error) => {
                 self.drop_version(&kept).await;
-                Err(match error {
-                    kube::Error::Api(status) if status.is_conflict() => {
-                        Error::Changed(request.spec.release_name)
-                    }
-                    other => other.into(),
-                })
+                Err(error)
             }
         }
     }
 
     /// Writes a request over the one that was read. That its state moved meanwhile is in nobody's way; that somebody else
     /// asked for something is.
-    async fn write_wish(&self, request: &HelmRequest) -> Result<HelmRequest, kube::Error> {
+    async fn write_wish(&self, request: &HelmRequest) -> Result<HelmRequest, Error> {
         let (api, name) = (self.requests(), request.name_any());
         let mut next = request.clone();
         for _ in 0..ATTEMPTS {
-            let conflict = match api.replace(&name, &PostParams::default(), &next).await {
-                Err(kube::Error::Api(status)) if status.is_conflict() => status,
-                done => return done,
-            };
+            match api.replace(&name, &PostParams::default(), &next).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                done => return Ok(done?),
+            }
             let now = api.get(&name).await?;
             if wish(&now) != wish(request) {
-                return Err(kube::Error::Api(conflict));
+                break;
             }
             next.metadata.resource_version = now.metadata.resource_version;
         }
-        api.replace(&name, &PostParams::default(), &next).await
+        Err(Error::Changed(request.spec.release_name.clone()))
     }
 }
 

@@ -38,13 +38,13 @@ pub enum Error {
     #[error("{what} has {size} bytes, and {limit} are the most")]
     TooLarge { what: &'static str, size: usize, limit: usize },
     #[error(transparent)]
-    Chart(#[from] ChartError),
+    Chart(Box<ChartError>),
     #[error("somebody else changed `{0}` at the same time; look again")]
     Changed(String),
     #[error("`{0}` is no longer as you saw it; look again")]
     Moved(String),
     #[error("{0}")]
-    Helm(#[from] helm_release::Error),
+    Helm(Box<helm_release::Error>),
     #[error("{message}")]
     Kubernetes { kind: Kind, message: String },
     #[error("the records of the release cannot be read")]
@@ -85,5 +85,17 @@ impl From<kube::Error> for Error {
             }
             other => Self::Unavailable(Box::new(other)),
         }
+    }
+}
+
+impl From<ChartError> for Error {
+    fn from(error: ChartError) -> Self {
+        Self::Chart(Box::new(error))
+    }
+}
+
+impl From<helm_release::Error> for Error {
+    fn from(error: helm_release::Error) -> Self {
+        Self::Helm(Box::new(error))
     }
 }

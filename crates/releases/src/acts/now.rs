@@ -125,7 +125,7 @@ impl Releases {
         let wanted = NewRelease {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            values: values.to_string(),
+            values,
             ..NewRelease::default()
         };
         self.install(actor, &Source::Archive(packed.into()), wanted).await

@@ -16,6 +16,7 @@ use crate::list::row::family;
 /// One release in a list, or by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing to be seen")]
 pub struct ReleaseView {
     pub cluster: String,
     pub namespace: String,
@@ -63,7 +64,7 @@ pub struct ReleaseView {
     pub deployed: Option<Timestamp>,
     /// Grows with each change of state.
     pub sequence: i64,
-    /// The version of the object that a change can name.
+    /// The version of what is wanted, which a change can name.
     pub v: String,
     pub made_by: MadeBy,
     /// The operation of what was asked for last.

@@ -13,7 +13,7 @@ use kube_types::{HelmRelease, HelmRequest};
 
 use crate::acts::view::{ChartView, MadeBy, wish};
 use crate::key::Key;
-use crate::records::Revision;
+use crate::records::Newest;
 
 /// How long a message in a list may be, in characters.
 const MESSAGE: usize = 160;
@@ -90,7 +90,7 @@ impl Row {
     }
 
     /// One that only Helm's records tell of. Which chart it has is not in their labels.
-    pub(crate) fn of_record(key: &Key, newest: &Revision) -> Self {
+    pub(crate) fn of_record(key: &Key, newest: &Newest) -> Self {
         Self {
             key: key.clone(),
             made_by: MadeBy::Helm,

@@ -13,12 +13,12 @@ use super::query::{self, Facet, From, Query};
 use super::row::Row;
 use super::table::Table;
 use crate::key::Key;
-use crate::records::Revision;
+use crate::records::Newest;
 
 fn row(namespace: &str, name: &str, revision: i64, chart: u8) -> Row {
     let status = Status::ALL[usize::from(chart) % Status::ALL.len()];
     let since = Timestamp::from_second(revision * 7 % 5).ok();
-    let newest = Revision { revision, status, since, hash: None };
+    let newest = Newest { revision, status, since, hash: None };
     let mut row = Row::of_record(&Key::new(namespace, name), &newest);
     row.chart.name = format!("chart-{}", chart % 3);
     row
@@ -57,6 +57,7 @@ proptest! {
         loop {
             let page = table.page(&query, |_| true);
             prop_assert!(page.rows.len() <= limit);
+            prop_assert!(seen.len() <= expected.len(), "it goes on for ever");
             seen.extend(page.rows.iter().map(|row| row.key.clone()).filter(|key| &*key.namespace == "stay"));
             let Some(next) = page.next else { break };
             let again = Cursor::read(&next.text());

@@ -72,3 +72,63 @@ fn of_person(
     })?;
     Ok(Identity { acts_as, administrates, by: user.to_string(), rollback_of: request.spec.rollback_of })
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::ids::{UserId, WorkspaceName};
+    use kube_types::HelmRequestSpec;
+    use kube_types::request::RunAs;
+
+    use super::*;
+
+    struct One;
+
+    impl People for One {
+        fn person(&self, user: &UserId, uid: &str) -> Option<Person> {
+            let acts_as = Impersonation::service_account("somebody", user.as_str());
+            (uid == "uid-1").then_some(Person { acts_as, administrates: false })
+        }
+
+        fn workspace_of(&self, _: &str) -> Option<WorkspaceName> {
+            None
+        }
+    }
+
+    fn request(uid: &str) -> HelmRequest {
+        let run_as = RunAs { user: UserId::from_random([7; 10]).to_string(), uid: uid.to_owned() };
+        let spec = HelmRequestSpec {
+            release_name: "web".to_owned(),
+            namespace: "shop".to_owned(),
+            run_as,
+            ..HelmRequestSpec::default()
+        };
+        let mut request = HelmRequest::new("req-1", spec);
+        request.metadata.uid = Some("request-1".to_owned());
+        request
+    }
+
+    fn refused(release: &HelmRelease, request: Option<&HelmRequest>) -> &'static str {
+        let reference = release.spec.request_ref.clone().unwrap();
+        of_person(release, &reference, request, &One).map_or_else(|failure| failure.reason, |_| "nobody")
+    }
+
+    #[test]
+    fn a_release_acts_for_a_person_only_as_that_person_asked() {
+        let ours = request("uid-1");
+        let release = wanted::release(&ours);
+        assert_eq!(refused(&release, Some(&ours)), "nobody");
+        assert_eq!(refused(&release, None), "NoRequest");
+        let mut other = release.clone();
+        other.spec.values_object = Some(serde_json::Map::new());
+        assert_eq!(refused(&other, Some(&ours)), "NotAsRequested");
+        let mut elsewhere = release.clone();
+        elsewhere.metadata.namespace = Some("mine".to_owned());
+        assert_eq!(refused(&elsewhere, Some(&ours)), "NoRequest");
+        let mut former = release.clone();
+        former.spec.request_ref.as_mut().unwrap().uid = "request-0".to_owned();
+        assert_eq!(refused(&former, Some(&ours)), "NoRequest");
+        // The account of that name is another's now.
+        let closed = request("uid-0");
+        assert_eq!(refused(&wanted::release(&closed), Some(&closed)), "NoPerson");
+    }
+}

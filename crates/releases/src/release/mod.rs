@@ -4,9 +4,10 @@
 //! does it as whoever the release acts as, and tells the status once. A crash between two steps costs nothing: what was begun
 //! is in the status and in Helm's record, and the next pass ends it.
 //!
-//! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`]), how its
+//! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]), how its
 //! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
+mod change;
 mod drift;
 pub(crate) mod identity;
 mod operate;
@@ -305,8 +306,8 @@ fn attempt(status: &HelmReleaseStatus, attempted: &str, now: Timestamp) -> Attem
 }
 
 /// What a failure of ours means to those who read it.
-pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl ToString) -> Failure {
-    Failure { kind, reason, message: message.to_string() }
+pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl Into<String>) -> Failure {
+    Failure { kind, reason, message: message.into() }
 }
 
 #[cfg(test)]

@@ -12,26 +12,24 @@ use domain::release::State;
 use domain::release::operation::Step;
 use domain::release::retry::{self, Then};
 use futures::FutureExt;
-use helm_release::actions::{
-    Install, PostRender, Propagation, Rollback, Run, Uninstall, Upgrade, Values, Wait,
-};
+use helm_release::actions::{Install, Propagation, Rollback, Run, Uninstall, Upgrade, Values, Wait};
 use helm_release::{Error, Helm, Record};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use kube_access::queue::Next;
-use kube_apply::{Discovery, Object, Silent};
+use kube_apply::Silent;
 use kube_types::marks::{CHART_PACKAGE, SPEC_HASH};
 use kube_types::release::status::HelmState;
 use kube_types::release::{InventoryEntry, Options, RemediationStrategy};
 use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
 
+use super::change::Change;
 use super::identity::Identity;
 use super::wanted::Wanted;
 use super::{Pass, failure};
 use crate::acts::VERSION;
-use crate::chain::{self, Chain};
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
 use crate::tell::{Deployment, Telling};
@@ -83,7 +81,7 @@ impl Controller {
                 .await?;
                 Ok(Next::After(BUSY))
             }
-            Err(error) => self.failed(&begun, identity, &wanted, &helm, &id, &error, telling).boxed().await,
+            Err(error) => self.failed(&begun, identity, &wanted, &id, &error, telling).boxed().await,
         }
     }
 
@@ -156,7 +154,6 @@ impl Controller {
         pass: &Pass<'_>,
         identity: &Identity,
         wanted: &Wanted,
-        helm: &Helm,
         id: &str,
         error: &Error,
         telling: Telling,
@@ -172,7 +169,8 @@ impl Controller {
         if let Error::Failed { record, .. } = error {
             self.records.learn(pass.key, record, self.clock.now());
             left = Some(helm_state(record));
-            if let Some(record) = self.remediate(pass, helm, remediation.strategy).await {
+            let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
+            if let Some(record) = self.remediate(pass, &helm, remediation.strategy).await {
                 self.records.learn(pass.key, &record, self.clock.now());
                 left = Some(helm_state(&record));
             }
@@ -302,41 +300,6 @@ pub(super) fn uninstall<'r>(pass: &Pass<'_>, run: Run<'r>) -> Uninstall<'r> {
         propagation: Propagation::Background,
         run,
     }
-}
-
-/// The rendered objects on their way to the cluster: changed as the spec says, and looked at for what this one may not have.
-struct Change<'a> {
-    spec: &'a HelmReleaseSpec,
-    identity: &'a Identity,
-    discovery: &'a Discovery,
-}
-
-impl PostRender for Change<'_> {
-    fn change(&self, objects: Vec<Object>) -> Result<Vec<Object>, String> {
-        let chain = Chain { roles: &self.spec.roles, patches: &self.spec.patches, paused: self.spec.paused };
-        let objects = chain::change(objects, &chain).map_err(|error| error.to_string())?;
-        if !self.identity.administrates {
-            let of_cluster: Vec<String> =
-                objects.iter().filter(|object| self.is_of_cluster(object)).map(named).collect();
-            if !of_cluster.is_empty() {
-                return Err(format!(
-                    "only an administrator of the platform may install what belongs to the whole cluster: {}",
-                    of_cluster.join(", ")
-                ));
-            }
-        }
-        Ok(objects)
-    }
-}
-
-impl Change<'_> {
-    fn is_of_cluster(&self, object: &Object) -> bool {
-        self.discovery.known(object.api_version(), object.kind()).is_some_and(|kind| !kind.namespaced)
-    }
-}
-
-fn named(object: &Object) -> String {
-    format!("{} {}", object.kind(), object.name())
 }
 
 pub(super) fn deployment(

@@ -77,7 +77,7 @@ impl Controller {
                 };
                 let now = self.clock.now();
                 let next = now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-                let failure = failure(error.kind(), "UninstallFailed", &error);
+                let failure = failure(error.kind(), "UninstallFailed", error.to_string());
                 let told = begun.telling().not_removed(&failure, attempts >= ATTEMPTS, next).done();
                 self.tell(&begun, told).await?;
                 Ok(Next::After(pause))

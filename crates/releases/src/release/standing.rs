@@ -16,7 +16,7 @@ use super::operate;
 use super::wanted::Wanted;
 use crate::error::PassError;
 use crate::lead::Controller;
-use crate::records::Revision;
+use crate::records::Newest;
 use crate::requests::until;
 use crate::tell::Standing;
 use crate::workloads::is_watched;
@@ -27,7 +27,7 @@ impl Controller {
         &self,
         pass: &Pass<'_>,
         identity: &Identity,
-        newest: Option<Revision>,
+        newest: Option<Newest>,
         whole: bool,
     ) -> Result<Next, PassError> {
         let status = pass.status();

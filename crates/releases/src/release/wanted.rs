@@ -70,7 +70,7 @@ impl Controller {
             _ => Reader::Platform,
         };
         let chart = self.charts.get(&source, &reader).await;
-        let chart = chart.map_err(|error| failure(error.kind(), "ChartNotFound", error))?;
+        let chart = chart.map_err(|error| failure(error.kind(), "ChartNotFound", error.to_string()))?;
         let (wanted, found) = (&spec.chart_name, &chart.resolved.name);
         if !wanted.is_empty() && wanted != found {
             let message = format!("the source has the chart `{found}` in it, and not `{wanted}`");
@@ -88,7 +88,7 @@ impl Controller {
         let theirs = InNamespace { client: self.clients.acting_as(acts_as), namespace: namespace.to_owned() };
         let ours = InNamespace { client: self.clients.own(), namespace: SYSTEM_NAMESPACE.to_owned() };
         let gathered = values::gather(&Layers::of(spec), &theirs, &ours).await;
-        gathered.map_err(|error| failure(error.kind(), "BadValues", error))
+        gathered.map_err(|error| failure(error.kind(), "BadValues", error.to_string()))
     }
 }
 

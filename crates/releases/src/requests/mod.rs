@@ -85,7 +85,7 @@ impl Controller {
                         api.get_opt(&wanted.name_any()).await.doing(|| "look at a release".to_owned())?;
                     Ok(found.map_or_else(
                         || Found::Refused("the release was there and is gone".to_owned()),
-                        |found| self.whose(request, Arc::new(found)),
+                        |found| whose(request, Arc::new(found)),
                     ))
                 }
                 // A namespace that is going or gone, a quota: what Kubernetes says is for those who asked.
@@ -97,7 +97,7 @@ impl Controller {
                 }
             };
         };
-        let Found::Ours(release) = self.whose(request, release) else {
+        let Found::Ours(release) = whose(request, release) else {
             return Ok(Found::Taken(wanted.name_any()));
         };
         if release.metadata.deletion_timestamp.is_some() || release.spec == wanted.spec {
@@ -109,14 +109,6 @@ impl Controller {
         let name = release.name_any();
         let changed = api.replace(&name, &PostParams::default(), &changed).await;
         Ok(Found::Ours(Arc::new(changed.doing(|| format!("change release `{name}`"))?)))
-    }
-
-    fn whose(&self, request: &HelmRequest, release: Arc<HelmRelease>) -> Found {
-        if wanted::belongs(&release, request) {
-            Found::Ours(release)
-        } else {
-            Found::Taken(release.name_any())
-        }
     }
 
     async fn tell_request(&self, request: &HelmRequest, status: HelmRequestStatus) -> Result<(), PassError> {
@@ -186,6 +178,10 @@ impl Controller {
     pub(crate) fn release_api(&self, namespace: &str) -> Api<HelmRelease> {
         Api::namespaced(self.clients.own(), namespace)
     }
+}
+
+fn whose(request: &HelmRequest, release: Arc<HelmRelease>) -> Found {
+    if wanted::belongs(&release, request) { Found::Ours(release) } else { Found::Taken(release.name_any()) }
 }
 
 /// What is not there need not be removed.

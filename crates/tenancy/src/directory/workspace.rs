@@ -76,8 +76,9 @@ impl WorkspaceRecord {
             access_ready: is(conditions::ACCESS_READY),
             ready: is(conditions::READY),
             message: untrue
-                .map(|condition| condition.message.as_str().into())
-                .filter(|message: &Box<str>| !message.is_empty()),
+                .map(|condition| condition.message.as_str())
+                .filter(|message| !message.is_empty())
+                .map(Box::from),
             closed: workspace.annotations().contains_key(marks::REMOVE_AFTER),
             removal: removal::moment(workspace),
             leaving: meta.deletion_timestamp.is_some(),

@@ -10,6 +10,8 @@ pub(super) fn case(name: &str, said: &str, text: &str) -> Case {
 }
 
 const WORK: &str = "too much work: stopped after";
+/// Whichever limit is met first: they are not the same in a build without optimisations.
+const TOO_MUCH: &str = "too much ";
 const OUTPUT: &str = "too much output: stopped after";
 const ENDLESS: &str = "a value without end cannot be printed";
 
@@ -55,10 +57,10 @@ fn endless() -> Vec<Case> {
         case("a text that runs itself", "exceeded maximum template depth", r#"{{ $t := "{{ tpl . . }}" }}{{ tpl $t $t }}"#),
         case("a text that includes itself", "nested reference name", r#"{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}"#),
         case("a text that doubles", "", r#"{{ $t := "x" }}{{ range until 12 }}{{ $t = printf "%s{{ tpl %q . }}" $t $t }}{{ end }}{{ len $t }}"#),
-        case("includes two of the next", WORK, &((0..40).map(|n| format!(r#"{{{{ define "t{n}" }}}}{{{{ include "t{0}" . }}}}{{{{ include "t{0}" . }}}}{{{{ end }}}}"#, n + 1)).collect::<String>() + r#"{{ define "t40" }}{{ end }}{{ include "t0" . }}"#)),
+        case("includes two of the next", TOO_MUCH, &((0..40).map(|n| format!(r#"{{{{ define "t{n}" }}}}{{{{ include "t{0}" . }}}}{{{{ include "t{0}" . }}}}{{{{ end }}}}"#, n + 1)).collect::<String>() + r#"{{ define "t40" }}{{ end }}{{ include "t0" . }}"#)),
         case("counts to 10^18", WORK, "{{ range 1000000000000000000 }}{{ end }}"),
-        case("ranges in ranges", WORK, &for_ever("1", "$x = 1")),
-        case("ranges and calls", WORK, &for_ever("1", "$x = add 1 2 3")),
+        case("ranges in ranges", TOO_MUCH, &for_ever("1", "$x = 1")),
+        case("ranges and calls", TOO_MUCH, &for_ever("1", "$x = add 1 2 3")),
         case("ranges and prints", "", "{{ range until 100 }}---\na: b\n{{ end }}"),
     ]
 }
@@ -77,14 +79,14 @@ fn growing() -> Vec<Case> {
         case("nindent of many lines", OUTPUT, r#"{{ repeat 100000 "\n" | nindent 100000 }}"#),
         case("randAlphaNum", "more than the 1048576 that are allowed", "{{ randAlphaNum 1000000000 }}"),
         case("randBytes", "more than the 1048576 that are allowed", "{{ randBytes 9223372036854775807 }}"),
-        case("print doubles", OUTPUT, &sixty("\"x\"", "$x = print $x $x", "$x")),
-        case("printf doubles", OUTPUT, &sixty("\"x\"", r#"$x = printf "%s%s" $x $x"#, "$x")),
-        case("cat doubles", OUTPUT, &sixty("\"x\"", "$x = cat $x $x", "$x")),
-        case("quote doubles", OUTPUT, &sixty(r#""\"""#, "$x = quote $x $x", "$x")),
+        case("print doubles", TOO_MUCH, &sixty("\"x\"", "$x = print $x $x", "$x")),
+        case("printf doubles", TOO_MUCH, &sixty("\"x\"", r#"$x = printf "%s%s" $x $x"#, "$x")),
+        case("cat doubles", TOO_MUCH, &sixty("\"x\"", "$x = cat $x $x", "$x")),
+        case("quote doubles", TOO_MUCH, &sixty(r#""\"""#, "$x = quote $x $x", "$x")),
         case("tpl doubles", OUTPUT, &sixty("\"x\"", r#"$x = tpl "{{ . }}{{ . }}" $x"#, "$x")),
         case("replace doubles", OUTPUT, &sixty("\"x\"", r#"$x = replace "x" "xx" $x"#, "$x")),
-        case("join doubles", OUTPUT, &sixty("\"x\"", "$x = join $x (list $x $x $x)", "$x")),
-        case("toJson doubles", OUTPUT, &sixty("\"x\"", "$x = toJson (list $x $x)", "$x")),
+        case("join doubles", TOO_MUCH, &sixty("\"x\"", "$x = join $x (list $x $x $x)", "$x")),
+        case("toJson doubles", " bytes", &sixty("\"x\"", "$x = toJson (list $x $x)", "$x")),
         case("b64enc", OUTPUT, &sixty("\"x\"", "$x = $x | b64enc | b64enc | b64enc", "$x")),
         case("lists double", OUTPUT, &sixty("list 1", "$x = concat $x $x", "$x")),
         case("a list of itself, printed", OUTPUT, &sixty("list 1", "$x = list $x $x", "print $x")),
@@ -168,7 +170,7 @@ fn slow() -> Vec<Case> {
     vec![
         case("an expression that explodes", "", r#"{{ regexMatch "^(a+)+$" (print (repeat 100000 "a") "!") }}"#),
         case("an expression that explodes otherwise", "", r#"{{ regexMatch "(a|aa)+(a?){30}b" (repeat 10000 "a") }}"#),
-        case("an expression that is large", "expression", r#"{{ mustRegexMatch (print "(" (repeat 100000 "[^x]") "){1000}") "a" }}"#),
+        case("an expression that is large", "mustRegexMatch", r#"{{ mustRegexMatch (print "(" (repeat 100000 "[^x]") "){1000}") "a" }}"#),
         case("an expression with many states", "too much", &format!(r#"{big}{{{{ range until 1000 }}}}{{{{ $_ := regexMatch "(x+x+)+y|(.{{1,900}}.{{1,900}}b)" $s }}}}{{{{ end }}}}"#)),
         case("an expression in an expression", "", r#"{{ regexMatch (print (repeat 99 "(") "a" (repeat 99 ")*")) "a" }}"#),
         case("an expression too deep", "expression", r#"{{ mustRegexMatch (print (repeat 100000 "(") "a" (repeat 100000 ")*")) "a" }}"#),
@@ -181,7 +183,7 @@ fn slow() -> Vec<Case> {
         case("groups in a long text", "too much", &format!(r#"{big}{{{{ range until 100000 }}}}{{{{ $_ := regexReplaceAll "((a)(a))*b?$" $s "$2" }}}}{{{{ end }}}}"#)),
         case("an empty expression everywhere", "too much", &format!(r#"{big}{{{{ regexReplaceAll "b*" $s "$0" }}}}"#)),
         case("a long list without repetitions", WORK, "{{ uniq (until 100000) | len }}"),
-        case("a long list without some", WORK, "{{ $x := until 100000 }}{{ range until 1000 }}{{ $_ := without $x 1 2 3 }}{{ end }}"),
+        case("a long list without some", TOO_MUCH, "{{ $x := until 100000 }}{{ range until 1000 }}{{ $_ := without $x 1 2 3 }}{{ end }}"),
         case("a long list in which nothing is", WORK, "{{ $x := until 100000 }}{{ range until 10000 }}{{ $_ := has -1 $x }}{{ end }}"),
         case("a long list, compacted", "too much", "{{ $x := until 100000 }}{{ range until 100000 }}{{ $_ := compact $x }}{{ end }}"),
         case("a long list, sorted", "too much", "{{ $x := until 50000 }}{{ range until 100000 }}{{ $_ := sortAlpha $x }}{{ end }}"),
