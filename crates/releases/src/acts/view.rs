@@ -16,7 +16,6 @@ use crate::list::row::family;
 /// One release in a list, or by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "each is one thing to be seen")]
 pub struct ReleaseView {
     pub cluster: String,
     pub namespace: String,
