@@ -4,7 +4,7 @@
 //! reading order: every route in one table ([`routes`]) and what a row of it is ([`route`], [`needs`]); what every request
 //! passes ([`layers`]), the door before each handler ([`door`]: [`peer`], [`credentials`], [`params`], [`trail`],
 //! [`until_revoked`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`]); our own
-//! routes ([`native`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
+//! routes ([`native`]); who there is, told by one domain crate to another ([`people`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
 //!
 //! Always true: the router is made from the table and from nothing else, and every row stands behind its door.
 
@@ -21,6 +21,7 @@ pub mod needs;
 pub mod openapi;
 pub mod params;
 pub mod peer;
+pub mod people;
 pub mod problem;
 pub mod query;
 pub mod route;

@@ -1,9 +1,8 @@
 //! The server: reads its configuration, opens or reaches a cluster, serves, and stops cleanly.
 //!
 //! The one place that knows all the rooms. Modules in reading order: [`config`] (what was asked for),
-//! [`cluster`] (embedded or real), [`ground`] (what the platform needs of it), [`leader`] (of several servers), `people` (who
-//! there is, told to others), [`tls`] (of the port), [`run`] (the whole life of the process), [`logs`]; and [`administrator`], for
-//! who has forgotten the password.
+//! [`cluster`] (embedded or real), [`ground`] (what the platform needs of it), [`leader`] (of several servers), [`tls`] (of the port),
+//! [`run`] (the whole life of the process), [`logs`]; and [`administrator`], for who has forgotten the password.
 
 pub mod administrator;
 pub mod cluster;
@@ -12,7 +11,6 @@ pub mod endpoints;
 pub mod ground;
 pub mod leader;
 pub mod logs;
-mod people;
 pub mod run;
 pub mod tls;
 

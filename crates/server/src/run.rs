@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
+use api::people::Directory;
 use api::{Api, Metrics, Readiness};
 use chart_store::Charts;
 use domain::clock::{Clock, SystemClock};
@@ -28,7 +29,6 @@ use crate::config::{Accounts, Config, Kube};
 use crate::endpoints::Endpoints;
 use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
-use crate::people::Directory;
 use crate::tls;
 
 /// The Lease of whoever looks for the first administrator.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::peer::Peer;
+use api::people::Directory;
 use api::{Api, Metrics, Readiness, Settings};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -23,7 +24,6 @@ use kube_embedded::cluster::{Cluster, Config};
 use kube_embedded::sim::Simulation;
 use outbound::{Dialer, Policy};
 use releases::Releases;
-use releases::people::People;
 use serde_json::{Value, json};
 use tenancy::Tenancy;
 use tenancy::register::Registration;
@@ -142,7 +142,7 @@ impl House {
         let tenancy = Tenancy::start(clients.clone(), of_tenancy, clock.clone()).await.unwrap();
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
         let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
-        let people = Arc::new(Everybody(tenancy.clone()));
+        let people = Arc::new(Directory(tenancy.clone()));
         let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let audit = Arc::new(Collected::default());
         // A thread of its own: this work is not one that can wander between threads.
@@ -238,24 +238,6 @@ impl House {
         let answer = self.post("session", &Key::Nothing, json!({"login": login, "secret": secret})).await;
         assert_eq!(answer.code(), 200, "{}", answer.text);
         session_of(&answer)
-    }
-}
-
-/// Who there is, as the server tells those who look after releases.
-struct Everybody(Tenancy);
-
-impl People for Everybody {
-    fn person(&self, user: &UserId, uid: &str) -> Option<releases::people::Person> {
-        let actor = self.0.directory().actor(user, Via::Kubernetes)?;
-        let known = matches!(&actor.who, Who::Person { uid: own, .. } if own == uid);
-        known.then(|| releases::people::Person {
-            acts_as: actor.impersonation(),
-            administrates: actor.is_platform_admin(),
-        })
-    }
-
-    fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
-        self.0.directory().workspace_of(namespace)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use api::peer::Peer;
+use api::people::Directory;
 use api::{Api, Metrics, Readiness, Settings};
 use axum::extract::Request;
 use axum::middleware::map_request;
@@ -12,6 +13,8 @@ use domain::clock::{Clock, SystemClock};
 use domain::ids::WorkspaceName;
 use events::audit::{Record, Sink};
 use kube_access::Clients;
+use outbound::{Dialer, Policy};
+use releases::Releases;
 use tenancy::Tenancy;
 use testkit::World;
 use tokio::net::TcpListener;
@@ -47,13 +50,19 @@ impl House {
             kube_url: Some("https://kube.example.com".to_owned()),
             ..tenancy::Settings::default()
         };
-        let tenancy = Tenancy::start(Clients::new(world.platform()), settings, clock.clone()).await.unwrap();
+        let clients = Clients::new(world.platform());
+        let tenancy = Tenancy::start(clients.clone(), settings, clock.clone()).await.unwrap();
+        let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
+        let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
+        let people = Arc::new(Directory(tenancy.clone()));
+        let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let first = tenancy.first_administrator(None).await.unwrap().unwrap();
         let trail = Arc::new(Trail::default());
         let api = Api {
             readiness: Readiness::default(),
             metrics: Metrics::new("test", |_| {}),
             tenancy: tenancy.clone(),
+            releases,
             audit: trail.clone(),
             clock,
             settings: Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" },
