@@ -113,8 +113,9 @@ async fn whoever_dies_over_an_installation_leaves_nothing_undone() {
     };
     let first = prepare().await;
     let writes = count(&first, active(&first)).await;
-    // The release, two of its status, the Lease and its end, two of the record, two objects; the request's own; events.
-    assert!((9..=16).contains(&writes), "{writes} writes");
+    // The release, two of its status, the Lease and its end, two of the record, two objects; the request's own; events. How many
+    // states in between are told depends on how fast the objects become ready.
+    assert!((9..=20).contains(&writes), "{writes} writes");
     kill_at_each(
         writes,
         prepare,
