@@ -53,7 +53,7 @@ impl Releases {
             discovery: self.parts().helms.discovery.clone(),
             namespace: namespace.to_owned(),
         };
-        let looks = objects(&record).into_iter().map(|object| look(&target, object));
+        let looks = objects(&record)?.into_iter().map(|object| look(&target, object));
         let objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let ready = objects.iter().filter(|object| object.state == "ready").count();
         Ok(ResourcesView { revision: record.version, total: objects.len(), ready, objects })

@@ -149,7 +149,7 @@ impl Controller {
             attempt: attempt(&status, &pass.attempted(spec_hash), pass.now),
         };
         match operation::next(&seen) {
-            Choice::Do(_) | Choice::EnterDeployed => {
+            choice @ (Choice::Do(_) | Choice::EnterDeployed) => {
                 let wanted = match wanted {
                     Some(wanted) => wanted,
                     None => match self.wanted(pass, identity).await {
@@ -157,7 +157,7 @@ impl Controller {
                         Err(failure) => return self.not_looked(pass, &failure).await,
                     },
                 };
-                match operation::next(&seen) {
+                match choice {
                     Choice::Do(step) => self.operate(pass, identity, step, wanted).boxed().await,
                     _ => self.enter_deployed(pass, identity, wanted).await,
                 }

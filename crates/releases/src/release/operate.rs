@@ -95,7 +95,10 @@ impl Controller {
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
         let change = Change { spec, identity, discovery: &helm.discovery };
-        let run = || run(spec, pass.timeout(), &change);
+        let run = || {
+            let sensitive = wanted.sensitive.texts().to_vec();
+            Run { sensitive, ..run(spec, pass.timeout(), &change) }
+        };
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
             helm.uninstall(&uninstall(pass, run())).boxed().await?;
