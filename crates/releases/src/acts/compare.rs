@@ -94,7 +94,7 @@ impl Releases {
 
 type Found = (Vec<DifferenceView>, String);
 
-fn manifests(before: &[Object], after: &[Object], masks: &[Sensitive; 2]) -> Found {
+pub(super) fn manifests(before: &[Object], after: &[Object], masks: &[Sensitive; 2]) -> Found {
     let differences = diff::diff(before, after, &[]);
     let text = diff::text(&differences);
     let views = differences.into_iter().map(|difference| DifferenceView {

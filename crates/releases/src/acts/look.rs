@@ -97,6 +97,25 @@ impl Releases {
         Ok(objects(&record)?.iter().map(|object| sensitive.mask(object.value())).collect())
     }
 
+    /// What runs before and after, of a revision or of the newest, as it was rendered.
+    pub async fn hooks(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        revision: Option<i64>,
+    ) -> Result<Vec<Value>, Error> {
+        let (record, release) = self.record(actor, namespace, name, revision).await?;
+        let hooks: Vec<Object> = record
+            .hooks
+            .iter()
+            .flat_map(|hook| Object::parse_all(&hook.manifest).unwrap_or_default())
+            .collect();
+        // What a hook's Secret holds is as secret as any other.
+        let masks = [sensitive(&record, release.as_deref()), Sensitive::of_objects(&hooks)];
+        Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
+    }
+
     /// The notes of a revision, or of the newest.
     pub async fn notes(
         &self,

@@ -140,7 +140,7 @@ pub struct TestResult {
 }
 
 /// The labels as a selector says them.
-fn selector(labels: &Value) -> String {
+pub(super) fn selector(labels: &Value) -> String {
     let labels = labels.as_object().into_iter().flatten();
     let pairs = labels.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
     pairs.collect::<Vec<_>>().join(",")

@@ -7,7 +7,7 @@
 //! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]), how its
 //! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
-mod change;
+pub(crate) mod change;
 mod drift;
 pub(crate) mod identity;
 mod operate;
