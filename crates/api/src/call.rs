@@ -54,7 +54,7 @@ impl<B: Takes> Call<B> {
             from: None,
             params: Params::default(),
         });
-        let query = query(&parts)?;
+        let query = query_of(&parts)?;
         let expected = expected(&parts)?;
         let key = key(&parts)?;
         let session_cookie = session_cookie(&parts.headers).map(str::to_owned);
@@ -136,14 +136,15 @@ impl<B> Call<B> {
     }
 }
 
-fn query(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
+/// The query by its names; one that stands there twice says what it says last.
+pub fn query_of(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
     let read = axum::extract::Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
     read.map(|query| query.0).map_err(|_| Problem::invalid("the query cannot be read"))
 }
 
 /// Whether the query has nothing but these.
 pub fn only_known(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
-    match query(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
+    match query_of(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(Problem::invalid(format!("the query takes no `{}` here", shortened(name)))),
         None => Ok(()),
     }

@@ -13,6 +13,7 @@ use crate::native::{
 use crate::needs::Needs::{
     Anybody, Guest, Nearby, Nothing, Own, Platform, Release, Repo, Themselves, Workspace,
 };
+use crate::openyurt::register;
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw, retire};
 use crate::{health, metrics, openapi};
 
@@ -111,5 +112,7 @@ pub fn table() -> Vec<Route> {
         get   (path!("repos/{repo}/charts"),          "repos.charts",  Repo(ReadStore),          "The charts of a repository", repos::charts),
         get   (path!("repos/{repo}/charts/{chart}"),  "repos.chart",   Repo(ReadStore),          "The versions of a chart, the newest first", repos::chart),
         act   (path!("packages"),        "packages.keep",      Anybody,                 "Keep the archive of a chart, so that a release can be asked for of it", packages::keep).with(&["ws"]),
+
+        act   ("/register",      "console.register",  Guest,  "Register, and be told the login token", register::register).of_console(&[]),
     ]
 }

@@ -36,6 +36,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     pub kube: Kube,
     pub accounts: Accounts,
+    /// Clients of the OpenYurt console may send their token as a parameter.
+    pub token_parameter: bool,
     /// Networks that the server may reach for charts although they are private.
     pub outbound_allow: Vec<Network>,
     pub logs: LogFormat,
@@ -127,6 +129,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.registration", "open on loopback",        "open or closed: whether people may register themselves"),
     ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
     ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
+    ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
     ("logs.format",          "text",                     "text or json"),
 ];
@@ -233,6 +236,10 @@ impl Config {
             tls,
             kube,
             accounts: accounts(&given, is_loopback(listen.ip()))?,
+            token_parameter: truth(
+                "console.token_parameter",
+                given("console.token_parameter").map_or("true", String::as_str),
+            )?,
             outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
             logs,
         };
@@ -306,6 +313,7 @@ impl Config {
                 ("max_nodes", Some(max_nodes.to_string())),
             ],
         );
+        section("console", &[("token_parameter", Some(self.token_parameter.to_string()))]);
         let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
         section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };

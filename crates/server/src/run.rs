@@ -157,6 +157,7 @@ pub async fn run(
             trusted_proxy: config.trusted_proxy,
             tls: tls.is_some(),
             embedded: embedded.is_some(),
+            token_parameter: config.token_parameter,
             version: env!("CARGO_PKG_VERSION"),
         },
     };

@@ -106,7 +106,14 @@ impl Answer {
 
 impl House {
     pub async fn new() -> Self {
-        Self::with(Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" }).await
+        Self::with(Settings {
+            trusted_proxy: false,
+            tls: false,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        })
+        .await
     }
 
     pub async fn with(settings: Settings) -> Self {
@@ -116,7 +123,13 @@ impl House {
 
     /// As the configuration is by itself off this machine.
     pub async fn closed() -> Self {
-        let settings = Settings { trusted_proxy: false, tls: true, embedded: true, version: "test" };
+        let settings = Settings {
+            trusted_proxy: false,
+            tls: true,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        };
         Self::made(settings, tenancy::Settings::default()).await
     }
 
@@ -126,7 +139,13 @@ impl House {
         let config = Config { simulation, ..Config::default() };
         let world = World { cluster: Cluster::open(config).await.unwrap() };
         world.apply(tenancy::manifests::manifests()).await;
-        let settings = Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" };
+        let settings = Settings {
+            trusted_proxy: false,
+            tls: false,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        };
         let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };
         Self::on(world, settings, open).await
     }
