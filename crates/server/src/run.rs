@@ -250,13 +250,15 @@ async fn first_administrator(
 
 /// What the configuration says of tenants.
 fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
-    let Accounts { registration_open, valid_days, max_nodes } = config.accounts;
+    let Accounts { registration_open, valid_days, max_nodes, grace_hours } = config.accounts;
     let (Kube::Embedded { external_url, .. } | Kube::Real { external_url, .. }) = &config.kube;
     tenancy::Settings {
         registration_open,
         valid_days: valid_days.into(),
         max_nodes: max_nodes.into(),
         kube_url: external_url.as_deref().or(embedded).map(str::to_owned),
+        join_tool: config.join_tool.clone(),
+        account_grace: Duration::from_hours(grace_hours.into()),
         ..tenancy::Settings::default()
     }
 }
