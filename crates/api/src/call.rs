@@ -22,6 +22,9 @@ use crate::sent::Takes;
 /// By what somebody knows an attempt again.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// What a browser says of the page that asks.
+const FETCH_SITE: &str = "sec-fetch-site";
+
 /// What the door found out before the handler runs.
 #[derive(Clone)]
 pub struct Entry {
@@ -40,6 +43,8 @@ pub struct Call<B = ()> {
     pub key: Option<String>,
     /// The cookie of the session by which they came, or of another that they have.
     pub session_cookie: Option<String>,
+    /// A browser says that a page of another site asks.
+    pub from_another_site: bool,
     pub body: B,
     actor: Option<Actor>,
     from: Option<IpAddr>,
@@ -58,9 +63,11 @@ impl<B: Takes> Call<B> {
         let expected = expected(&parts)?;
         let key = key(&parts)?;
         let session_cookie = session_cookie(&parts.headers).map(str::to_owned);
+        let from_another_site =
+            parts.headers.get(FETCH_SITE).is_some_and(|site| site.as_bytes() == b"cross-site");
         let body = B::read(Request::from_parts(parts, body)).await?;
         let Entry { actor, from, params } = entry;
-        Ok(Self { api, params, expected, key, session_cookie, body, actor, from, query })
+        Ok(Self { api, params, expected, key, session_cookie, from_another_site, body, actor, from, query })
     }
 }
 
@@ -111,6 +118,11 @@ impl<B> Call<B> {
     /// What the query says by a name; nothing where it says nothing.
     pub fn said(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// What the query says by a name, be it nothing.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str)
     }
 
     /// A number in the query.

@@ -39,6 +39,7 @@ pub const WORDS: &[Row] = &[
     ("mobilephone", "string", "As `phone`"),
     ("mobilePhone", "string", "As `phone`"),
     ("token",       "string", "The login token. Better sent in a header, where nobody on the way keeps it"),
+    ("pool",        "string", "The pool that machines are to join"),
     ("kubeConfig",  "string", "Not looked at"),
     ("kubeconfig",  "string", "Not looked at"),
 ];

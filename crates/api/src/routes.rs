@@ -13,7 +13,7 @@ use crate::native::{
 use crate::needs::Needs::{
     Anybody, Guest, Nearby, Nothing, Own, Platform, Release, Repo, Themselves, Workspace,
 };
-use crate::openyurt::register;
+use crate::openyurt::{login, register};
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw, retire};
 use crate::{health, metrics, openapi};
 
@@ -113,6 +113,8 @@ pub fn table() -> Vec<Route> {
         get   (path!("repos/{repo}/charts/{chart}"),  "repos.chart",   Repo(ReadStore),          "The versions of a chart, the newest first", repos::chart),
         act   (path!("packages"),        "packages.keep",      Anybody,                 "Keep the archive of a chart, so that a release can be asked for of it", packages::keep).with(&["ws"]),
 
+        get   ("/login",         "console.login",     Nothing, "Log in, as old clients do", login::by_query).of_console(login::QUERY),
+        act   ("/login",         "console.login.post", Nothing, "Log in: the account, its kubeconfig, how a machine joins, and a session", login::by_form).of_console(&[]),
         act   ("/register",      "console.register",  Guest,  "Register, and be told the login token", register::register).of_console(&[]),
     ]
 }

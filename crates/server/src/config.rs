@@ -134,10 +134,10 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.registration", "open on loopback",        "open or closed: whether people may register themselves"),
     ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
     ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
-    ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("accounts.grace_hours", "24",                       "how long an expired account can be brought back before it is removed"),
     ("edge.join_url",        "",                         "where machines fetch yurtadm, {arch} for their architecture; empty: it is installed"),
     ("edge.join_sha256",     "",                         "its SHA-256, or one for each architecture: amd64=...,arm64=..."),
+    ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
     ("logs.format",          "text",                     "text or json"),
 ];
