@@ -39,6 +39,7 @@ use axum::middleware::from_fn_with_state;
 use domain::Actor;
 use domain::clock::Clock;
 use events::audit::Sink;
+use fleet::Fleet;
 use releases::Releases;
 use tenancy::Tenancy;
 
@@ -55,6 +56,7 @@ pub struct Api {
     pub metrics: Metrics,
     pub tenancy: Tenancy,
     pub releases: Releases,
+    pub fleet: Fleet,
     pub audit: Arc<dyn Sink>,
     pub clock: Arc<dyn Clock>,
     pub settings: Settings,

@@ -120,7 +120,7 @@ impl Look<'_> {
         self.rows(|state| &state.pods, |pod| pod.row())
     }
 
-    fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
+    pub(crate) fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
         match self.whose.tenant {
             None => Some(&state.nodes),
             Some(tenant) => state.tenants.get(tenant),
@@ -160,10 +160,10 @@ impl Look<'_> {
     }
 }
 
-fn load(state: &State, node: &Node) -> Load {
+pub(crate) fn load(state: &State, node: &Node) -> Load {
     state.loads.get(&node.name).copied().unwrap_or_default()
 }
 
-fn used(state: &State, node: &Node) -> Used {
+pub(crate) fn used(state: &State, node: &Node) -> Used {
     state.used.get(&*node.name).copied().unwrap_or_default()
 }

@@ -19,6 +19,7 @@ use domain::clock::{Clock, SystemClock};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{PlatformRole, WorkspaceRole};
 use events::audit::{Record, Sink};
+use fleet::Fleet;
 use kube_access::Clients;
 use kube_embedded::cluster::{Cluster, Config};
 use kube_embedded::sim::Simulation;
@@ -162,6 +163,7 @@ impl House {
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
         let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
         let people = Arc::new(Directory(tenancy.clone()));
+        let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await.unwrap();
         let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let audit = Arc::new(Collected::default());
         // A thread of its own: this work is not one that can wander between threads.
@@ -182,6 +184,7 @@ impl House {
             metrics: Metrics::new("test", |_| {}),
             tenancy,
             releases,
+            fleet,
             audit: audit.clone(),
             clock,
             settings,
