@@ -37,6 +37,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     pub kube: Kube,
     pub accounts: Accounts,
+    /// Clients of the OpenYurt console may send their token as a parameter.
+    pub token_parameter: bool,
     /// By which program machines join.
     pub join_tool: JoinTool,
     /// Networks that the server may reach for charts although they are private.
@@ -135,6 +137,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.grace_hours", "24",                       "how long an expired account can be brought back before it is removed"),
     ("edge.join_url",        "",                         "where machines fetch yurtadm, {arch} for their architecture; empty: it is installed"),
     ("edge.join_sha256",     "",                         "its SHA-256, or one for each architecture: amd64=...,arm64=..."),
+    ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
     ("logs.format",          "text",                     "text or json"),
 ];
@@ -241,6 +244,10 @@ impl Config {
             tls,
             kube,
             accounts: accounts(&given, is_loopback(listen.ip()))?,
+            token_parameter: truth(
+                "console.token_parameter",
+                given("console.token_parameter").map_or("true", String::as_str),
+            )?,
             join_tool: join_tool(&given)?,
             outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
             logs,
@@ -316,6 +323,7 @@ impl Config {
                 ("grace_hours", Some(grace_hours.to_string())),
             ],
         );
+        section("console", &[("token_parameter", Some(self.token_parameter.to_string()))]);
         let (url, sums) = self.join_tool.words().unzip();
         let words = |words: Option<String>| words.as_deref().map(quoted);
         section("edge", &[("join_url", words(url)), ("join_sha256", words(sums))]);
