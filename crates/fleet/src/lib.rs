@@ -1,6 +1,6 @@
 //! Nodes, pools and what runs on them, as the console of the edge shows them.
 //!
-//! Modules in reading order: what is answered ([`rows`]) and to whom ([`look`]); what is kept of each object and which row it becomes
+//! Modules in reading order: what is answered ([`rows`]) and to whom ([`look`], [`page`]); what is kept of each object and which row it becomes
 //! (`node`, `pod`, `workload`, `job`, `pool`, and what they share: `named`, `seen`, `words`, `amounts`); all that is kept, with its
 //! sums (`state`), and what feeds it (`feeds`, `served`, `metrics`); what is read as it is asked for ([`events`]); what people can ask for
 //! ([`acts`]), what a pool may say (`attributes`), and what follows from it by itself (`control`).
@@ -34,6 +34,7 @@ pub mod look;
 mod metrics;
 mod named;
 mod node;
+pub mod page;
 mod pod;
 mod pool;
 pub mod rows;
@@ -48,6 +49,7 @@ mod workload;
 pub use error::Error;
 pub use feeds::Kind;
 pub use look::Look;
+pub use page::Page;
 
 /// What an administrator decides once for all.
 #[derive(Clone, Debug)]

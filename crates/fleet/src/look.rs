@@ -123,7 +123,7 @@ impl Look<'_> {
         self.rows(|state| &state.pods, Pod::row)
     }
 
-    fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
+    pub(crate) fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
         match self.whose.tenant {
             None => Some(&state.nodes),
             Some(tenant) => state.tenants.get(tenant),
@@ -163,11 +163,11 @@ impl Look<'_> {
     }
 }
 
-fn load(state: &State, node: &Node) -> Load {
+pub(crate) fn load(state: &State, node: &Node) -> Load {
     state.loads.get(&node.name).copied().unwrap_or_default()
 }
 
-fn used(state: &State, node: &Node) -> Used {
+pub(crate) fn used(state: &State, node: &Node) -> Used {
     state.used.get(&*node.name).copied().unwrap_or_default()
 }
 

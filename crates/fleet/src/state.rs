@@ -5,6 +5,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use crate::amounts::{Load, Used};
@@ -209,6 +210,20 @@ impl<T: Kept> Table<T> {
     /// Of one namespace, by name.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
         self.spaces.get(namespace).into_iter().flat_map(|space| &space.objects).map(|ByName(object)| object)
+    }
+
+    /// Of one namespace, those after a name, by name.
+    pub fn after(&self, namespace: &str, name: Option<&str>) -> impl Iterator<Item = &Arc<T>> {
+        let from = name.map_or(Unbounded, Excluded);
+        let space = self.spaces.get(namespace).into_iter();
+        space
+            .flat_map(move |space| space.objects.range::<str, _>((from, Unbounded)))
+            .map(|ByName(object)| object)
+    }
+
+    /// Those with anything in them, in no order.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.spaces.keys().map(|name| &**name)
     }
 
     /// Of all namespaces, in no order.

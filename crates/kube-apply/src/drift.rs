@@ -165,6 +165,25 @@ fn set(place: &mut Value, last: &str, value: Option<Value>) {
     }
 }
 
+/// For people: what was wanted, and what is there instead.
+pub fn text(drifts: &[Drift]) -> String {
+    let mut text = String::new();
+    for drift in drifts {
+        let Some(changes) = &drift.changes else {
+            text.push_str(&format!("{} is not there\n", drift.id));
+            continue;
+        };
+        text.push_str(&format!("{}\n", drift.id));
+        for Change { path, before, after } in changes {
+            let lines = [('-', after), ('+', before)];
+            for (sign, value) in lines.iter().filter_map(|(sign, value)| Some((sign, value.as_ref()?))) {
+                text.push_str(&format!("{sign} {path}: {value}\n"));
+            }
+        }
+    }
+    text
+}
+
 /// Puts right what was found. Ignored fields stay as they are.
 pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Result<Applied, ApplyError> {
     let writes = drifts.iter().map(|drift| async move {

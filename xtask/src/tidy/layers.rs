@@ -102,6 +102,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "domain",
             "kube-access",
             "kube-embedded",
+            "kube-types",
             "tenancy",
             "helm-template",
             "helm-chart",
