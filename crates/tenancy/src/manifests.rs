@@ -6,6 +6,7 @@
 
 mod joiners;
 mod policy;
+mod pools;
 mod rights;
 
 use futures::future::try_join_all;
@@ -42,6 +43,7 @@ pub fn manifests() -> Vec<Value> {
     all.extend(rights::objects());
     all.extend(joiners::objects());
     all.extend(policy::objects());
+    all.extend(pools::objects());
     all
 }
 
