@@ -5,6 +5,7 @@
 //! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]);
 //! releases beside the real Helms ([`releases`]);
 //! many people on one platform ([`tenants`]), its command line ([`tenancy_cli`]), and the way back in ([`reset_password`]).
+//! machines that join ([`nodes`]), many people on one platform ([`tenants`]), its command line ([`tenancy_cli`]), and the way back in ([`reset_password`]).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod clients;
@@ -20,6 +21,7 @@ mod helm;
 mod kubectl;
 mod leader;
 mod releases;
+mod nodes;
 mod reset_password;
 mod serve;
 mod tenancy_cli;
