@@ -167,3 +167,6 @@ pub(crate) fn load(state: &State, node: &Node) -> Load {
 pub(crate) fn used(state: &State, node: &Node) -> Used {
     state.used.get(&*node.name).copied().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! given all of it at each start, by its administrator ([`apply`]).
 
 mod policy;
+mod pools;
 mod rights;
 
 use futures::future::try_join_all;
@@ -40,6 +41,7 @@ pub fn manifests() -> Vec<Value> {
     all.extend(roles::curated().iter().map(written));
     all.extend(rights::objects());
     all.extend(policy::objects());
+    all.extend(pools::objects());
     all
 }
 

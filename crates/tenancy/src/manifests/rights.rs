@@ -37,7 +37,12 @@ const EVERYWHERE: &[Row] = &[
     // How the objects of a release stand.
     ("",                          &["persistentvolumeclaims", "pods"],                             LOOK),
     ("apps",                      &["daemonsets", "deployments", "statefulsets"],                  LOOK),
-    ("batch",                     &["jobs"],                                                       LOOK),
+    ("batch",                     &["cronjobs", "jobs"],                                           LOOK),
+    // Nodes, pools and what is used of them.
+    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch"]),
+    ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "create", "update", "delete"]),
+    ("apps.openyurt.io",          &["nodepools/status"],                                           &["get", "patch"]),
+    ("metrics.k8s.io",            &["nodes"],                                                      &["list"]),
     // What a workspace consists of.
     ("",                          &["limitranges", "namespaces", "resourcequotas", "serviceaccounts"], KEEP),
     ("networking.k8s.io",         &["networkpolicies"],                                            KEEP),
@@ -136,5 +141,7 @@ pub(super) fn objects() -> Vec<Value> {
     let mut all = vec![written(&role), written(&binding)];
     all.extend(inside(SYSTEM_NAMESPACE, AT_HOME.iter().map(rule).collect()));
     all.extend(inside("kube-public", vec![may_read_cluster_info()]));
+    // Where nodes have their events.
+    all.extend(inside("default", vec![rule(&("", &["events"], &["list"]))]));
     all
 }
