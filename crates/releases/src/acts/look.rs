@@ -112,7 +112,7 @@ impl Releases {
             .flat_map(|hook| Object::parse_all(&hook.manifest).unwrap_or_default())
             .collect();
         // What a hook's Secret holds is as secret as any other.
-        let masks = [sensitive(&record, release.as_deref()), Sensitive::of_objects(&hooks)];
+        let masks = [sensitive(&record, release.as_deref())?, Sensitive::of_objects(&hooks)];
         Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
     }
 
