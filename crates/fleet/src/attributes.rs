@@ -32,6 +32,11 @@ const MOST: usize = 64;
 /// Bytes of an annotation.
 const LONGEST: usize = 4096;
 
+/// Whether this is never a pool's to say.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    RESERVED.contains(&key)
+}
+
 /// Everything that one pool gives to its members.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Attributes {
@@ -109,7 +114,7 @@ fn allowed(what: &str, key: &str, of_tenant: bool) -> Result<(), String> {
     let within = |system: &&str| {
         prefix.strip_suffix(*system).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    if RESERVED.contains(&key) || (of_tenant && SYSTEMS.iter().any(|system| within(&system))) {
+    if is_reserved(key) || (of_tenant && SYSTEMS.iter().any(within)) {
         return Err(format!("{what} `{key}`: the system's, which no pool of yours can set"));
     }
     Ok(())

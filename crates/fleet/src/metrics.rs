@@ -57,7 +57,7 @@ async fn ask(client: &kube::Client) -> Result<HashMap<Box<str>, Used>, kube::Err
     if !groups.groups.iter().any(|group| group.name == GROUP) {
         return Ok(HashMap::new());
     }
-    let request = Request::get(NODES).body(Vec::new()).map_err(|error| kube::Error::HttpError(error))?;
+    let request = Request::get(NODES).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let list: List = client.request(request).await?;
     let used = |node: NodeMetrics| {
         let used =

@@ -1,6 +1,7 @@
 //! A cluster with a fleet on it, for tests.
+#![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use domain::clock::SystemClock;
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{PlatformRole, WorkspaceRole};
 use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use kube_access::Clients;
@@ -49,7 +50,7 @@ impl Stage {
 
     pub async fn delete(&self, kind: &str, name: &str) {
         let api = api(&self.world, "v1", kind).await;
-        api.delete(name, &Default::default()).await.unwrap();
+        api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     pub async fn node(&self, name: &str) -> Value {
@@ -132,7 +133,7 @@ fn actor(number: u8, platform: &[PlatformRole]) -> Actor {
     Actor {
         memberships: BTreeMap::from([(WorkspaceName::personal(&id), WorkspaceRole::Admin)]),
         who: Who::Person { id, account: format!("user-{number}"), uid: format!("uid-{number}") },
-        platform: BTreeSet::from_iter(platform.iter().copied()),
+        platform: platform.iter().copied().collect(),
         via: Via::Session { id: "of a test".to_owned() },
     }
 }

@@ -110,9 +110,16 @@ impl Fleet {
         attributes::check(&wanted, tenant.is_some()).map_err(Error::Invalid)?;
         // What we do not know of its spec stays as it is.
         let spec = &mut pool.data["spec"];
-        labels.into_iter().for_each(|labels| spec["labels"] = json!(labels));
-        annotations.into_iter().for_each(|annotations| spec["annotations"] = json!(annotations));
-        taints.into_iter().for_each(|taints| spec["taints"] = json!(taints));
+        let written = [
+            ("labels", labels.map(|labels| json!(labels))),
+            ("annotations", annotations.map(|annotations| json!(annotations))),
+            ("taints", taints.map(|taints| json!(taints))),
+        ];
+        for (key, value) in written {
+            if let Some(value) = value {
+                spec[key] = value;
+            }
+        }
         let written = self.pool_api(&self.served()?).replace(name, &params(), &pool).await;
         written.map(drop).map_err(|error| refused(error, POOL, name))
     }

@@ -2,6 +2,7 @@ use domain::Kind;
 use domain::actor::Via;
 use domain::ids::TokenId;
 use domain::scopes::Scopes;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testkit::until;
 
@@ -127,7 +128,7 @@ async fn a_pool_with_nodes_is_not_deleted() {
 async fn where_there_are_no_pools_nobody_makes_one() {
     let stage = Stage::new().await;
     let definitions = api(&stage.world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
-    definitions.delete("nodepools.apps.openyurt.io", &Default::default()).await.unwrap();
+    definitions.delete("nodepools.apps.openyurt.io", &DeleteParams::default()).await.unwrap();
     until("there are none", async || (!stage.fleet.look(stage::ALL).pools().available).then_some(())).await;
     assert_eq!(kind(stage.fleet.create_pool(&administrator(), wish("a")).await), Kind::Unsupported);
     assert_eq!(kind(stage.fleet.delete_pool(&administrator(), "a").await), Kind::Unsupported);

@@ -150,7 +150,9 @@ async fn pools_of_another_projects_definition_are_left_alone_unless_told_otherwi
     .await;
     assert!(pool(&theirs.world, "p").await["status"].is_null());
     assert_eq!(theirs.fault.writes(), 0);
-    leaders.iter().for_each(|leader| leader.abort());
+    for leader in leaders {
+        leader.abort();
+    }
 }
 
 #[tokio::test]

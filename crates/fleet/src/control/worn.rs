@@ -2,16 +2,18 @@
 //!
 //! What a pool put on a node is remembered on the node, in OpenYurt's annotation and under OpenYurt's keys; beside them, what was there
 //! before it. So a node that leaves its pool is as it was, but for what somebody changed meanwhile: that stays.
+//!
+//! Always true: what says whose a node is neither comes nor goes by what is remembered, whoever wrote that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Taint;
-use kube_types::marks::{PREVIOUS, TENANT};
+use kube_types::marks::{POOL, PREVIOUS, TENANT};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, HOST_NETWORK, is_reserved};
 use crate::node::{self, Node};
 use crate::seen::Seen;
 
@@ -48,7 +50,23 @@ pub(super) struct Part {
     pub taints: Vec<Taint>,
 }
 
+impl Memory {
+    /// The same without what no pool can have done.
+    fn of_pools(mut self) -> Self {
+        // Which pool it is in is ours to say, and its network follows from that; what was there before is not brought back.
+        self.given.keep(|key| !is_reserved(key) || key == POOL || key == HOST_NETWORK);
+        self.before.keep(|key| !is_reserved(key));
+        self
+    }
+}
+
 impl Part {
+    fn keep(&mut self, allowed: impl Fn(&str) -> bool) {
+        self.labels.retain(|key, _| allowed(key));
+        self.annotations.retain(|key, _| allowed(key));
+        self.taints.retain(|taint| allowed(&taint.key));
+    }
+
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.taints.is_empty()
     }
@@ -77,8 +95,8 @@ impl Worn {
         taints: Vec<Taint>,
     ) -> Self {
         // What cannot be read is nobody's memory, and is written over.
-        let memory = annotations.remove(PREVIOUS).and_then(|text| serde_json::from_str(&text).ok());
-        Self { labels, annotations, taints, memory: memory.unwrap_or_default() }
+        let memory = annotations.remove(PREVIOUS).and_then(|text| serde_json::from_str::<Memory>(&text).ok());
+        Self { labels, annotations, taints, memory: memory.unwrap_or_default().of_pools() }
     }
 
     pub fn tenant(&self) -> Option<&str> {
@@ -118,7 +136,7 @@ impl Worn {
                 .collect(),
         };
         self.taints.extend(taints.iter().cloned());
-        self.memory = Memory { given: Part { labels, annotations, taints }, before };
+        self.memory = Memory { given: Part { labels, annotations, taints }, before }.of_pools();
         self
     }
 

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testkit::fault::Line;
 use testkit::{World, until};
@@ -76,12 +77,12 @@ async fn everybody_sees_what_is_theirs() {
     assert_eq!(numbers(&own.overview().cluster_status),
         [("pods", 2, 2), ("nodes", 1, 1), ("deployments", 2, 1), ("statefulsets", 0, 0), ("jobs", 0, 0)]);
 
-    let named = |rows: &[crate::rows::WorkloadRow]| -> Vec<String> {
+    let titles = |rows: &[crate::rows::WorkloadRow]| -> Vec<String> {
         rows.iter().map(|row| format!("{}/{}", row.name, row.namespace)).collect()
     };
-    assert_eq!(named(&own.deployments().items), [format!("app/{}", id(1)), format!("web/{}", id(1))]);
+    assert_eq!(titles(&own.deployments().items), [format!("app/{}", id(1)), format!("web/{}", id(1))]);
     assert_eq!(
-        named(&all.deployments().items),
+        titles(&all.deployments().items),
         [format!("app/{}", id(1)), format!("web/{}", id(1)), format!("web/{}", id(2))]
     );
     assert_eq!(own.pods().items.len(), 2);
@@ -207,7 +208,7 @@ async fn pools_can_be_undefined_and_come_back() {
     let look = stage.fleet.look(ALL);
     assert!(look.pools().available && look.pools().items.len() == 3);
     let definitions = stage::api(&stage.world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
-    definitions.delete("nodepools.apps.openyurt.io", &Default::default()).await.unwrap();
+    definitions.delete("nodepools.apps.openyurt.io", &DeleteParams::default()).await.unwrap();
     until("there are no pools", async || (!look.pools().available).then_some(())).await;
     assert!(look.pools().items.is_empty());
     until("the definition is gone", async || {

@@ -1,8 +1,13 @@
+#![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::node::Told;
+
+const WISH: &str = "apps.openyurt.io/desired-nodepool";
+const HAND: &str = "apps.openyurt.io/nodepool";
 
 fn worn(metadata: Value, taints: Value) -> Worn {
     let told: Told =
@@ -44,8 +49,6 @@ fn which_pool_a_node_is_in() {
         ),
         pool("all", json!({"selector": {}}), None),
     ];
-    const WISH: &str = "apps.openyurt.io/desired-nodepool";
-    const HAND: &str = "apps.openyurt.io/nodepool";
     #[rustfmt::skip]
     let table = [
         (json!({}), None),
@@ -128,9 +131,9 @@ fn what_leaves_the_pool_leaves_its_nodes() {
     let less = after(&dressed, &with(json!({"a": "3"})));
     assert_eq!((less.labels["a"].as_str(), less.labels["b"].as_str()), ("3", "old"));
     // Somebody put it there by hand: the label of the pool itself is theirs to take away.
-    let none = after(&less, &[]);
-    assert!(none.is_like(&node), "{none:?}");
-    assert_eq!(none.labels["apps.openyurt.io/nodepool"], "p");
+    let left = after(&less, &[]);
+    assert!(left.is_like(&node), "{left:?}");
+    assert_eq!(left.labels["apps.openyurt.io/nodepool"], "p");
 }
 
 #[test]
@@ -148,6 +151,37 @@ fn a_memory_that_cannot_be_read_is_none() {
     );
     let bare = plan(&node, &[]).unwrap();
     assert!(bare.labels.is_empty() && bare.taints.is_empty());
+}
+
+#[test]
+fn no_memory_makes_a_node_somebody_elses() {
+    // A machine may write annotations of its own node.
+    let forged = json!({
+        "labels": {"openyurt/tenant": "u1", "kubernetes.io/hostname": "n"},
+        "taints": [{"key": "openyurt/tenant", "value": "u1", "effect": "NoSchedule"}],
+        "before": {"labels": {"openyurt/tenant": "u2", "apps.openyurt.io/nodepool": "theirs"},
+                   "taints": [{"key": "openyurt/tenant", "value": "u2", "effect": "NoSchedule"}]},
+    });
+    let node = worn(
+        json!({"name": "n", "labels": {"openyurt/tenant": "u1", "kubernetes.io/hostname": "n"},
+               "annotations": {"nodepool.openyurt.io/previous-attributes": forged.to_string()}}),
+        json!([{"key": "openyurt/tenant", "value": "u1", "effect": "NoSchedule"}]),
+    );
+    let bare = node.bare();
+    assert_eq!((&bare.labels, &bare.taints), (&node.labels, &node.taints));
+}
+
+#[test]
+fn a_wish_counts_more_than_a_hand_and_leaves_nothing_of_it() {
+    let pools = [pool("a", json!({}), None), pool("b", json!({}), None)];
+    let mut node = labelled(json!({"apps.openyurt.io/nodepool": "a"}));
+    assert_eq!(plan(&node, &pools), None);
+    node.labels.insert(DESIRED_POOL.to_owned(), "b".to_owned());
+    let mut moved = after(&node, &pools);
+    assert_eq!(moved.labels[POOL], "b");
+    assert_eq!(plan(&moved, &pools), None);
+    moved.labels.remove(DESIRED_POOL);
+    assert_eq!(after(&moved, &pools).labels, std::collections::BTreeMap::new());
 }
 
 fn pairs() -> impl Strategy<Value = std::collections::BTreeMap<String, String>> {
