@@ -1,12 +1,14 @@
 //! Benchmarks of Longshore beside its peers, started by `cargo xtask bench`: one module for each, [`process`] for
-//! the servers that they start and [`report`] for what they find.
+//! the servers that they start, [`door`] for people who ask ours, and [`report`] for what they find.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures with three digits that matter")]
 
 mod helm;
 mod kube;
+mod releases;
 mod tenancy;
 
+mod door;
 mod process;
 mod report;
 
@@ -26,6 +28,8 @@ enum Args {
     Kube(kube::KubeArgs),
     /// The Helm engine beside Helm 4 and Helm 3
     Helm(helm::HelmArgs),
+    /// Many releases beside `helm install`
+    Releases(releases::ReleasesArgs),
     /// Many people and workspaces on one server
     Tenancy(tenancy::TenancyArgs),
     /// Run one program to its end, and print what it cost
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     let done = match Args::parse() {
         Args::Kube(args) => kube::bench(args),
         Args::Helm(args) => helm::bench(args),
+        Args::Releases(args) => releases::bench(args),
         Args::Tenancy(args) => tenancy::bench(args),
         Args::Once(args) => helm::once::run(&args),
         Args::Index(args) => helm::index::run(&args),

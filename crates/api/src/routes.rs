@@ -13,6 +13,7 @@ use crate::native::{
 use crate::needs::Needs::{
     Anybody, Guest, Nearby, Nothing, Own, Platform, Release, Repo, Themselves, Workspace,
 };
+use crate::openyurt::{login, look, page, register};
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw, retire};
 use crate::{health, metrics, openapi};
 
@@ -114,5 +115,18 @@ pub fn table() -> Vec<Route> {
         get   (path!("repos/{repo}/charts"),          "repos.charts",  Repo(ReadStore),          "The charts of a repository", repos::charts),
         get   (path!("repos/{repo}/charts/{chart}"),  "repos.chart",   Repo(ReadStore),          "The versions of a chart, the newest first", repos::chart),
         act   (path!("packages"),        "packages.keep",      Anybody,                 "Keep the archive of a chart, so that a release can be asked for of it", packages::keep).with(&["ws"]),
+
+        get   ("/clusterOverview", "console.overview",   Anybody, "How many there are of what, and how many of them are well", look::overview).of_console(look::OF_OVERVIEW),
+        get   ("/nodes",           "console.nodes",      Anybody, "The nodes that one may see", look::nodes).of_console(page::OF_CLUSTER),
+        get   ("/nodepools",       "console.pools",      Anybody, "The pools that one may see", look::pools).of_console(look::OF_POOLS),
+        get   ("/deployments",     "console.deployments",  Anybody, "Deployments", look::deployments).of_console(page::OF_NAMESPACES),
+        get   ("/statefulsets",    "console.statefulsets", Anybody, "StatefulSets", look::statefulsets).of_console(page::OF_NAMESPACES),
+        get   ("/daemonsets",      "console.daemonsets",   Anybody, "DaemonSets", look::daemonsets).of_console(page::OF_NAMESPACES),
+        get   ("/jobs",            "console.jobs",         Anybody, "Jobs", look::jobs).of_console(page::OF_NAMESPACES),
+        get   ("/cronjobs",        "console.cronjobs",     Anybody, "CronJobs", look::cronjobs).of_console(page::OF_NAMESPACES),
+        get   ("/pods",            "console.pods",         Anybody, "Pods", look::pods).of_console(page::OF_NAMESPACES),
+        get   ("/login",         "console.login",     Nothing, "Log in, as old clients do", login::by_query).of_console(login::QUERY),
+        act   ("/login",         "console.login.post", Nothing, "Log in: the account, its kubeconfig, how a machine joins, and a session", login::by_form).of_console(&[]),
+        act   ("/register",      "console.register",  Guest,  "Register, and be told the login token", register::register).of_console(&[]),
     ]
 }

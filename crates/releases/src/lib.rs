@@ -133,7 +133,7 @@ impl Releases {
 /// A watch of the metadata of Helm's records.
 fn marks(clients: &Clients) -> Feed<Mark> {
     let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
-    Feed::start(Api::all(clients.own()), records, |mark| mark.metadata.annotations = None)
+    Feed::of_metadata(Api::all(clients.own()), records, |mark| mark.metadata.annotations = None)
 }
 
 impl Parts {

@@ -73,9 +73,9 @@ impl Releases {
             None => self.before(namespace, name, after.version).await?,
         };
         let (before, _) = self.record(actor, namespace, name, Some(from)).await?;
-        let masks = [sensitive(&before, release.as_deref()), sensitive(&after, release.as_deref())];
+        let masks = [sensitive(&before, release.as_deref())?, sensitive(&after, release.as_deref())?];
         let (differences, text) = match of {
-            Of::Manifest => manifests(&objects(&before), &objects(&after), &masks),
+            Of::Manifest => manifests(&objects(&before)?, &objects(&after)?, &masks),
             Of::Values => values(&before, &after, &masks),
         };
         Ok(Comparison { from: before.version, to: after.version, differences, text })

@@ -38,7 +38,7 @@ impl Releases {
         let (record, _) = self.record(actor, namespace, name, None).await?;
         let client = self.parts().clients.acting_as(&actor.impersonation());
         let mut restarted = Vec::new();
-        for object in objects(&record).iter().filter(|object| RESTARTED.contains(&object.kind())) {
+        for object in objects(&record)?.iter().filter(|object| RESTARTED.contains(&object.kind())) {
             if rolling {
                 self.roll(&client, namespace, object).await?;
             } else {
@@ -96,7 +96,7 @@ impl Releases {
             run: Run::new(tell),
         };
         let record = helm.test(&test).await?;
-        let mask = sensitive(&record, release.as_deref());
+        let mask = sensitive(&record, release.as_deref())?;
         let tests = record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test"));
         Ok(tests
             .map(|hook| TestResult {

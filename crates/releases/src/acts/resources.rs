@@ -57,10 +57,10 @@ impl Releases {
             discovery: self.parts().helms.discovery.clone(),
             namespace: namespace.to_owned(),
         };
-        let looks = objects(&record).into_iter().map(|object| look(&target, object));
+        let looks = objects(&record)?.into_iter().map(|object| look(&target, object));
         let mut objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         if objects.iter().any(|object| object.state != "ready") {
-            let mask = sensitive(&record, release.as_deref());
+            let mask = sensitive(&record, release.as_deref())?;
             complain(&target, &mut objects, &mask).await;
         }
         let ready = objects.iter().filter(|object| object.state == "ready").count();

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Kind;
+use domain::failure::Retry;
 use domain::release::operation::{self, Attempt, Choice, Seen};
 use domain::release::retry::{self, Then};
 use futures::FutureExt;
@@ -149,7 +150,7 @@ impl Controller {
             attempt: attempt(&status, &pass.attempted(spec_hash), pass.now),
         };
         match operation::next(&seen) {
-            Choice::Do(_) | Choice::EnterDeployed => {
+            choice @ (Choice::Do(_) | Choice::EnterDeployed) => {
                 let wanted = match wanted {
                     Some(wanted) => wanted,
                     None => match self.wanted(pass, identity).await {
@@ -157,7 +158,7 @@ impl Controller {
                         Err(failure) => return self.not_looked(pass, &failure).await,
                     },
                 };
-                match operation::next(&seen) {
+                match choice {
                     Choice::Do(step) => self.operate(pass, identity, step, wanted).boxed().await,
                     _ => self.enter_deployed(pass, identity, wanted).await,
                 }
@@ -248,6 +249,8 @@ impl Controller {
         let attempts = pass.status();
         let attempts = if attempts.attempted_hash == attempted { attempts.attempts + 1 } else { 1 };
         let retries = pass.release.spec.remediation.as_ref().and_then(|remediation| remediation.retries);
+        // Nothing was begun: what others must bring first is looked for until it is there.
+        let retries = retries.or_else(|| (failure.kind.retry() != Retry::Never).then_some(-1));
         let then = match (retry::then(failure.kind, attempts, retries), pass.interval()) {
             (Then::GiveUp, Some(interval)) => Then::TryAgain(interval),
             (then, _) => then,

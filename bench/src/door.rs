@@ -62,6 +62,21 @@ impl Server {
         Ok(self.process.resident()? as f64 / f64::from(1 << 20))
     }
 
+    /// The most that was ever resident, in MiB.
+    pub fn peak(&self) -> Result<f64> {
+        Ok(self.process.peak()? as f64 / f64::from(1 << 20))
+    }
+
+    /// Processor time that it has used.
+    pub fn cpu(&self) -> Result<Duration> {
+        self.process.cpu()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(self) -> Result<()> {
+        self.process.stop()
+    }
+
     /// Registers, and returns when the namespace is ready.
     pub async fn register(&self, number: usize) -> Result<Person> {
         let body = json!({
@@ -84,23 +99,42 @@ impl Server {
         body: Option<&Value>,
         code: u16,
     ) -> Result<Value> {
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let (status, bytes) = self.send(who, method, path, "application/json", body.into()).await?;
+        if status != code {
+            bail!("{path}: {status} {}", String::from_utf8_lossy(&bytes));
+        }
+        Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
+    }
+
+    /// A request below `/api/longshore/v1`, and what came back.
+    pub async fn send(
+        &self,
+        who: Option<&Person>,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: Bytes,
+    ) -> Result<(u16, Bytes)> {
         static CALLS: AtomicU32 = AtomicU32::new(1);
         let [_, a, b, c] = CALLS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}/api/longshore/v1/{path}", self.url))
-            .header("content-type", "application/json")
+            .header("content-type", media)
             .header("x-forwarded-for", format!("10.{a}.{b}.{c}"));
         if let Some(person) = who {
             request = request.header("authorization", format!("Bearer {}", person.token));
         }
-        let body = body.map(ToString::to_string).unwrap_or_default();
-        let answer = self.client.request(request.body(Full::new(body.into()))?).await?;
+        let answer = self.client.request(request.body(Full::new(body))?).await?;
         let status = answer.status().as_u16();
-        let bytes = answer.into_body().collect().await?.to_bytes();
-        if status != code {
-            bail!("{path}: {status} {}", String::from_utf8_lossy(&bytes));
-        }
-        Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
+        Ok((status, answer.into_body().collect().await?.to_bytes()))
+    }
+
+    /// What it counts, as Prometheus reads it.
+    pub async fn metrics(&self) -> Result<String> {
+        let request = Request::builder().uri(format!("{}/metrics", self.url)).body(Full::default())?;
+        let answer = self.client.request(request).await?;
+        Ok(String::from_utf8(answer.into_body().collect().await?.to_bytes().to_vec())?)
     }
 }

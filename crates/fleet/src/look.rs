@@ -1,0 +1,169 @@
+//! What a caller is shown: rows, out of memory.
+//!
+//! Always true: no call is made and nothing of others is shown. The state is held only for as long as it takes to find what
+//! is wanted; rows are made after that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::amounts::{Load, Used};
+use crate::feeds::Kind;
+use crate::node::Node;
+use crate::pool::Pool;
+use crate::rows::{
+    CronJobRow, Items, JobRow, KindStatus, NodeList, NodeRow, Overview, PodRow, PoolList, WorkloadRow,
+};
+use crate::state::{Count, Kept, Nodes, State, Table};
+use crate::{Fleet, Namespaces, Whose};
+
+/// What somebody may see.
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) whose: Whose<'a>,
+}
+
+impl Look<'_> {
+    /// `GET /clusterOverview`
+    pub fn overview(&self) -> Overview {
+        let state = self.fleet.0.state.read();
+        let status = |kind: Kind, count: Count| {
+            let ill = self.fleet.ill(kind);
+            let Count { total, healthy } = if ill.is_some() { Count::default() } else { count };
+            let status = ill.is_some().then_some(false);
+            KindStatus { kind: kind.name(), total_num: total, healthy_num: healthy, status, info: ill }
+        };
+        Overview {
+            cluster_status: vec![
+                status(Kind::Pods, self.count(&state.pods)),
+                status(Kind::Nodes, self.nodes_of(&state).map(|nodes| nodes.count).unwrap_or_default()),
+                status(Kind::Deployments, self.count(&state.deployments)),
+                status(Kind::StatefulSets, self.count(&state.stateful_sets)),
+                status(Kind::Jobs, self.count(&state.jobs)),
+            ],
+        }
+    }
+
+    /// `GET /nodes`
+    pub fn nodes(&self) -> NodeList {
+        let create_time = self.now();
+        let found: Vec<(Arc<Node>, Load, Used)> = {
+            let state = self.fleet.0.state.read();
+            let nodes = self.nodes_of(&state).into_iter().flat_map(|nodes| nodes.by_name.values());
+            nodes.map(|node| (node.clone(), load(&state, node), used(&state, node))).collect()
+        };
+        let all_nodes = found.iter().map(|(node, load, used)| node.row(load, *used)).collect();
+        NodeList { all_nodes, create_time }
+    }
+
+    /// One node, if it may be seen.
+    pub fn node(&self, name: &str) -> Option<NodeRow> {
+        let (node, load, used) = {
+            let state = self.fleet.0.state.read();
+            let node = self.nodes_of(&state)?.by_name.get(name)?;
+            (node.clone(), load(&state, node), used(&state, node))
+        };
+        Some(node.row(&load, used))
+    }
+
+    /// `GET /nodepools`
+    pub fn pools(&self) -> PoolList {
+        let (pools, nodes) = {
+            let state = self.fleet.0.state.read();
+            let Some(pools) = &state.pools else { return PoolList { items: Vec::new(), available: false } };
+            let pools: Vec<Arc<Pool>> = pools.values().cloned().collect();
+            let nodes = self.nodes_of(&state).into_iter().flat_map(|nodes| nodes.by_name.values());
+            (pools, nodes.cloned().collect::<Vec<_>>())
+        };
+        let mut members: BTreeMap<&str, Vec<Arc<Node>>> = BTreeMap::new();
+        for node in &nodes {
+            if let Some(pool) = node.pool() {
+                members.entry(pool).or_default().push(node.clone());
+            }
+        }
+        let row = |pool: &Arc<Pool>| {
+            let members = members.get(&*pool.name).map(Vec::as_slice).unwrap_or_default();
+            // Somebody else's pool is seen by those who have a node in it, as far as it is theirs.
+            let whole = self.whose.tenant.is_none_or(|tenant| pool.tenant.as_deref() == Some(tenant));
+            (whole || !members.is_empty()).then(|| pool.row(members, whole))
+        };
+        PoolList { items: pools.iter().filter_map(row).collect(), available: true }
+    }
+
+    /// `GET /deployments`
+    pub fn deployments(&self) -> Items<WorkloadRow> {
+        self.rows(|state| &state.deployments, |workload| workload.row())
+    }
+
+    /// `GET /statefulsets`
+    pub fn statefulsets(&self) -> Items<WorkloadRow> {
+        self.rows(|state| &state.stateful_sets, |workload| workload.row())
+    }
+
+    /// `GET /daemonsets`
+    pub fn daemonsets(&self) -> Items<WorkloadRow> {
+        self.rows(|state| &state.daemon_sets, |workload| workload.row())
+    }
+
+    /// `GET /jobs`
+    pub fn jobs(&self) -> Items<JobRow> {
+        self.rows(|state| &state.jobs, |job| job.row())
+    }
+
+    /// `GET /cronjobs`
+    pub fn cronjobs(&self) -> Items<CronJobRow> {
+        self.rows(|state| &state.cron_jobs, |job| job.row())
+    }
+
+    /// `GET /pods`
+    pub fn pods(&self) -> Items<PodRow> {
+        self.rows(|state| &state.pods, |pod| pod.row())
+    }
+
+    pub(crate) fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
+        match self.whose.tenant {
+            None => Some(&state.nodes),
+            Some(tenant) => state.tenants.get(tenant),
+        }
+    }
+
+    fn count<T: Kept>(&self, table: &Table<T>) -> Count {
+        match self.whose.namespaces {
+            Namespaces::All => table.count(),
+            Namespaces::Of(names) => {
+                names.iter().fold(Count::default(), |sum, name| sum.and(table.count_in(name)))
+            }
+        }
+    }
+
+    /// By name, then by namespace.
+    fn rows<T: Kept, R>(&self, table: fn(&State) -> &Table<T>, row: fn(&T) -> R) -> Items<R> {
+        let mut found: Vec<Arc<T>> = {
+            let state = self.fleet.0.state.read();
+            let table = table(&state);
+            match self.whose.namespaces {
+                Namespaces::All => table.all().cloned().collect(),
+                Namespaces::Of(names) => {
+                    names.iter().flat_map(|name| table.in_namespace(name)).cloned().collect()
+                }
+            }
+        };
+        found.sort_by(|one, other| {
+            let (one, other) = (one.head(), other.head());
+            (&*one.name, &*one.namespace).cmp(&(&*other.name, &*other.namespace))
+        });
+        Items { items: found.iter().map(|object| row(object)).collect() }
+    }
+
+    fn now(&self) -> String {
+        crate::seen::time(Some(self.fleet.0.clock.now().as_second()))
+    }
+}
+
+pub(crate) fn load(state: &State, node: &Node) -> Load {
+    state.loads.get(&node.name).copied().unwrap_or_default()
+}
+
+pub(crate) fn used(state: &State, node: &Node) -> Used {
+    state.used.get(&*node.name).copied().unwrap_or_default()
+}
