@@ -18,6 +18,7 @@ mod crash;
 mod helm;
 mod kubectl;
 mod leader;
+mod releases;
 mod reset_password;
 mod serve;
 mod tenancy_cli;
