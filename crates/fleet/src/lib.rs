@@ -2,7 +2,8 @@
 //!
 //! Modules in reading order: what is answered ([`rows`]) and to whom ([`look`], [`page`]); what is kept of each object and which row it becomes
 //! (`node`, `pod`, `workload`, `job`, `pool`, and what they share: `named`, `seen`, `words`, `amounts`); all that is kept, with its
-//! sums (`state`), and the watches that feed it (`feeds`, `served`).
+//! sums (`state`), and what feeds it (`feeds`, `served`, `metrics`); what is read as it is asked for ([`events`]); what people can ask for
+//! ([`acts`]), what a pool may say (`attributes`), and what follows from it by itself (`control`).
 //!
 //! Always true: a look makes no call and shows nothing of others.
 //! Elsewhere: whose a node is (`tenancy`), sums of resources (`domain::resources`), the routes (`api`).
@@ -21,10 +22,16 @@ use tokio::time::timeout;
 use feeds::{Feeds, Shared};
 use served::Pools;
 
+pub mod acts;
 mod amounts;
+mod attributes;
+mod control;
+mod error;
+pub mod events;
 mod feeds;
 mod job;
 pub mod look;
+mod metrics;
 mod named;
 mod node;
 pub mod page;
@@ -33,10 +40,13 @@ mod pool;
 pub mod rows;
 mod seen;
 mod served;
+#[cfg(test)]
+mod stage;
 mod state;
 mod words;
 mod workload;
 
+pub use error::Error;
 pub use feeds::Kind;
 pub use look::Look;
 pub use page::Page;
@@ -50,6 +60,8 @@ pub struct Settings {
     pub stale_after: Duration,
     /// How often is asked what is used of the nodes.
     pub metrics_every: Duration,
+    /// How long the cluster may take at the start to tell all that there is.
+    pub patience: Duration,
 }
 
 impl Default for Settings {
@@ -58,6 +70,7 @@ impl Default for Settings {
             manage_pools: false,
             stale_after: Duration::from_mins(1),
             metrics_every: Duration::from_secs(30),
+            patience: Duration::from_mins(1),
         }
     }
 }
@@ -99,9 +112,6 @@ pub enum StartError {
     Silent(Duration),
 }
 
-/// How long the cluster may take to tell all that there is.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 impl Fleet {
     /// Begins to watch, and returns when all that there is is known. A kind of which the cluster does not tell keeps nobody from
     /// the others: an overview says so.
@@ -115,15 +125,16 @@ impl Fleet {
         let (tell, pools) = watch::channel(None);
         let (settle, mut settled) = watch::channel(false);
         tasks.spawn(served::watch_pools(clients.own(), state.clone(), tell, settle));
+        tasks.spawn(metrics::follow(clients.own(), state.clone(), settings.metrics_every));
         let all = async {
             join_all(Kind::ALL.iter().map(|kind| feeds.known(*kind))).await;
             // Its sender lives as long as the fleet.
             let _ = settled.wait_for(|settled| *settled).await;
         };
-        if timeout(PATIENCE, all).await.is_err() {
+        if timeout(settings.patience, all).await.is_err() {
             let unknown = || Kind::ALL.iter().filter(|kind| !feeds.is_known(**kind));
             if unknown().count() == Kind::ALL.len() {
-                return Err(StartError::Silent(PATIENCE));
+                return Err(StartError::Silent(settings.patience));
             }
             let kinds: Vec<_> = unknown().map(|kind| kind.name()).collect();
             tracing::warn!(?kinds, "the cluster does not tell what there is of these; going on without them");

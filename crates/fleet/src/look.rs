@@ -8,12 +8,15 @@ use std::sync::Arc;
 
 use crate::amounts::{Load, Used};
 use crate::feeds::Kind;
+use crate::job::{CronJob, Job};
 use crate::node::Node;
+use crate::pod::Pod;
 use crate::pool::Pool;
 use crate::rows::{
     CronJobRow, Items, JobRow, KindStatus, NodeList, NodeRow, Overview, PodRow, PoolList, WorkloadRow,
 };
 use crate::state::{Count, Kept, Nodes, State, Table};
+use crate::workload::Workload;
 use crate::{Fleet, Namespaces, Whose};
 
 /// What somebody may see.
@@ -92,32 +95,32 @@ impl Look<'_> {
 
     /// `GET /deployments`
     pub fn deployments(&self) -> Items<WorkloadRow> {
-        self.rows(|state| &state.deployments, |workload| workload.row())
+        self.rows(|state| &state.deployments, Workload::row)
     }
 
     /// `GET /statefulsets`
     pub fn statefulsets(&self) -> Items<WorkloadRow> {
-        self.rows(|state| &state.stateful_sets, |workload| workload.row())
+        self.rows(|state| &state.stateful_sets, Workload::row)
     }
 
     /// `GET /daemonsets`
     pub fn daemonsets(&self) -> Items<WorkloadRow> {
-        self.rows(|state| &state.daemon_sets, |workload| workload.row())
+        self.rows(|state| &state.daemon_sets, Workload::row)
     }
 
     /// `GET /jobs`
     pub fn jobs(&self) -> Items<JobRow> {
-        self.rows(|state| &state.jobs, |job| job.row())
+        self.rows(|state| &state.jobs, Job::row)
     }
 
     /// `GET /cronjobs`
     pub fn cronjobs(&self) -> Items<CronJobRow> {
-        self.rows(|state| &state.cron_jobs, |job| job.row())
+        self.rows(|state| &state.cron_jobs, CronJob::row)
     }
 
     /// `GET /pods`
     pub fn pods(&self) -> Items<PodRow> {
-        self.rows(|state| &state.pods, |pod| pod.row())
+        self.rows(|state| &state.pods, Pod::row)
     }
 
     pub(crate) fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
@@ -167,3 +170,6 @@ pub(crate) fn load(state: &State, node: &Node) -> Load {
 pub(crate) fn used(state: &State, node: &Node) -> Used {
     state.used.get(&*node.name).copied().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

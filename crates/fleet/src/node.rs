@@ -26,7 +26,7 @@ pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ToldSpec {
-    taints: Vec<Taint>,
+    pub taints: Vec<Taint>,
     unschedulable: bool,
 }
 

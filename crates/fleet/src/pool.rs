@@ -40,6 +40,11 @@ impl Pool {
         }
     }
 
+    /// What nodes may come to wear, or be members by.
+    pub fn wants(&self) -> (&NodePoolSpec, Option<&str>, bool) {
+        (&self.spec, self.tenant.as_deref(), self.deleting)
+    }
+
     /// The row, of those of its members that may be seen. `whole`: these are all of them, and what its status says of their
     /// numbers counts.
     pub fn row(&self, members: &[Arc<Node>], whole: bool) -> PoolRow {

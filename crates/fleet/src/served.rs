@@ -87,7 +87,7 @@ pub(crate) async fn watch_pools(
         let now = serving_now(&definitions);
         tokio::select! {
             never = serve(&client, &state, &tell, &settled, now.as_ref()) => match never {},
-            () = another(&definitions, &mut changes, &now) => {}
+            () = another(&definitions, &mut changes, now.as_ref()) => {}
         }
     }
 }
@@ -100,10 +100,10 @@ fn serving_now(definitions: &Feed<Option<Definition>>) -> Option<Definition> {
 async fn another(
     definitions: &Feed<Option<Definition>>,
     changes: &mut Changes<Option<Definition>>,
-    before: &Option<Definition>,
+    before: Option<&Definition>,
 ) {
     while changes.next().await.is_some() {
-        if serving_now(definitions) != *before {
+        if serving_now(definitions).as_ref() != before {
             return;
         }
     }

@@ -41,6 +41,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Kubeconfig(args) => kubeconfig(args)?,
         Command::Manifests => cli::print(&server::manifests())?,
         Command::Admin(AdminCommand::ResetPassword(args)) => reset_password(args)?,
+        Command::Node(command) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            return Ok(cli::node::finish(runtime.block_on(cli::node::run(&command))));
+        }
         Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
         Command::Release(command) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

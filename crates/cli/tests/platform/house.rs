@@ -68,7 +68,13 @@ impl House {
             fleet,
             audit: trail.clone(),
             clock,
-            settings: Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" },
+            settings: Settings {
+                trusted_proxy: false,
+                tls: false,
+                embedded: true,
+                version: "test",
+                token_parameter: true,
+            },
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -15,9 +15,9 @@ fn definition(change: impl Fn(&mut Value)) -> CustomResourceDefinition {
 
 #[test]
 fn which_definition_can_serve_us() {
-    type Edit = fn(&mut Value);
+    type Row = (&'static str, fn(&mut Value), Option<(&'static str, bool)>);
     #[rustfmt::skip]
-    let table: &[(&str, Edit, Option<(&str, bool)>)] = &[
+    let table: &[Row] = &[
         ("ours", |_| {}, Some(("v1alpha1", true))),
         ("of others", |it| it["metadata"]["annotations"] = json!({}), Some(("v1alpha1", false))),
         ("a later one", |it| it["spec"]["versions"][0]["served"] = false.into(), Some(("v1beta1", true))),

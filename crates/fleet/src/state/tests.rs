@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
