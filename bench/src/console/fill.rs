@@ -60,7 +60,7 @@ pub async fn fill(server: &Server, client: Client) -> Result<Vec<Person>> {
 }
 
 async fn all(count: usize, make: impl AsyncFn(usize) -> Result<()>) -> Result<()> {
-    stream::iter(0..count).map(&make).buffer_unordered(AT_ONCE).try_collect().await
+    stream::iter(0..count).map(|number| make(number)).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 fn node_name(number: usize) -> String {

@@ -162,6 +162,23 @@ impl From<releases::acts::Error> for Problem {
     }
 }
 
+impl From<fleet::Error> for Problem {
+    fn from(error: fleet::Error) -> Self {
+        use fleet::Error::*;
+        let kind = error.kind();
+        if let Forbidden(cause) | Unavailable(cause) | Internal(cause) = &error {
+            tracing::error!(error = cause.as_ref() as &dyn std::error::Error, "{error}");
+        }
+        let code = match &error {
+            Refused(refusal) => return refusal.clone().into(),
+            Changed(_) => "changed",
+            NoPools => "no-pools",
+            _ => word(kind),
+        };
+        Self::new(kind, code, error.to_string())
+    }
+}
+
 /// The word for programs, where the kind alone would not say enough.
 fn code(error: &Error) -> &'static str {
     match error {

@@ -13,7 +13,7 @@ use crate::native::{
 use crate::needs::Needs::{
     Anybody, Guest, Nearby, Nothing, Own, Platform, Release, Repo, Themselves, Workspace,
 };
-use crate::openyurt::{login, look, page, register};
+use crate::openyurt::{events, login, look, page, pools, register};
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw, retire};
 use crate::{health, metrics, openapi};
 
@@ -117,8 +117,13 @@ pub fn table() -> Vec<Route> {
         act   (path!("packages"),        "packages.keep",      Anybody,                 "Keep the archive of a chart, so that a release can be asked for of it", packages::keep).with(&["ws"]),
 
         get   ("/clusterOverview", "console.overview",   Anybody, "How many there are of what, and how many of them are well", look::overview).of_console(look::OF_OVERVIEW),
+        get   ("/clusterEvents",   "console.events",     Anybody, "What happened, the newest first", events::list).of_console(events::QUERY),
         get   ("/nodes",           "console.nodes",      Anybody, "The nodes that one may see", look::nodes).of_console(page::OF_CLUSTER),
         get   ("/nodepools",       "console.pools",      Anybody, "The pools that one may see", look::pools).of_console(look::OF_POOLS),
+        create("/nodepools",        "console.pools.create", Anybody, "Make a pool", pools::create).of_console(pools::QUERY),
+        put   ("/nodepools/{pool}", "console.pools.update", Anybody, "Change what the nodes of a pool get; what is not said stays", pools::change).of_console(pools::QUERY),
+        retire("/nodepools/{pool}", "console.pools.delete", Anybody, "Remove a pool that has no nodes", pools::delete).of_console(pools::QUERY),
+        put   ("/nodes/{node}/autonomy", "console.autonomy", Anybody, "Whether a node keeps its pods while it is cut off", pools::autonomy).of_console(pools::QUERY),
         get   ("/deployments",     "console.deployments",  Anybody, "Deployments", look::deployments).of_console(page::OF_NAMESPACES),
         get   ("/statefulsets",    "console.statefulsets", Anybody, "StatefulSets", look::statefulsets).of_console(page::OF_NAMESPACES),
         get   ("/daemonsets",      "console.daemonsets",   Anybody, "DaemonSets", look::daemonsets).of_console(page::OF_NAMESPACES),

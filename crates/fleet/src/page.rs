@@ -74,28 +74,28 @@ impl Look<'_> {
         self.part(page, |state| &state.pods, Pod::row)
     }
 
-    /// By namespace, then by name.
     fn part<T: Kept, R>(&self, page: Page<'_>, table: fn(&State) -> &Table<T>, row: fn(&T) -> R) -> Part<R> {
-        let after = page.after.map(|place| place.split_once('/').unwrap_or((place, "")));
-        let mut found: Vec<Arc<T>> = {
-            let state = self.fleet.0.state.read();
-            let table = table(&state);
-            let mut names: Vec<&str> = match self.whose.namespaces {
-                Namespaces::All => table.namespaces().collect(),
-                Namespaces::Of(names) => names.iter().map(String::as_str).collect(),
-            };
-            names.sort_unstable();
-            let names =
-                names.into_iter().filter(|name| after.is_none_or(|(namespace, _)| *name >= namespace));
-            let of = |name| {
-                table.after(name, after.filter(|(namespace, _)| *namespace == name).map(|(_, last)| last))
-            };
-            names.flat_map(of).take(page.limit.saturating_add(1)).cloned().collect()
-        };
-        let rest =
-            rest(&mut found, page, |object| format!("{}/{}", object.head().namespace, object.head().name));
+        let (found, rest) = walk(table(&self.fleet.0.state.read()), self.whose.namespaces, page);
         (found.iter().map(|object| row(object)).collect(), rest)
     }
+}
+
+/// By namespace, then by name.
+fn walk<T: Kept>(table: &Table<T>, whose: Namespaces<'_>, page: Page<'_>) -> Part<Arc<T>> {
+    let after = page.after.map(|place| place.split_once('/').unwrap_or((place, "")));
+    let mut names: Vec<&str> = match whose {
+        Namespaces::All => table.namespaces().collect(),
+        Namespaces::Of(names) => names.iter().map(String::as_str).collect(),
+    };
+    names.sort_unstable();
+    let names = names.into_iter().filter(|name| after.is_none_or(|(namespace, _)| *name >= namespace));
+    let of = |name| {
+        let last = after.filter(|(namespace, _)| *namespace == name).map(|(_, last)| last);
+        table.after(name, last)
+    };
+    let mut found: Vec<Arc<T>> = names.flat_map(of).take(page.limit.saturating_add(1)).cloned().collect();
+    let rest = rest(&mut found, page, |object| format!("{}/{}", object.head().namespace, object.head().name));
+    (found, rest)
 }
 
 /// One more than wanted was looked for: if it is there, the page has a rest, and the last that is told says where.
@@ -108,4 +108,67 @@ fn rest<T>(found: &mut Vec<T>, page: Page<'_>, place: impl Fn(&T) -> String) -> 
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::words::Words;
+
+    fn table(names: &BTreeSet<(u8, u8)>) -> Table<Pod> {
+        let (mut table, words) = (Table::default(), Words::default());
+        for (namespace, name) in names {
+            let told =
+                json!({"metadata": {"name": format!("p{name}"), "namespace": format!("x{namespace}")}});
+            table.put(Arc::new(Pod::of(serde_json::from_value(told).unwrap(), &words)));
+        }
+        table
+    }
+
+    proptest! {
+        #[test]
+        fn page_after_page_everything_is_seen_once_and_in_order(
+            names in prop::collection::btree_set((0..6u8, 0..9u8), 0..40),
+            limit in 1..7usize,
+            own in prop::option::of(0..6u8),
+            leaves in 0..6u8,
+        ) {
+            let mut table = table(&names);
+            let own = own.map(|namespace| [format!("x{namespace}")]);
+            let whose = own.as_ref().map_or(Namespaces::All, |names| Namespaces::Of(names));
+            let (mut seen, mut after) = (Vec::new(), String::new());
+            loop {
+                let page = Page { after: Some(&*after).filter(|after| !after.is_empty()), limit };
+                let (found, rest) = walk(&table, whose, page);
+                prop_assert!(found.len() <= limit);
+                seen.extend(found.iter().map(|pod| (pod.head.namespace.to_string(), pod.head.name.to_string())));
+                if rest.is_empty() {
+                    break;
+                }
+                prop_assert_eq!(found.len(), limit);
+                // The row that the next page begins after may be gone by then.
+                let (namespace, name) = rest.split_once('/').unwrap();
+                if namespace == format!("x{leaves}") {
+                    table.drop(namespace, name);
+                }
+                after = rest;
+            }
+            let named = names.iter().map(|(namespace, name)| (format!("x{namespace}"), format!("p{name}")));
+            let expected: Vec<_> = named.filter(|(namespace, _)| own.as_ref().is_none_or(|own| own[0] == *namespace)).collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
+    fn a_place_that_nobody_told_shows_nothing_of_others() {
+        let table = table(&BTreeSet::from([(1, 1), (2, 1), (3, 1)]));
+        let own = ["x2".to_owned()];
+        for after in ["x1/p1", "x1", "", "/", "x2/", "x2/p0"] {
+            let (found, rest) = walk(&table, Namespaces::Of(&own), Page { after: Some(after), limit: 10 });
+            let names: Vec<_> = found.iter().map(|pod| &*pod.head.namespace).collect();
+            assert_eq!((names, rest.as_str()), (vec!["x2"], ""), "{after}");
+        }
+    }
+}

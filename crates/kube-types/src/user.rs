@@ -106,6 +106,9 @@ pub struct JoinedNode {
     pub name: String,
     /// When it was let in.
     pub since: Time,
+    /// The id of the token by which it was let in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
     /// The pool that it was let in for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,

@@ -143,7 +143,7 @@ pub async fn run(
     });
     // Not a task of its own: it is what this one does while others answer.
     let leading = async {
-        let work = || Box::pin(lead(&tenancy, &releases));
+        let work = || Box::pin(lead(&tenancy, &releases, &fleet));
         if alone {
             leadership.alone(work(), stopped()).await;
         } else {
@@ -155,7 +155,7 @@ pub async fn run(
         metrics,
         tenancy: tenancy.clone(),
         releases: releases.clone(),
-        fleet,
+        fleet: fleet.clone(),
         audit: Arc::new(StandardError),
         clock,
         settings: api::Settings {
@@ -232,10 +232,11 @@ async fn start_releases(
 }
 
 /// What only one server of a cluster does.
-async fn lead(tenancy: &Tenancy, releases: &Releases) -> Infallible {
+async fn lead(tenancy: &Tenancy, releases: &Releases, fleet: &Fleet) -> Infallible {
     tokio::select! {
         never = tenancy.lead() => never,
         never = releases.lead() => never,
+        never = fleet.lead() => never,
     }
 }
 

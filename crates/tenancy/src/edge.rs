@@ -1,12 +1,13 @@
 //! The life of an edge account: how its owner logs in as in OpenYurt's console, and how their machines become its nodes.
 //!
 //! Modules in reading order: what a machine runs to join ([`tool`], [`script`]), the token by which it does ([`token`], [`issue`]),
-//! what it asks for and who says yes ([`request`], [`ruling`], [`approve`]), whose a node is from then on ([`record`], [`nodes`]),
-//! and how all of it goes with the account ([`leave`]).
+//! what it asks for and whether it gets it ([`request`], [`ruling`]), and whose a name is from then on ([`names`]);
+//! what is left over of it all ([`sweep`]).
 //!
 //! Always true: a node is an account's when `User.status.joined` says so, which is written before the node has a certificate; no
 //! label and no taint makes it anybody's. Neither kubeconfig nor join token is in any object but its own Secret.
-//! Elsewhere: pools and what people see of nodes (`fleet`), expiry (`crate::provision`).
+//! Elsewhere: who acts on rulings, looks after nodes and takes them away with the account (`crate::provision`), pools and what people
+//! see of nodes (`fleet`).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,8 +17,12 @@ use jiff::Timestamp;
 use crate::{Error, SignedIn, Tenancy};
 
 mod issue;
+pub(crate) mod names;
+pub(crate) mod request;
+pub(crate) mod ruling;
 mod script;
-mod token;
+mod sweep;
+pub(crate) mod token;
 mod tool;
 
 pub use issue::JoinScript;

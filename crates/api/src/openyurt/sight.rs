@@ -6,24 +6,46 @@
 use domain::actor::Who;
 use domain::ids::WorkspaceName;
 use domain::roles::Capability;
-use domain::{Actor, Kind, Place};
+use domain::{Actor, Kind, Place, Refusal};
+use fleet::{Namespaces, Whose};
 use tenancy::Directory;
 
+use crate::call::Call;
 use crate::problem::{Problem, shortened};
 
-/// Of which namespaces.
+/// What a caller may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Namespaces {
-    All,
-    One(String),
+pub struct Sight {
+    /// Nodes and pools of the tenant of this id, which nobody has if it is empty; none: everybody's.
+    tenant: Option<String>,
+    /// Workloads of these namespaces; none: of all.
+    namespaces: Option<Vec<String>>,
 }
 
-/// Of whose nodes and pools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
-    Everybody,
-    /// The tenant of this id.
-    Tenant(String),
+impl Sight {
+    /// Of nodes and pools alone.
+    pub fn of_nodes(call: &Call) -> Result<Self, Problem> {
+        let tenant = tenant(call.actor()?, call.api.tenancy.directory())?;
+        Ok(Self { tenant, namespaces: Some(Vec::new()) })
+    }
+
+    /// Of what is in namespaces alone.
+    pub fn of_namespaces(call: &Call) -> Result<Self, Problem> {
+        let namespaces = namespaces(call.actor()?, call.api.tenancy.directory(), call.said("namespace"))?;
+        Ok(Self { tenant: Some(String::new()), namespaces })
+    }
+
+    /// Of both. Who may see no nodes sees the rest all the same.
+    pub fn of_all(call: &Call) -> Result<Self, Problem> {
+        let nobody = |_: Problem| Some(String::new());
+        let tenant = tenant(call.actor()?, call.api.tenancy.directory()).unwrap_or_else(nobody);
+        Ok(Self { tenant, ..Self::of_namespaces(call)? })
+    }
+
+    pub fn whose(&self) -> Whose<'_> {
+        let namespaces = self.namespaces.as_deref().map_or(Namespaces::All, Namespaces::Of);
+        Whose { tenant: self.tenant.as_deref(), namespaces }
+    }
 }
 
 /// Where somebody is at home: their personal workspace, or that of the namespace in which a program runs.
@@ -34,46 +56,48 @@ fn home(actor: &Actor, directory: &Directory) -> Option<WorkspaceName> {
     }
 }
 
-/// Whose nodes `actor` sees, or may change.
-pub fn owner(actor: &Actor, directory: &Directory, what: Capability) -> Result<Owner, Problem> {
+/// Whose nodes `actor` sees; none: everybody's.
+fn tenant(actor: &Actor, directory: &Directory) -> Result<Option<String>, Problem> {
+    let what = Capability::ReadNodes;
     if actor.may(what, Place::Platform).is_ok() {
-        return Ok(Owner::Everybody);
+        return Ok(None);
     }
     let home = home(actor, directory).ok_or_else(homeless)?;
-    actor.may(what, Place::Workspace(&home)).map_err(|refusal| match refusal {
-        domain::Refusal::Unseen(_) => homeless(),
-        other => other.into(),
-    })?;
-    Ok(Owner::Tenant(home.to_string()))
+    match actor.may(what, Place::Workspace(&home)) {
+        Ok(()) => Ok(Some(home.to_string())),
+        Err(Refusal::Unseen(_)) => Err(homeless()),
+        Err(other) => Err(other.into()),
+    }
 }
 
-/// Of which namespaces `actor` sees the workloads, who asks for `namespace`.
-pub fn namespaces(
+/// Of which namespaces `actor` sees the workloads, who asks for `namespace`; none: of all.
+fn namespaces(
     actor: &Actor,
     directory: &Directory,
     namespace: Option<&str>,
-) -> Result<Namespaces, Problem> {
+) -> Result<Option<Vec<String>>, Problem> {
     let sees = |place: Place<'_>| actor.may(Capability::ReadWorkspace, place).is_ok();
-    match namespace {
-        None if sees(Place::Platform) => Ok(Namespaces::All),
+    let everything = sees(Place::Platform);
+    let name = match namespace {
+        None if everything => return Ok(None),
         None => {
-            let home =
-                home(actor, directory).filter(|home| sees(Place::Workspace(home))).ok_or_else(homeless)?;
-            Ok(Namespaces::One(match &actor.who {
+            let home = home(actor, directory).filter(|home| sees(Place::Workspace(home)));
+            let home = home.ok_or_else(homeless)?;
+            match &actor.who {
                 Who::Person { .. } => home.to_string(),
                 Who::ServiceAccount { namespace, .. } => namespace.clone(),
-            }))
+            }
         }
         Some(name) => {
             let owner = directory.workspace_of(name);
             let own = owner.is_some_and(|owner| sees(Place::Workspace(&owner)));
-            if own || sees(Place::Platform) {
-                Ok(Namespaces::One(name.to_owned()))
-            } else {
-                Err(foreign(name))
+            if !own && !everything {
+                return Err(foreign(name));
             }
+            name.to_owned()
         }
-    }
+    };
+    Ok(Some(vec![name]))
 }
 
 fn foreign(namespace: &str) -> Problem {
@@ -82,9 +106,6 @@ fn foreign(namespace: &str) -> Problem {
 }
 
 fn homeless() -> Problem {
-    Problem::new(
-        Kind::Forbidden,
-        "forbidden",
-        "there is no namespace of yours that this credential is good for",
-    )
+    let detail = "there is no namespace of yours that this credential is good for";
+    Problem::new(Kind::Forbidden, "forbidden", detail)
 }

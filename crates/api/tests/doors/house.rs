@@ -168,13 +168,14 @@ impl House {
         let audit = Arc::new(Collected::default());
         // A thread of its own: this work is not one that can wander between threads.
         let (leading, stopped) = oneshot::channel();
-        let (leader, releasing) = (tenancy.clone(), releases.clone());
+        let (leader, releasing, pooling) = (tenancy.clone(), releases.clone(), fleet.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 tokio::select! {
                     _ = leader.lead() => {}
                     _ = releasing.lead() => {}
+                    _ = pooling.lead() => {}
                     _ = stopped => {}
                 }
             });

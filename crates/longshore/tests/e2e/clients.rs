@@ -37,6 +37,11 @@ impl Client {
         Some(Self { program: named_by(variable)?, cluster: Arc::clone(&self.cluster) })
     }
 
+    /// Our own program on the same cluster, without a server.
+    pub fn longshore(&self) -> Self {
+        Self { program: env!("CARGO_BIN_EXE_longshore").into(), cluster: Arc::clone(&self.cluster) }
+    }
+
     /// `{ns}` in what is typed or expected is the namespace of the test.
     fn fill(&self, text: &str) -> String {
         text.replace("{ns}", &self.cluster.namespace)
@@ -47,6 +52,7 @@ impl Client {
         let mut command = Command::new(&self.program);
         command.args(words(&self.fill(line))).current_dir(folder);
         command.env("KUBECONFIG", self.cluster.kubeconfig()).env("HOME", folder);
+        command.env("LONGSHORE_KUBE_KUBECONFIG", self.cluster.kubeconfig());
         command.env("KUBE_EDITOR", folder.join("editor"));
         // What helm keeps belongs to the test, too.
         for name in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {

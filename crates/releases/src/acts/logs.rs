@@ -61,7 +61,7 @@ impl Releases {
     ) -> Result<Vec<LogView>, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
         let client = self.parts().clients.acting_as(&actor.impersonation());
-        let objects = objects(&record);
+        let objects = objects(&record)?;
         let mut pods: Vec<Pod> = Vec::new();
         let mut asked = BTreeSet::new();
         for object in &objects {
@@ -87,7 +87,7 @@ impl Releases {
         let reads: Vec<_> = reads.collect();
         let mut logs: Vec<LogView> = stream::iter(reads).buffered(AT_ONCE).collect().await;
         // What a program prints of the values that it was given.
-        let mask = sensitive(&record, release.as_deref());
+        let mask = sensitive(&record, release.as_deref())?;
         for log in &mut logs {
             log.text = mask.mask_text(&log.text);
         }

@@ -10,7 +10,7 @@ use helm_release::actions::{DryRun, Install, Run, Upgrade, Values};
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use kube_apply::Silent;
-use kube_types::{HelmReleaseSpec, HelmRequest};
+use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl Releases {
         } else {
             helm.install(&install(name, namespace, chart, values, &spec, run)).boxed().await?
         };
-        Ok(told(before.as_ref(), &after, release.as_deref()))
+        told(before.as_ref(), &after, release.as_deref())
     }
 
     fn identity_of(&self, actor: &Actor) -> Result<Identity, Error> {
@@ -197,17 +197,17 @@ fn install<'r>(
     }
 }
 
-fn told(before: Option<&Record>, after: &Record, release: Option<&kube_types::HelmRelease>) -> Plan {
-    let masks = [sensitive(before.unwrap_or(after), release), sensitive(after, release)];
-    let old = before.map(objects).unwrap_or_default();
-    let new = objects(after);
+fn told(before: Option<&Record>, after: &Record, release: Option<&HelmRelease>) -> Result<Plan, Error> {
+    let masks = [sensitive(before.unwrap_or(after), release)?, sensitive(after, release)?];
+    let old = before.map(objects).transpose()?.unwrap_or_default();
+    let new = objects(after)?;
     let (differences, text) = manifests(&old, &new, &masks);
-    Plan {
+    Ok(Plan {
         act: if before.is_some() { "upgrade" } else { "install" },
         revision: after.version,
         objects: new.iter().map(|object| masks[1].mask(object.value())).collect(),
         notes: masks[1].mask_text(&after.info.notes),
         differences,
         text,
-    }
+    })
 }

@@ -38,7 +38,7 @@ use crate::duration;
 use crate::error::{Doing, PassError};
 use crate::key::Key;
 use crate::lead::Controller;
-use crate::requests::{is_held, until};
+use crate::requests::{UNHEARD, is_held, until};
 use crate::tell::{Failure, Telling};
 use identity::Identity;
 use operate::short;
@@ -92,8 +92,13 @@ impl Controller {
     async fn pass(&self, key: &Key) -> Result<Next, PassError> {
         let Some(release) = self.releases.get_in(&key.namespace, &key.name) else {
             self.known.forget(key);
+            self.soon.forget(key);
+            self.told.forget(key);
             return Ok(Next::Rest);
         };
+        if self.told.is_ahead_of(key, release.metadata.resource_version.as_deref()) {
+            return Ok(Next::After(UNHEARD));
+        }
         let mut pass = Pass { key, release, now: self.clock.now() };
         if pass.release.metadata.deletion_timestamp.is_some() {
             return self.remove_release(&pass).boxed().await;
@@ -293,6 +298,7 @@ impl Controller {
         let told =
             self.release_api(&pass.key.namespace).replace_status(&name, &PostParams::default(), &told).await;
         let told = told.doing(|| format!("write the status of release `{}`", pass.key))?;
+        self.told.note(pass.key.clone(), told.metadata.resource_version.as_deref());
         self.announce(pass.release.status.as_ref(), &told).await;
         Ok(Arc::new(told))
     }

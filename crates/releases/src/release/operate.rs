@@ -241,6 +241,7 @@ impl Controller {
                 Err(kube::Error::Api(refused)) if refused.is_conflict() => {}
                 written => {
                     let told = written.doing(doing)?;
+                    self.told.note(begun.key.clone(), told.metadata.resource_version.as_deref());
                     self.announce(begun.release.status.as_ref(), &told).await;
                     return Ok(());
                 }

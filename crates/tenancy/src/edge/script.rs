@@ -97,3 +97,6 @@ fn unpacked(url: &str) -> &'static str {
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,8 +16,8 @@ use kube_types::{FIELD_MANAGER, marks};
 use crate::secrets::{random, text};
 
 /// Where Kubernetes looks for bootstrap tokens.
-pub(super) const NAMESPACE: &str = "kube-system";
-pub(super) const PREFIX: &str = "bootstrap-token-";
+pub(crate) const NAMESPACE: &str = "kube-system";
+pub(crate) const PREFIX: &str = "bootstrap-token-";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 /// Of all who join by such a token; they may ask for certificates, and read what a machine must know.
 pub(crate) const JOINERS: &str = "system:bootstrappers:openyurt:tenants";
@@ -34,7 +34,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 const NEARLY: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct JoinToken {
+pub(crate) struct JoinToken {
     pub id: String,
     secret: String,
     pub owner: UserId,
@@ -51,16 +51,16 @@ impl fmt::Debug for JoinToken {
 }
 
 /// The group of those who join machines to this account.
-pub(super) fn group(owner: &UserId) -> String {
+pub(crate) fn group(owner: &UserId) -> String {
     format!("system:bootstrappers:openyurt:tenant:{owner}")
 }
 
 /// The id of the token that a user of Kubernetes came by.
-pub(super) fn id_of(user: &str) -> Option<&str> {
+pub(crate) fn id_of(user: &str) -> Option<&str> {
     user.strip_prefix(USER).filter(|id| is_word(id, 6))
 }
 
-pub(super) fn api(client: kube::Client) -> Api<Secret> {
+pub(crate) fn api(client: kube::Client) -> Api<Secret> {
     Api::namespaced(client, NAMESPACE)
 }
 
@@ -89,6 +89,10 @@ impl JoinToken {
 
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires <= now
+    }
+
+    pub fn has_let_in(&self, node: &str) -> bool {
+        self.let_in.iter().any(|name| name == node)
     }
 
     /// Whether it can be handed out (again): to join this pool, with time enough, and some of the `most` nodes left.

@@ -3,6 +3,7 @@
 mod identity;
 mod login;
 mod namespaces;
+mod pools;
 mod register;
 mod seed;
 mod tree;
