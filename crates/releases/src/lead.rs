@@ -18,7 +18,8 @@ use kube_access::queue::{self, Next};
 use kube_access::{Change, Clients, Feed};
 use kube_types::{HelmRelease, HelmRequest};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::charts::Charts;
@@ -27,11 +28,18 @@ use crate::key::Key;
 use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
+use crate::soon::Soon;
+use crate::told::Told;
 use crate::workloads::Workloads;
 use crate::{Releases, sweep};
 
 /// So many releases are worked on at once. Much of it is waiting for the cluster.
 const AT_ONCE: usize = 32;
+
+/// A pass that takes longer waits for something outside, such as a repository, a hook or pods: it keeps nobody else from
+/// being worked on, up to so many.
+const LONG: Duration = Duration::from_secs(10);
+const LONG_AT_ONCE: usize = 512;
 const REQUESTS_AT_ONCE: usize = 16;
 
 /// What both controllers work with.
@@ -48,9 +56,16 @@ pub(crate) struct Controller {
     pub events: Recorder,
     /// What was found of each release when it was last looked at whole.
     pub known: Known,
+    /// What is to be told in a moment.
+    pub soon: Soon<Key>,
+    pub soon_of_requests: Soon<String>,
+    /// What was written and not yet heard of.
+    pub told: Told<Key>,
+    pub told_requests: Told<String>,
     /// Who waits for whom.
     pub waiting: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
     again: mpsc::UnboundedSender<Key>,
+    hands: Semaphore,
 }
 
 impl Releases {
@@ -91,8 +106,13 @@ impl Releases {
             clock: parts.clock.clone(),
             events: parts.recorder(),
             known: Known::default(),
+            soon: Soon::default(),
+            soon_of_requests: Soon::default(),
+            told: Told::default(),
+            told_requests: Told::default(),
             waiting: Mutex::default(),
             again,
+            hands: Semaphore::new(AT_ONCE),
         }
     }
 }
@@ -129,7 +149,8 @@ impl Controller {
             received(again).map(Some).boxed(),
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
-        queue::run(keys, AT_ONCE, move |key: &Key| self.clone().release_passed(key.clone())).await;
+        let at_once = AT_ONCE + LONG_AT_ONCE;
+        queue::run(keys, at_once, move |key: &Key| self.clone().release_passed(key.clone())).await;
         drop(marks);
     }
 
@@ -138,7 +159,18 @@ impl Controller {
     }
 
     fn release_passed(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, PassError>> {
-        apart(async move { settle(self.pass_release(&key).await) })
+        apart(async move {
+            let hand = self.hands.acquire().await.expect("nobody closes it");
+            let mut pass = self.pass_release(&key);
+            let done = match timeout(LONG, &mut pass).await {
+                Ok(done) => done,
+                Err(_) => {
+                    drop(hand);
+                    pass.await
+                }
+            };
+            settle(done)
+        })
     }
 
     /// Those who wait for this release look again.

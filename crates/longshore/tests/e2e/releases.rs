@@ -1,5 +1,8 @@
-//! Releases on a cluster that others use, too: public charts beside the real Helm ([`public`]), and all of us on the same
-//! releases ([`interop`]).
+//! Releases on a cluster that others use, too.
+//!
+//! Modules: the command line ([`cli`]), public charts beside the real Helm ([`public`]), and all of us on the same releases
+//! ([`interop`]).
 
+mod cli;
 mod interop;
 mod public;
