@@ -3,6 +3,7 @@
 //! Modules: the running program ([`program`]), the cluster that a test is given ([`target`]), and the requests,
 //! commands and people that tests send it ([`request`], [`clients`], [`platform`]); the program's life ([`serve`]), what survives its death ([`crash`]),
 //! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]);
+//! releases beside the real Helms, under attack and under faults ([`releases`]);
 //! many people on one platform ([`tenants`]), its command line ([`tenancy_cli`]), and the way back in ([`reset_password`]).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,6 +19,7 @@ mod crash;
 mod helm;
 mod kubectl;
 mod leader;
+mod releases;
 mod reset_password;
 mod serve;
 mod tenancy_cli;
