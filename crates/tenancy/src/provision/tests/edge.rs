@@ -69,9 +69,9 @@ fn kubelet(world: &World, node: &str) -> kube::Client {
 
 /// The machine has its certificate, and says that it is there, where it is not known yet.
 pub(super) async fn appear(world: &World, node: &str) -> Option<()> {
-    if answer(world, &format!("csr-{node}")).await?.starts_with("Approved")
-        && get::<Node>(world, node).await.is_none()
-    {
+    let said = answer(world, &format!("csr-{node}")).await?;
+    assert_eq!(said, "Approved Joined", "{node}");
+    if get::<Node>(world, node).await.is_none() {
         let object: Node = serde_json::from_value(json!({
             "metadata": {"name": node, "labels": {"apps.openyurt.io/nodepool": "elsewhere"}},
         }))
@@ -104,7 +104,24 @@ async fn two(world: &World, clock: &HeldClock, nodes: i64) {
     until_reached(world, &Fault::none(), clock, "ready", ready).await;
 }
 
-async fn run_until(world: &World, clock: &HeldClock, what: &str, reached: impl AsyncFnMut() -> Option<()>) {
+/// Without a fault; what goes wrong is told with the test that fails.
+async fn run_until(
+    world: &World,
+    clock: &HeldClock,
+    what: &str,
+    mut reached: impl AsyncFnMut() -> Option<()>,
+) {
+    let (heard, _guard) = crate::heard::listen();
+    let begun = std::time::Instant::now();
+    let mut told = false;
+    let reached = async || {
+        let answer = reached().await;
+        if answer.is_none() && !told && begun.elapsed() > std::time::Duration::from_secs(50) {
+            told = true;
+            eprintln!("{what}: {}", heard.text());
+        }
+        answer
+    };
     until_reached(world, &Fault::none(), clock, what, reached).await;
 }
 
@@ -188,7 +205,8 @@ async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
         "metadata": {"name": "foreign"},
         "spec": {
             "request": k8s_openapi::ByteString(pem.into_bytes()), "usages": ["digital signature", "client auth"],
-            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            // No signer of the cluster's own, which would approve it.
+            "signerName": "example.com/nodes",
         },
     }))
     .unwrap();
