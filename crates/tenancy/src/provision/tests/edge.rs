@@ -11,6 +11,11 @@ use crate::edge::token::{self, JOINERS, JoinToken};
 
 pub(super) const DAY: SignedDuration = SignedDuration::from_hours(24);
 
+/// The cluster takes a token away when it is over by its own clock, which is the machine's.
+pub(super) fn clock_of_tokens() -> HeldClock {
+    HeldClock::at(jiff::Timestamp::now())
+}
+
 /// A token of an account, as a login makes it.
 pub(super) async fn join_token(world: &World, clock: &HeldClock, id: &str, pool: Option<&str>) -> JoinToken {
     let now = domain::clock::Clock::now(clock);
@@ -127,7 +132,7 @@ async fn run_until(
 
 #[tokio::test]
 async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let (anas, bens) = (
         join_token(&world, &clock, ID, Some("hangzhou")).await,
@@ -195,7 +200,7 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
 
 #[tokio::test]
 async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let token = join_token(&world, &clock, ID, None).await;
     let pem = request("edge-9", Some("system:nodes"));
@@ -219,7 +224,7 @@ async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
 
 #[tokio::test]
 async fn a_machine_cannot_say_itself_whose_it_is() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let token = join_token(&world, &clock, ID, None).await;
     ask_for(&world, &token, "edge-1").await;
@@ -285,7 +290,7 @@ pub(super) async fn equipment(world: &World, id: &str, node: &str) -> [bool; 4] 
 
 #[tokio::test]
 async fn an_account_is_warned_expires_is_prolonged_and_goes() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     patch::<User>(&world, "ben", json!({"spec": {"validPeriod": 0}})).await;
     equip(&world, &clock, ID, "edge-1").await;
@@ -389,7 +394,7 @@ async fn an_account_that_never_becomes_one_goes_after_an_hour_and_takes_nothing(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_joins_whenever_the_server_dies() {
-    let clock = HeldClock::new();
+    let clock = clock_of_tokens();
     let points = testkit::every_kill_point(
         async || {
             let world = world().await;
