@@ -185,7 +185,7 @@ pub(super) fn objects(record: &Record) -> Result<Vec<Object>, Error> {
 
 fn parsed(record: &Record, manifest: &str) -> Result<Vec<Object>, Error> {
     Object::parse_all(manifest)
-        .map_err(|_| Error::Unreadable { name: record.name.to_string(), revision: record.version })
+        .map_err(|_| Error::Unreadable { name: record.name.clone(), revision: record.version })
 }
 
 pub(super) fn plain(members: &Members) -> Value {
