@@ -156,7 +156,8 @@ fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Chec
     let is_here = |pod: Option<&Value>| pod.is_some_and(|pod| text(&pod["spec"], "nodeName") == node);
     match (request.subresource, request.operation) {
         ("", Operation::Create) => mirror_pod(store, node, object),
-        ("", Operation::Delete) if is_here(request.old) => Ok(()),
+        // An eviction marks the pod, then deletes it.
+        ("", Operation::Delete) | ("eviction", _) if is_here(request.old) => Ok(()),
         ("", Operation::Delete) => {
             Err(format!("node {name} can only delete pods with spec.nodeName set to itself"))
         }
@@ -175,8 +176,6 @@ fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Chec
             }
             Ok(())
         }
-        // It marks the pod, then deletes it.
-        ("eviction", _) if is_here(request.old) => Ok(()),
         (other, _) => Err(format!(
             "unexpected pod subresource {}, only 'status' and 'eviction' are allowed",
             quote(other)
