@@ -90,6 +90,44 @@ impl Server {
         Ok(Person { id: text("id")?, token: text("token")? })
     }
 
+    /// The first administrator, whose password a server that was just started has told, with a token.
+    pub async fn administrator(&self, folder: &Path) -> Result<Person> {
+        let said = fs::read_to_string(folder.join("server.log"))?;
+        let password = said.lines().find_map(|line| line.strip_prefix("admin password "));
+        let password = password.context("no administrator was made")?;
+        let body = json!({"login": "admin", "secret": password}).to_string();
+        let request = Request::post(format!("{}/api/longshore/v1/session", self.url));
+        let request = request.header("content-type", "application/json").body(Full::new(body.into()))?;
+        let answer = self.client.request(request).await?;
+        let cookie =
+            answer.headers().get("set-cookie").and_then(|cookie| cookie.to_str().ok()?.split(';').next());
+        let cookie = cookie.context("no session was opened")?.to_owned();
+        let session: Value = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
+        let body = json!({"name": "bench", "scopes": ["all"]}).to_string();
+        let request = Request::post(format!("{}/api/longshore/v1/tokens", self.url))
+            .header("content-type", "application/json")
+            .header("cookie", cookie)
+            .header("x-csrf-token", session["csrf"].as_str().unwrap_or_default());
+        let answer = self.client.request(request.body(Full::new(body.into()))?).await?;
+        let made: Value = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
+        let token = made["token"].as_str().context("no token was made")?.to_owned();
+        Ok(Person { id: session["user"]["id"].as_str().unwrap_or_default().to_owned(), token })
+    }
+
+    /// What is at a path, all of it.
+    pub async fn get(&self, who: &Person, path: &str) -> Result<Bytes> {
+        let request = Request::get(format!("{}{path}", self.url));
+        let request =
+            request.header("authorization", format!("Bearer {}", who.token)).body(Full::default())?;
+        let answer = self.client.request(request).await?;
+        let status = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await?.to_bytes();
+        if status != 200 {
+            bail!("{path}: {status} {}", String::from_utf8_lossy(&bytes));
+        }
+        Ok(bytes)
+    }
+
     /// A request below `/api/longshore/v1`, which must be answered with `code`.
     pub async fn call(
         &self,

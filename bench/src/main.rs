@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures with three digits that matter")]
 
+mod console;
 mod helm;
 mod kube;
 mod releases;
@@ -32,6 +33,11 @@ enum Args {
     Releases(releases::ReleasesArgs),
     /// Many people and workspaces on one server
     Tenancy(tenancy::TenancyArgs),
+    /// The OpenYurt console's routes over a large cluster
+    Console(console::ConsoleArgs),
+    /// Follow a cluster by projections, and say what they hold
+    #[command(hide = true)]
+    Held(console::held::HeldArgs),
     /// Run one program to its end, and print what it cost
     #[command(hide = true)]
     Once(helm::once::OnceArgs),
@@ -66,6 +72,8 @@ fn main() -> ExitCode {
         Args::Helm(args) => helm::bench(args),
         Args::Releases(args) => releases::bench(args),
         Args::Tenancy(args) => tenancy::bench(args),
+        Args::Console(args) => console::bench(args),
+        Args::Held(args) => console::held::run(&args),
         Args::Once(args) => helm::once::run(&args),
         Args::Index(args) => helm::index::run(&args),
     };

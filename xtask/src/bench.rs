@@ -22,6 +22,7 @@ const BENCHMARKS: &[(&str, &str)] = &[
     ("helm", "the Helm engine beside Helm 4 and Helm 3"),
     ("releases", "many releases beside `helm install`"),
     ("tenancy", "many people and workspaces on one server"),
+    ("console", "the OpenYurt console's routes over a large cluster"),
 ];
 
 #[derive(Args)]
@@ -41,7 +42,7 @@ pub fn bench(project: &Project, args: &BenchArgs) -> Result<()> {
         Some("kube") => kube(project, args),
         Some("helm") => helm(project, args),
         Some("releases") => releases(project, args),
-        Some("tenancy") => run(&mut measuring(project, args, "tenancy")?),
+        Some(name @ ("tenancy" | "console")) => run(&mut measuring(project, args, name)?),
         Some(name) => bail!("there is no benchmark `{name}`\n{}", known()),
         None => {
             println!("{}", known());

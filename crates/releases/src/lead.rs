@@ -18,7 +18,8 @@ use kube_access::queue::{self, Next};
 use kube_access::{Change, Clients, Feed};
 use kube_types::{HelmRelease, HelmRequest};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::charts::Charts;
@@ -34,6 +35,11 @@ use crate::{Releases, sweep};
 
 /// So many releases are worked on at once. Much of it is waiting for the cluster.
 const AT_ONCE: usize = 32;
+
+/// A pass that takes longer waits for something outside, such as a repository, a hook or pods: it keeps nobody else from
+/// being worked on, up to so many.
+const LONG: Duration = Duration::from_secs(10);
+const LONG_AT_ONCE: usize = 512;
 const REQUESTS_AT_ONCE: usize = 16;
 
 /// What both controllers work with.
@@ -59,6 +65,7 @@ pub(crate) struct Controller {
     /// Who waits for whom.
     pub waiting: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
     again: mpsc::UnboundedSender<Key>,
+    hands: Semaphore,
 }
 
 impl Releases {
@@ -105,6 +112,7 @@ impl Releases {
             told_requests: Told::default(),
             waiting: Mutex::default(),
             again,
+            hands: Semaphore::new(AT_ONCE),
         }
     }
 }
@@ -141,7 +149,8 @@ impl Controller {
             received(again).map(Some).boxed(),
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
-        queue::run(keys, AT_ONCE, move |key: &Key| self.clone().release_passed(key.clone())).await;
+        let at_once = AT_ONCE + LONG_AT_ONCE;
+        queue::run(keys, at_once, move |key: &Key| self.clone().release_passed(key.clone())).await;
         drop(marks);
     }
 
@@ -150,7 +159,18 @@ impl Controller {
     }
 
     fn release_passed(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, PassError>> {
-        apart(async move { settle(self.pass_release(&key).await) })
+        apart(async move {
+            let hand = self.hands.acquire().await.expect("nobody closes it");
+            let mut pass = self.pass_release(&key);
+            let done = match timeout(LONG, &mut pass).await {
+                Ok(done) => done,
+                Err(_) => {
+                    drop(hand);
+                    pass.await
+                }
+            };
+            settle(done)
+        })
     }
 
     /// Those who wait for this release look again.

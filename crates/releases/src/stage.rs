@@ -9,7 +9,7 @@ use domain::actor::{Actor, Impersonation, Via, Who};
 use domain::clock::{Clock, SystemClock};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
-use helm_chart::{File, Loader, archive};
+use helm_chart::{File, Loader};
 use helm_template::profile::Profile;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
@@ -89,10 +89,22 @@ const FILES: &[(&str, &str)] = &[
 
 /// The archive of that chart.
 pub(crate) fn web() -> Bytes {
+    packed(FILES)
+}
+
+/// The archive of a chart of these files.
+pub(crate) fn archive(name: &str, version: &str, files: &[(&str, &str)]) -> Bytes {
+    let head = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
+    let files: Vec<(&str, &str)> =
+        [("Chart.yaml", head.as_str())].into_iter().chain(files.iter().copied()).collect();
+    packed(&files)
+}
+
+fn packed(files: &[(&str, &str)]) -> Bytes {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    let chart = Loader::new(Profile::Helm4).files(FILES.iter().map(file).collect()).unwrap();
-    archive::write(&chart, Profile::Helm4, 0).unwrap().into()
+    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
+    helm_chart::archive::write(&chart, Profile::Helm4, 0).unwrap().into()
 }
 
 /// The platform on this world, over that line.
@@ -102,15 +114,29 @@ pub(crate) async fn releases(world: &World, fault: &Fault) -> Releases {
 
 /// The same, by that clock.
 pub(crate) async fn releases_at(world: &World, fault: &Fault, clock: Arc<dyn Clock>) -> Releases {
-    let clients = Clients::new(fault.over(world.platform()));
     let outgoing = Client::new(Dialer::new(Policy::default()));
+    started(fault.over(world.platform()), outgoing, clock, "test").await
+}
+
+/// The platform by this client, which fetches by that one; others are told that name.
+pub(crate) async fn started(
+    client: kube::Client,
+    outgoing: Client,
+    clock: Arc<dyn Clock>,
+    holder: &str,
+) -> Releases {
+    let clients = Clients::new(client);
     let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
-    Releases::start(clients, charts, Arc::new(Everybody), clock, "test").await.unwrap()
+    Releases::start(clients, charts, Arc::new(Everybody), clock, holder).await.unwrap()
 }
 
 /// A cluster with a workspace's namespace in it, as it is provisioned.
 pub(crate) async fn world() -> World {
-    let simulation = Some(Simulation { nodes: 1, ..Simulation::default() });
+    world_with(Some(Simulation { nodes: 1, ..Simulation::default() })).await
+}
+
+/// The same, with these nodes; without any nothing runs, and everything is faster.
+pub(crate) async fn world_with(simulation: Option<Simulation>) -> World {
     let world = World { cluster: Cluster::open(Config { simulation, ..Config::default() }).await.unwrap() };
     world.apply(manifests::manifests()).await;
     let group = |name: &str| json!({"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
@@ -132,8 +158,13 @@ pub(crate) async fn world() -> World {
 
 impl Stage {
     pub async fn new() -> Self {
+        Self::reaching(Client::new(Dialer::new(Policy::default()))).await
+    }
+
+    /// One whose charts are fetched by this client.
+    pub async fn reaching(outgoing: Client) -> Self {
         let world = world().await;
-        let releases = releases(&world, &Fault::none()).await;
+        let releases = started(world.platform(), outgoing, Arc::new(SystemClock), "test").await;
         let leading = releases.clone();
         let lead = tokio::spawn(async move {
             leading.lead().await;

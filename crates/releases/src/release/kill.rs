@@ -7,20 +7,29 @@ use futures::StreamExt;
 use futures::stream;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::ListParams;
 use kube_types::{HelmRelease, HelmRequest, SYSTEM_NAMESPACE};
-use testkit::{Blow, Fault, World, until};
+use testkit::{Blow, Fault, World};
 
+use crate::acts::Asked;
 use crate::acts::ask::NewRelease;
+use crate::acts::change::Changes;
 use crate::stage::{SHOP, developer, releases, web, world};
 
 /// So many worlds at once: most of the time is spent waiting for a Lease to run out.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 12;
 
-/// How long everything may take after a kill.
-const LIMIT: Duration = Duration::from_mins(1);
+/// How long everything may take after a kill, in so many worlds at once on a machine that does other things.
+const LIMIT: Duration = Duration::from_mins(4);
+
+/// Asks until it is so; whoever waits for it has a limit.
+async fn until(is_so: impl AsyncFn() -> Option<()>) {
+    while is_so().await.is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
 
 fn of(world: &World) -> Api<HelmRelease> {
     Api::namespaced(world.admin(), SHOP)
@@ -47,7 +56,7 @@ async fn asked(world: &World) {
 }
 
 async fn active(world: &World) {
-    until("it is active", async || {
+    until(async || {
         let status = of(world).get_opt("web").await.unwrap()?.status?;
         (status.state == "active").then_some(())
     })
@@ -56,16 +65,50 @@ async fn active(world: &World) {
 
 async fn gone(world: &World) {
     let requests: Api<HelmRequest> = Api::all(world.admin());
-    until("it is gone", async || {
-        requests.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())
+    until(async || requests.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())).await;
+}
+
+/// What the records say, the oldest first.
+async fn statuses(world: &World) -> Vec<String> {
+    let secrets: Api<Secret> = Api::namespaced(world.admin(), SHOP);
+    let records = secrets.list(&ListParams::default().labels("owner=helm")).await.unwrap().items;
+    let labels = records.into_iter().map(|record| record.metadata.labels.unwrap());
+    let mut all: Vec<(i64, String)> =
+        labels.map(|labels| (labels["version"].parse().unwrap(), labels["status"].clone())).collect();
+    all.sort();
+    all.into_iter().map(|(_, status)| status).collect()
+}
+
+/// Waits until a version is active.
+async fn active_in(world: &World, version: i64) {
+    until(async || {
+        let release = of(world).get_opt("web").await.unwrap()?;
+        let status = release.status?;
+        (status.state == "active" && status.version == version).then_some(())
     })
     .await;
 }
 
-async fn statuses(world: &World) -> Vec<String> {
-    let secrets: Api<Secret> = Api::namespaced(world.admin(), SHOP);
-    let records = secrets.list(&ListParams::default().labels("owner=helm")).await.unwrap().items;
-    records.iter().map(|record| record.metadata.labels.as_ref().unwrap()["status"].clone()).collect()
+/// The newest revision is the deployed one and no other is, and its objects are of these values.
+async fn assert_one_truth(world: &World, greeting: &str, version: i64, point: &str) {
+    let statuses = statuses(world).await;
+    let (newest, before) = statuses.split_last().unwrap();
+    let over = |status: &String| matches!(status.as_str(), "superseded" | "failed");
+    assert!(newest == "deployed" && before.iter().all(over), "{point}: {statuses:?}");
+    let map = Api::<ConfigMap>::namespaced(world.admin(), SHOP).get("web").await.unwrap();
+    assert_eq!(map.data.unwrap()["greeting"], greeting, "{point}");
+    let status = of(world).get("web").await.unwrap().status.unwrap();
+    assert!(status.operation.is_none(), "{point}");
+    assert_eq!(status.version, version, "{point}");
+    let revision = i64::try_from(statuses.len()).unwrap();
+    assert_eq!(status.helm.unwrap().revision, revision, "{point}: {statuses:?}");
+}
+
+async fn upgraded(world: &World, greeting: &str) {
+    let values = Some(format!("greeting: {greeting}\n"));
+    let changes = Changes { values, ..Changes::default() };
+    let platform = releases(world, &Fault::none()).await;
+    platform.upgrade(&developer(), SHOP, "web", changes, Asked::default()).await.unwrap();
 }
 
 async fn leases(world: &World) -> usize {
@@ -160,6 +203,51 @@ async fn whoever_dies_over_a_removal_leaves_nothing_behind() {
             assert!(kept.list(&of_requests).await.unwrap().items.is_empty(), "{point}");
             assert_eq!(leases(world).await, 0, "{point}");
         },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_over_an_upgrade_leaves_one_truth() {
+    let prepare = async || {
+        let world = world().await;
+        asked(&world).await;
+        lead(&world, &Fault::none(), active_in(&world, 1)).await;
+        upgraded(&world, "hi").await;
+        world
+    };
+    let first = prepare().await;
+    let writes = count(&first, active_in(&first, 2)).await;
+    assert!((9..=20).contains(&writes), "{writes} writes");
+    kill_at_each(
+        writes,
+        prepare,
+        async |world| active_in(&world, 2).await,
+        async |world, point| assert_one_truth(world, "hi", 2, &point).await,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_over_a_rollback_leaves_one_truth() {
+    let prepare = async || {
+        let world = world().await;
+        asked(&world).await;
+        lead(&world, &Fault::none(), active_in(&world, 1)).await;
+        upgraded(&world, "hi").await;
+        lead(&world, &Fault::none(), active_in(&world, 2)).await;
+        let platform = releases(&world, &Fault::none()).await;
+        platform.rollback(&developer(), SHOP, "web", 1, Asked::default()).await.unwrap();
+        world
+    };
+    let first = prepare().await;
+    let writes = count(&first, active_in(&first, 3)).await;
+    assert!((9..=20).contains(&writes), "{writes} writes");
+    kill_at_each(
+        writes,
+        prepare,
+        async |world| active_in(&world, 3).await,
+        async |world, point| assert_one_truth(world, "hello", 3, &point).await,
     )
     .await;
 }

@@ -7,7 +7,7 @@
 //! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]), how its
 //! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
-mod change;
+pub(crate) mod change;
 mod drift;
 pub(crate) mod identity;
 mod operate;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Kind;
+use domain::failure::Retry;
 use domain::release::operation::{self, Attempt, Choice, Seen};
 use domain::release::retry::{self, Then};
 use futures::FutureExt;
@@ -154,7 +155,7 @@ impl Controller {
             attempt: attempt(&status, &pass.attempted(spec_hash), pass.now),
         };
         match operation::next(&seen) {
-            Choice::Do(_) | Choice::EnterDeployed => {
+            choice @ (Choice::Do(_) | Choice::EnterDeployed) => {
                 let wanted = match wanted {
                     Some(wanted) => wanted,
                     None => match self.wanted(pass, identity).await {
@@ -162,7 +163,7 @@ impl Controller {
                         Err(failure) => return self.not_looked(pass, &failure).await,
                     },
                 };
-                match operation::next(&seen) {
+                match choice {
                     Choice::Do(step) => self.operate(pass, identity, step, wanted).boxed().await,
                     _ => self.enter_deployed(pass, identity, wanted).await,
                 }
@@ -179,14 +180,16 @@ impl Controller {
                 self.tell(pass, pass.telling().waits("DependencyNotReady", &message).done()).await?;
                 Ok(Next::After(Duration::from_secs(30)))
             }
-            Choice::WaitForEnd => {
-                let message = "somebody else, such as the helm command line, works on it";
-                self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
-                Ok(Next::After(Duration::from_secs(10)))
-            }
+            Choice::WaitForEnd => self.wait_for_end(pass).await,
             Choice::WaitToRetry => Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest)),
             Choice::StayFailed | Choice::Suspend | Choice::Uninstall => Ok(self.interval_from(pass)),
         }
+    }
+
+    async fn wait_for_end(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
+        let message = "somebody else, such as the helm command line, works on it";
+        self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
+        Ok(Next::After(Duration::from_secs(10)))
     }
 
     /// What the records say. Somebody else's operation that had all the time that one may take is over.
@@ -253,6 +256,8 @@ impl Controller {
         let attempts = pass.status();
         let attempts = if attempts.attempted_hash == attempted { attempts.attempts + 1 } else { 1 };
         let retries = pass.release.spec.remediation.as_ref().and_then(|remediation| remediation.retries);
+        // Nothing was begun: what others must bring first is looked for until it is there.
+        let retries = retries.or_else(|| (failure.kind.retry() != Retry::Never).then_some(-1));
         let then = match (retry::then(failure.kind, attempts, retries), pass.interval()) {
             (Then::GiveUp, Some(interval)) => Then::TryAgain(interval),
             (then, _) => then,

@@ -95,7 +95,10 @@ impl Controller {
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
         let change = Change { spec, identity, discovery: &helm.discovery };
-        let run = || run(spec, pass.timeout(), &change);
+        let run = || {
+            let sensitive = wanted.sensitive.texts().to_vec();
+            Run { sensitive, ..run(spec, pass.timeout(), &change) }
+        };
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
             helm.uninstall(&uninstall(pass, run())).boxed().await?;
@@ -145,6 +148,8 @@ impl Controller {
                 Ok(Next::After(Duration::ZERO))
             }
             Err(Error::Hold(_)) => Ok(Next::After(BUSY)),
+            // The helm command line holds nothing: whether it is still at it can only be told by the time that passes.
+            Err(Error::Pending) => self.wait_for_end(pass).await,
             Err(error) => Err(PassError::Helm(error.to_string())),
         }
     }
@@ -167,13 +172,9 @@ impl Controller {
         let then = retry::then(failure.kind, attempts, remediation.retries);
         let mut left = None;
         if let Error::Failed { record, .. } = error {
-            self.records.learn(pass.key, record, self.clock.now());
-            left = Some(helm_state(record));
             let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
-            if let Some(record) = self.remediate(pass, &helm, remediation.strategy).await {
-                self.records.learn(pass.key, &record, self.clock.now());
-                left = Some(helm_state(&record));
-            }
+            self.remediate(pass, &helm, remediation.strategy).await;
+            left = Some(self.left(pass, record).await);
         }
         let revision = left.as_ref().map_or(0, |helm| helm.revision);
         let telling =
@@ -185,14 +186,26 @@ impl Controller {
         })
     }
 
-    /// What is done about a failed upgrade before it is tried again; the record that it leaves.
-    async fn remediate(
-        &self,
-        pass: &Pass<'_>,
-        helm: &Helm,
-        strategy: Option<RemediationStrategy>,
-    ) -> Option<Record> {
-        let strategy = strategy.filter(|_| pass.status().version > 0)?;
+    /// What Helm says after a failure, when all that is done about it was done: what is undone has a newer record, or none.
+    async fn left(&self, pass: &Pass<'_>, failed: &Record) -> HelmState {
+        match self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await {
+            Ok(Some(newest)) => {
+                self.records.learn(pass.key, &newest.record, self.clock.now());
+                return helm_state(&newest.record);
+            }
+            Ok(None) => self.records.forget(pass.key),
+            Err(error) => {
+                // The failure is what is to be told; the watch tells of the records.
+                tracing::warn!(release = %pass.key, %error, "cannot read what a failure left");
+                self.records.learn(pass.key, failed, self.clock.now());
+            }
+        }
+        helm_state(failed)
+    }
+
+    /// What is done about a failed upgrade before it is tried again.
+    async fn remediate(&self, pass: &Pass<'_>, helm: &Helm, strategy: Option<RemediationStrategy>) {
+        let Some(strategy) = strategy.filter(|_| pass.status().version > 0) else { return };
         let spec = &pass.release.spec;
         let mut run = Run::new(&Silent);
         run.timeout = pass.timeout();
@@ -203,20 +216,13 @@ impl Controller {
                 let cleanup_on_fail = spec.options.cleanup_on_fail;
                 helm.rollback(&Rollback { name, namespace, revision: 0, cleanup_on_fail, run })
                     .await
-                    .map(Some)
+                    .map(drop)
             }
-            RemediationStrategy::Uninstall => {
-                let done = helm.uninstall(&uninstall(pass, run)).boxed().await;
-                done.map(|_| {
-                    self.records.forget(pass.key);
-                    None
-                })
-            }
+            RemediationStrategy::Uninstall => helm.uninstall(&uninstall(pass, run)).boxed().await.map(drop),
         };
-        done.unwrap_or_else(|error| {
+        if let Err(error) = done {
             tracing::warn!(release = %pass.key, %error, "a failed upgrade could not be remedied");
-            None
-        })
+        }
     }
 
     /// Writes how an operation ended. The spec may have changed meanwhile; but if the status says of another operation, somebody

@@ -1,4 +1,13 @@
 //! A hand-written release from its beginning to its end.
+//!
+//! Modules: what goes wrong in the cluster ([`faults`]) and what is done about it ([`remedies`]), values in other objects
+//! ([`references`]), repositories that mean no good ([`repositories`]), and several at once ([`chance`]).
+
+mod chance;
+mod faults;
+mod references;
+mod remedies;
+mod repositories;
 
 use futures::{StreamExt, future};
 use k8s_openapi::api::apps::v1::Deployment;

@@ -88,7 +88,11 @@ impl Controller {
         let theirs = InNamespace { client: self.clients.acting_as(acts_as), namespace: namespace.to_owned() };
         let ours = InNamespace { client: self.clients.own(), namespace: SYSTEM_NAMESPACE.to_owned() };
         let gathered = values::gather(&Layers::of(spec), &theirs, &ours).await;
-        gathered.map_err(|error| failure(error.kind(), "BadValues", error.to_string()))
+        gathered.map_err(|error| {
+            // Whoever brings what is referred to tells nobody: it is looked for again.
+            let kind = if error.kind() == Kind::NotFound { Kind::Unavailable } else { error.kind() };
+            failure(kind, "BadValues", error.to_string())
+        })
     }
 }
 

@@ -1,0 +1,362 @@
+//! Several at once by chance: two servers that both lead, somebody who changes what is wanted, and the helm command, which asks
+//! nobody; some die in the middle. In the end there is what is wanted, and nothing else.
+//!
+//! The model is the wish alone: the release enforces it, so that whatever happened, one server that has the cluster to itself
+//! must get there. The suite plays 100 rounds; `LONGSHORE_SEEDS` says how many otherwise.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use chart_store::{Reader, Source};
+use domain::clock::{Clock, SystemClock};
+use futures::{StreamExt, stream};
+use helm_release::actions::{Propagation, Rollback, Run, Uninstall, Upgrade, Values};
+use helm_release::hold::lease_name;
+use helm_release::render::ReadyChart;
+use helm_release::{Error, Helm};
+use helm_template::data::Members;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use kube_apply::{Discovery, Silent};
+use kube_types::HelmRelease;
+use outbound::{Dialer, Policy};
+use serde_json::json;
+use testkit::{Blow, Fault, World};
+use tokio::time::timeout;
+use tower::service_fn;
+
+use crate::Releases;
+use crate::stage::{SHOP, archive, releases, started, world_with};
+
+const NAME: &str = "web";
+
+/// So many rounds at once: much of each is waiting.
+const AT_ONCE: usize = 12;
+
+/// How long it may take until everything is as it is wanted, on a machine that does other things.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// One ConfigMap for each letter; an uppercase letter makes one that no cluster takes.
+const MAPS: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
+
+const WISHES: [&str; 4] = ["a", "ab", "bc", "c"];
+
+/// Numbers that come again with the same seed.
+struct Chance(AtomicU64);
+
+impl Chance {
+    fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    fn below(&self, limit: u64) -> u64 {
+        let next =
+            |now: u64| now.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| Some(next(now)));
+        (next(before.unwrap_or_default()) >> 33) % limit
+    }
+
+    fn one_of<T: Copy>(&self, all: &[T]) -> T {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+
+    /// A line that is cut in the middle, one time in so many.
+    fn fault(&self, one_in: u64) -> Fault {
+        if self.below(one_in) > 0 {
+            return Fault::none();
+        }
+        let blow = self.one_of(&[Blow::Before, Blow::After]);
+        Fault::after_writes(usize::try_from(self.below(12)).unwrap(), blow)
+    }
+}
+
+/// A client whose calls take turns with those of others, by chance. `lease` says where its Leases are, if not in their place.
+fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
+    let chance = Arc::new(Chance::new(seed));
+    let call = move |mut request: http::Request<kube::client::Body>| {
+        let (client, turns) = (client.clone(), chance.below(12));
+        if let Some(elsewhere) = lease.filter(|_| request.uri().path().contains("/leases")) {
+            let moved = request.uri().to_string().replace(&format!("/{SHOP}/"), &format!("/{elsewhere}/"));
+            *request.uri_mut() = moved.parse().unwrap();
+        }
+        async move {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            client.send(request).await
+        }
+    };
+    Client::new(service_fn(call), SHOP)
+}
+
+/// What the helm command left unended is given up after five minutes, as it holds nothing that could run out.
+struct Later;
+
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        Timestamp::now() + SignedDuration::from_mins(10)
+    }
+}
+
+struct Play {
+    world: World,
+    package: String,
+    chart: Arc<ReadyChart>,
+    discovery: Discovery,
+    over: AtomicBool,
+}
+
+impl Play {
+    async fn new() -> Self {
+        let world = world_with(None).await;
+        let source = Source::Archive(archive(
+            "maps",
+            "1.0.0",
+            &[("values.yaml", "maps: a\n"), ("templates/maps.yaml", MAPS)],
+        ));
+        let platform = releases(&world, &Fault::none()).await;
+        let chart = platform.charts().get(&source, &Reader::Platform).await.unwrap();
+        let discovery = Discovery::read(&world.admin()).await.unwrap();
+        Self {
+            world,
+            package: chart.resolved.package,
+            chart: chart.ready,
+            discovery,
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn releases(&self) -> Api<HelmRelease> {
+        Api::namespaced(self.world.admin(), SHOP)
+    }
+
+    async fn server(&self, client: Client, clock: Arc<dyn Clock>, name: &str) -> Releases {
+        let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
+        started(client, outgoing, clock, name).await
+    }
+
+    /// Leads, dies and comes again until it is over.
+    async fn serve(&self, name: &str, seed: u64) {
+        let chance = Chance::new(seed);
+        while !self.over.load(Ordering::Relaxed) {
+            let fault = chance.fault(2);
+            let client = fault.over(dawdling(self.world.platform(), chance.below(1 << 30), None));
+            let leading = async {
+                let server = self.server(client, Arc::new(SystemClock), name).await;
+                server.lead().await
+            };
+            let over = async {
+                while !self.over.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = fault.cut() => {}
+                () = over => {}
+                _ = leading => {}
+            }
+            self.run_out(name).await;
+        }
+    }
+
+    /// As if ten seconds had passed since that one died.
+    async fn run_out(&self, holder: &str) {
+        let leases: Api<Lease> = Api::namespaced(self.world.admin(), SHOP);
+        let Some(lease) = leases.get_opt(&lease_name(NAME)).await.unwrap() else { return };
+        let held = lease.spec.and_then(|spec| spec.holder_identity).is_some_and(|by| by.starts_with(holder));
+        if held {
+            let patch = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
+            // It may go at this very moment.
+            let _ = leases.patch(&lease_name(NAME), &PatchParams::default(), &patch).await;
+        }
+    }
+
+    /// Wishes this and that; what was wished last.
+    async fn wish(&self, seed: u64) -> Option<&'static str> {
+        let chance = Chance::new(seed);
+        let mut last = None;
+        for _ in 0..4 {
+            last = (chance.below(5) > 0).then(|| chance.one_of(&WISHES));
+            self.ask(last).await;
+            tokio::time::sleep(Duration::from_millis(chance.below(120))).await;
+        }
+        last
+    }
+
+    async fn ask(&self, letters: Option<&str>) {
+        let Some(letters) = letters else {
+            // It may be gone already.
+            let _ = self.releases().delete(NAME, &DeleteParams::default()).await;
+            return;
+        };
+        let release = json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": NAME},
+            "spec": {
+                "name": NAME, "source": {"package": self.package}, "valuesObject": {"maps": letters},
+                "options": {"enforce": true, "timeout": "2s"},
+            },
+        });
+        let release: HelmRelease = serde_json::from_value(release).unwrap();
+        let written = async {
+            loop {
+                let patch = Patch::Merge(json!({"spec": {"valuesObject": {"maps": letters}}}));
+                match self.releases().get_opt(NAME).await.unwrap() {
+                    // Whoever is going must be gone first.
+                    Some(there) if there.metadata.deletion_timestamp.is_some() => {}
+                    Some(_) if self.releases().patch(NAME, &PatchParams::default(), &patch).await.is_ok() => {
+                        return;
+                    }
+                    None if self.releases().create(&PostParams::default(), &release).await.is_ok() => return,
+                    _ => {}
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LIMIT, written).await.expect("what is deleted is gone after a while");
+    }
+
+    /// Does what the helm command does: without a Lease that anybody looks at.
+    async fn command(&self, seed: u64) {
+        let chance = Chance::new(seed);
+        for turn in 0..3 {
+            tokio::time::sleep(Duration::from_millis(chance.below(150))).await;
+            let fault = chance.fault(4);
+            let client = fault.over(dawdling(self.world.admin(), seed + turn, Some("default")));
+            let helm =
+                Helm::new(client.clone(), client, self.discovery.clone(), Arc::new(SystemClock), "cli");
+            tokio::select! {
+                biased;
+                () = fault.cut() => {}
+                // That it is refused because of others is right.
+                _ = self.act(&helm, &chance) => {}
+            }
+        }
+    }
+
+    async fn act(&self, helm: &Helm, chance: &Chance) -> Result<(), Error> {
+        let (name, namespace, run) = (NAME.to_owned(), SHOP.to_owned(), Run::new(&Silent));
+        match chance.below(5) {
+            0 => {
+                let back = Rollback { name, namespace, revision: 0, cleanup_on_fail: false, run };
+                helm.rollback(&back).await.map(drop)
+            }
+            1 => {
+                let keep_history = chance.below(2) == 0;
+                let propagation = Propagation::Background;
+                let gone =
+                    Uninstall { name, namespace, keep_history, ignore_not_found: false, propagation, run };
+                helm.uninstall(&gone).await.map(drop)
+            }
+            _ => {
+                let wanted = Upgrade {
+                    name,
+                    namespace,
+                    chart: self.chart.clone(),
+                    values: values(chance.one_of(&["a", "bd", "d", "cX"])),
+                    old_values: Values::Reset,
+                    labels: [].into(),
+                    install: true,
+                    create_namespace: false,
+                    skip_crds: false,
+                    skip_schema: false,
+                    subchart_notes: false,
+                    atomic: false,
+                    cleanup_on_fail: false,
+                    run,
+                };
+                helm.upgrade(&wanted).await.map(drop)
+            }
+        }
+    }
+
+    /// Waits until there is what is wished for.
+    async fn reach(&self, seed: u64, wish: Option<&str>) {
+        let truth = async {
+            while !is_one_truth(wish, &self.found().await) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if timeout(LIMIT, truth).await.is_err() {
+            panic!("seed {seed}: wished for {wish:?}, found {:?}", self.found().await);
+        }
+    }
+
+    /// Status, records and objects, for whoever compares.
+    async fn found(&self) -> (Option<String>, Vec<String>, String) {
+        let release = self.releases().get_opt(NAME).await.unwrap();
+        let state = release.map(|release| {
+            let current = release.metadata.generation;
+            let status = release.status.unwrap_or_default();
+            let settled = status.operation.is_none() && status.observed_generation == current;
+            format!("{}{}", status.state, if settled { "" } else { "…" })
+        });
+        let owned = ListParams::default().labels("owner=helm");
+        let records = Api::<Secret>::namespaced(self.world.admin(), SHOP).list(&owned).await.unwrap().items;
+        let labels = records.into_iter().map(|record| record.metadata.labels.unwrap());
+        let mut records: Vec<(i64, String)> =
+            labels.map(|labels| (labels["version"].parse().unwrap(), labels["status"].clone())).collect();
+        records.sort();
+        let made = ListParams::default().labels("app.kubernetes.io/managed-by=Helm");
+        let maps = Api::<ConfigMap>::namespaced(self.world.admin(), SHOP).list(&made).await.unwrap().items;
+        let mut maps: Vec<String> = maps.into_iter().filter_map(|map| map.metadata.name).collect();
+        maps.sort();
+        (state, records.into_iter().map(|(_, status)| status).collect(), maps.concat())
+    }
+}
+
+fn values(letters: &str) -> Arc<Members> {
+    let data = helm_template::json::parse(&format!("{{\"maps\": \"{letters}\"}}")).unwrap();
+    Arc::new(data.as_map().unwrap().clone())
+}
+
+/// Whether what was found is the wish, the whole wish and nothing but the wish.
+fn is_one_truth(wish: Option<&str>, (state, records, maps): &(Option<String>, Vec<String>, String)) -> bool {
+    match (wish, records.split_last()) {
+        (None, None) => state.is_none() && maps.is_empty(),
+        (Some(letters), Some((newest, before))) => {
+            let over = |status: &String| matches!(status.as_str(), "superseded" | "failed" | "uninstalled");
+            state.as_deref() == Some("active")
+                && newest == "deployed"
+                && before.iter().all(over)
+                && maps == letters
+        }
+        _ => false,
+    }
+}
+
+async fn round(seed: u64) {
+    let play = Play::new().await;
+    let acting = async {
+        let (wish, ()) = futures::join!(play.wish(seed * 8), play.command(seed * 8 + 1));
+        play.over.store(true, Ordering::Relaxed);
+        wish
+    };
+    let (wish, (), ()) =
+        futures::join!(acting, play.serve("one", seed * 8 + 2), play.serve("two", seed * 8 + 3));
+    // The one that is left has everything to itself.
+    let last = play.server(play.world.platform(), Arc::new(Later), "three").await;
+    let settled = async {
+        if wish.is_none() {
+            // What the helm command made since belongs to nobody: somebody takes it, and then it goes.
+            play.ask(Some("a")).await;
+            play.reach(seed, Some("a")).await;
+            play.ask(None).await;
+        }
+        play.reach(seed, wish).await;
+    };
+    tokio::select! {
+        () = settled => {}
+        _ = last.lead() => unreachable!("it leads for ever"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_meets_there_is_one_truth() {
+    let seeds = std::env::var("LONGSHORE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(100);
+    stream::iter(0..seeds).map(round).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}

@@ -1,0 +1,244 @@
+//! What can go wrong in the cluster: each time a clear state, message and condition within one pass, and what can be
+//! mended is mended by itself.
+
+use std::sync::Arc;
+
+use domain::clock::SystemClock;
+use helm_release::{Record, Status, Storage};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use kube_types::HelmRelease;
+use kube_types::progress::condition;
+use kube_types::release::conditions::{READY, STALLED};
+use serde_json::{Value, json};
+use testkit::until;
+
+use super::{records, spec};
+use crate::stage::{SHOP, Stage, archive, web};
+
+/// A Job at an event, whose pod does that.
+fn hook(event: &str, behaviour: &str) -> String {
+    format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: hook\n  annotations: {{helm.sh/hook: {event}}}\nspec:\n  backoffLimit: 0\n  \
+         template:\n    metadata: {{annotations: {{sim.longshore.dev/behaviour: \"{behaviour}\"}}}}\n    \
+         spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}\n"
+    )
+}
+
+/// A definition of the kind `Gadget`: of two with one kind only the first is established.
+fn definition(plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.x.dev")},
+        "spec": {
+            "group": "x.dev", "scope": "Namespaced", "names": {"plural": plural, "singular": plural, "kind": "Gadget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    })
+}
+
+/// Lets a ServiceAccount of the namespace make definitions.
+async fn may_define(stage: &Stage, account: &str) {
+    let named = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "define"}});
+    let mut role = named("ClusterRole");
+    role["rules"] = json!([{"apiGroups": ["apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]}]);
+    let mut binding = named("ClusterRoleBinding");
+    binding["roleRef"] =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "define"});
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "namespace": SHOP, "name": account}]);
+    stage.world.apply([role, binding]).await;
+}
+
+/// What is told of a failure: reason, message, whether it is tried again.
+async fn failed(stage: &Stage, name: &str) -> (String, String, bool) {
+    let status = stage.until_state(name, "failed").await.status.unwrap();
+    let ready = condition(&status.conditions, READY).unwrap();
+    assert_eq!((ready.status.as_str(), &ready.message), ("False", &status.message), "{name}");
+    assert!(status.operation.is_none(), "{name}");
+    let stalled = condition(&status.conditions, STALLED).unwrap().status == "True";
+    assert_eq!(stalled, status.next_retry_time.is_none(), "{name}: it is stalled or tried again");
+    (ready.reason.clone(), status.message, !stalled)
+}
+
+#[tokio::test]
+async fn what_goes_wrong_in_the_middle_is_told_with_its_reason() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let crds =
+        |plural: &str| archive("web", "1.0.0", &[("crds/gadgets.yaml", &definition(plural).to_string())]);
+    stage.world.apply([definition("gadgets")]).await;
+    may_define(&stage, "longshore-deployer").await;
+    let defining = stage.keep(crds("gizmos")).await;
+    let short = json!({"timeout": "1s"});
+    let waiting = json!({"timeout": "1s", "wait": true});
+    #[rustfmt::skip]
+    let cases = [
+        ("breaks",   &package,  json!({"extra": hook("pre-install", "exit=3")}),      json!({}), "OperationFailed", "Job shop/hook: Job failed", true),
+        ("breaks2",  &package,  json!({"extra": hook("post-install", "exit=3")}),     json!({}), "OperationFailed", "failed post-install", true),
+        ("hangs",    &package,  json!({"extra": hook("pre-install", "exit=0@10m")}),  short,     "TimedOut",        "failed pre-install: not ready: Job shop/hook", true),
+        ("waits",    &package,  json!({"behaviour": "never-ready"}),                  waiting,   "TimedOut",        "not ready: Deployment shop/waits", true),
+        ("defines",  &defining, json!({}),                                            json!({}), "TimedOut",        "crds/gadgets.yaml", true),
+        ("nonsense", &package,  json!({"extra": "apiVersion: v1\nkind: Nonsense\nmetadata: {name: a}"}), json!({}), "Invalid", "Nonsense", false),
+        ("broken",   &package,  json!({"extra": "a: b: c"}),                          json!({}), "Invalid",         "yaml", false),
+        ("foreign",  &package,  json!({"extra": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}"}), json!({}), "Forbidden", "kube-system", false),
+    ];
+    for (name, package, values, options, reason, message, again) in cases {
+        let mut spec = spec(name, package);
+        (spec["valuesObject"], spec["options"]) = (values, options);
+        stage.write(name, spec).await.unwrap();
+        let told = failed(&stage, name).await;
+        assert!(told.1.contains(message), "{name}: {}", told.1);
+        assert_eq!((told.0.as_str(), told.2), (reason, again), "{name}: {}", told.1);
+    }
+}
+
+#[tokio::test]
+async fn a_chart_that_defines_kinds_is_refused_where_nobody_allowed_it() {
+    let stage = Stage::new().await;
+    let defining = archive("web", "1.0.0", &[("crds/gadgets.yaml", &definition("gadgets").to_string())]);
+    let package = stage.keep(defining).await;
+    stage.write("defines", spec("defines", &package)).await.unwrap();
+    let (reason, message, again) = failed(&stage, "defines").await;
+    assert!(message.contains("gadgets.x.dev"), "{message}");
+    assert_eq!((reason.as_str(), again), ("Forbidden", false), "{message}");
+    assert!(records(&stage, "defines").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_name_that_somebody_else_has_is_refused_and_theirs_stays() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": SHOP}, "data": {"greeting": "mine"}});
+    stage.world.apply([theirs]).await;
+    stage.write("web", spec("web", &package)).await.unwrap();
+    let (_, message, _) = failed(&stage, "web").await;
+    assert!(message.contains("ConfigMap shop/web") && message.contains("cannot be imported"), "{message}");
+    let map = stage.of::<ConfigMap>().get("web").await.unwrap();
+    assert_eq!(map.data.unwrap()["greeting"], "mine");
+    assert!(records(&stage, "web").await.is_empty(), "nothing was written");
+    // Told to, it is taken over.
+    stage.change("web", json!({"spec": {"options": {"takeOwnership": true}, "version": 2}})).await;
+    stage.until_state("web", "active").await;
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_told_and_tried_again() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": SHOP}, "spec": {"hard": {"count/deployments.apps": "0"}}});
+    stage.world.apply([quota]).await;
+    until("the quota counts", async || {
+        let quotas: Api<k8s_openapi::api::core::v1::ResourceQuota> = stage.of();
+        quotas.get("few").await.unwrap().status?.hard?.contains_key("count/deployments.apps").then_some(())
+    })
+    .await;
+    stage.write("web", spec("web", &package)).await.unwrap();
+    let (reason, message, again) = failed(&stage, "web").await;
+    assert!(message.contains("exceeded quota: few"), "{message}");
+    assert_eq!((reason.as_str(), again), ("Exhausted", true));
+    // Somebody makes room; whoever cannot wait asks again.
+    let quotas: Api<k8s_openapi::api::core::v1::ResourceQuota> = stage.of();
+    quotas.delete("few", &DeleteParams::default()).await.unwrap();
+    stage.change("web", json!({"spec": {"version": 2}})).await;
+    stage.until_state("web", "active").await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_takes_its_releases_along() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    stage.write("web", spec("web", &package)).await.unwrap();
+    stage.until_state("web", "active").await;
+    // One that never came to anything, too.
+    stage.write("failed", spec("failed", "pkg-none")).await.unwrap();
+    failed(&stage, "failed").await;
+    let namespaces: Api<Namespace> = Api::all(stage.world.admin());
+    namespaces.delete(SHOP, &DeleteParams::default()).await.unwrap();
+    stage.until_gone(&namespaces, SHOP).await;
+    assert!(stage.of::<HelmRelease>().list(&ListParams::default()).await.unwrap().items.is_empty());
+}
+
+/// A StatefulSet with a claim.
+const SET: &str = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: {{ .Release.Name }}}\nspec:\n  serviceName: db\n  \
+                   selector: {matchLabels: {app: db}}\n  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}\n  \
+                   volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]\n";
+
+#[tokio::test]
+async fn claims_stay_unless_whoever_asks_for_the_end_wants_them_gone() {
+    use crate::acts::ask::NewRelease;
+    let stage = Stage::new().await;
+    let developer = crate::stage::developer();
+    let claims: Api<PersistentVolumeClaim> = stage.of();
+    for (name, gone) in [("kept", false), ("taken", true)] {
+        let chart = archive("db", "1.0.0", &[("templates/db.yaml", SET)]);
+        let wanted =
+            NewRelease { namespace: SHOP.to_owned(), name: name.to_owned(), ..NewRelease::default() };
+        stage.releases.install(&developer, &chart_store::Source::Archive(chart), wanted).await.unwrap();
+        stage.until_state(name, "active").await;
+        let claim = format!("data-{name}-0");
+        assert!(claims.get_opt(&claim).await.unwrap().is_some(), "{name}");
+        stage.releases.delete(&developer, SHOP, name, gone, None).await.unwrap();
+        stage.until_gone(&stage.of::<HelmRelease>(), name).await;
+        if gone {
+            stage.until_gone(&claims, &claim).await;
+        } else {
+            assert!(claims.get(&claim).await.unwrap().metadata.deletion_timestamp.is_none());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_forged_record_removes_nothing_that_the_release_may_not() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let ours = json!({"meta.helm.sh/release-name": "forged", "meta.helm.sh/release-namespace": SHOP});
+    let place = json!({
+        "name": "theirs", "namespace": "kube-system", "annotations": ours, "labels": {"app.kubernetes.io/managed-by": "Helm"},
+    });
+    stage.world.apply([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place})]).await;
+    // Tenants write Secrets, and so they write records.
+    let mut record = Record {
+        name: "forged".to_owned(),
+        namespace: SHOP.to_owned(),
+        version: 1,
+        manifest: "---\n# Source: web/a.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: kube-system}\n".to_owned(),
+        ..Record::default()
+    };
+    record.set_status(Status::Deployed, "");
+    let storage = Storage::new(stage.world.admin(), SHOP, Arc::new(SystemClock));
+    storage.create(&record).await.unwrap();
+    stage.write("forged", spec("forged", &package)).await.unwrap();
+    let (reason, message, _) = failed(&stage, "forged").await;
+    assert_eq!(reason, "Forbidden", "{message}");
+    let releases: Api<HelmRelease> = stage.of();
+    releases.delete("forged", &DeleteParams::default()).await.unwrap();
+    until("it is told", async || {
+        let status = releases.get("forged").await.unwrap().status?;
+        (status.state == "deleting" && status.message.contains("forbidden")).then_some(())
+    })
+    .await;
+    let theirs =
+        Api::<ConfigMap>::namespaced(stage.world.admin(), "kube-system").get("theirs").await.unwrap();
+    assert!(theirs.metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_is_told_and_stays() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let mut stuck = spec("stuck", &package);
+    stuck["valuesObject"] = json!({"extra": hook("pre-delete", "exit=3")});
+    stage.write("stuck", stuck).await.unwrap();
+    stage.until_state("stuck", "active").await;
+    let releases: Api<HelmRelease> = stage.of();
+    releases.delete("stuck", &DeleteParams::default()).await.unwrap();
+    let status = until("it is told", async || {
+        let status = releases.get("stuck").await.unwrap().status?;
+        (status.state == "deleting" && !status.message.is_empty()).then_some(status)
+    })
+    .await;
+    assert!(status.message.contains("hook"), "{}", status.message);
+    assert_eq!(condition(&status.conditions, READY).unwrap().reason, "UninstallFailed");
+    assert!(status.next_retry_time.is_some() && status.operation.is_none());
+    assert!(stage.of::<ConfigMap>().get_opt("stuck").await.unwrap().is_some());
+}

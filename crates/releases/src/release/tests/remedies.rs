@@ -1,0 +1,160 @@
+//! What is done about failed operations: tries, ways back, and what `atomic` undoes.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube_types::HelmRelease;
+use kube_types::progress::is_true;
+use kube_types::release::conditions::OUT_OF_BAND;
+use serde_json::{Value, json};
+use testkit::until;
+
+use super::{records, spec};
+use crate::acts::ask::NewRelease;
+use crate::stage::{SHOP, Stage, archive, developer, web};
+
+/// A release that is deployed, and whose next version fails: it waits for pods that never become ready.
+async fn failing(stage: &Stage, name: &str, mut more: Value) {
+    let package = stage.keep(web()).await;
+    let mut good = spec(name, &package);
+    good["options"] = json!({"timeout": "2s", "wait": true});
+    stage.write(name, good).await.unwrap();
+    stage.until_state(name, "active").await;
+    more["valuesObject"] = json!({"behaviour": "never-ready", "greeting": "hi"});
+    stage.change(name, json!({"spec": more})).await;
+}
+
+async fn greeting(stage: &Stage, name: &str) -> String {
+    stage.of::<ConfigMap>().get(name).await.unwrap().data.unwrap()["greeting"].clone()
+}
+
+#[tokio::test]
+async fn a_failed_upgrade_stays_as_it_is_where_nothing_is_said() {
+    let stage = Stage::new().await;
+    failing(&stage, "web", json!({"remediation": {"retries": 0}})).await;
+    let status = stage.until_state("web", "failed").await.status.unwrap();
+    assert_eq!(records(&stage, "web").await, ["1 deployed", "2 failed"]);
+    assert_eq!(greeting(&stage, "web").await, "hi");
+    assert_eq!((status.attempts, status.next_retry_time), (1, None));
+    assert_eq!(status.version, 1, "what was deployed last");
+    let last = &status.deploy_status[0];
+    assert_eq!((last.state.as_str(), last.helm_revision), ("failed", 2));
+    // Back to what it was.
+    stage.change("web", json!({"spec": {"valuesObject": null}})).await;
+    stage.until_state("web", "active").await;
+    assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(greeting(&stage, "web").await, "hello");
+}
+
+#[tokio::test]
+async fn a_failed_upgrade_is_rolled_back_if_that_is_said() {
+    let stage = Stage::new().await;
+    failing(&stage, "web", json!({"remediation": {"retries": 0, "strategy": "rollback"}})).await;
+    let status = stage.until_state("web", "failed").await.status.unwrap();
+    assert!(
+        status.message.contains("never-ready") || status.message.contains("not ready"),
+        "{}",
+        status.message
+    );
+    assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(greeting(&stage, "web").await, "hello");
+    assert_eq!(status.helm.unwrap().revision, 3);
+    // The old wish is what there is: nothing has to be done for it.
+    stage.change("web", json!({"spec": {"valuesObject": null}})).await;
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert!(!is_true(&status.conditions, OUT_OF_BAND), "{:?}", status.conditions);
+    assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
+}
+
+#[tokio::test]
+async fn a_failed_upgrade_is_taken_off_if_that_is_said_and_comes_back() {
+    let stage = Stage::new().await;
+    failing(&stage, "web", json!({"remediation": {"retries": 0, "strategy": "uninstall"}})).await;
+    stage.until_state("web", "failed").await;
+    assert!(records(&stage, "web").await.is_empty());
+    assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());
+    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "again", "behaviour": null}}})).await;
+    stage.until_state("web", "active").await;
+    assert_eq!(greeting(&stage, "web").await, "again");
+}
+
+#[tokio::test]
+async fn what_is_atomic_is_undone_and_told() {
+    let stage = Stage::new().await;
+    failing(
+        &stage,
+        "web",
+        json!({"remediation": {"retries": 0}, "options": {"timeout": "2s", "atomic": true}}),
+    )
+    .await;
+    let status = stage.until_state("web", "failed").await.status.unwrap();
+    assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(greeting(&stage, "web").await, "hello");
+    assert_eq!(status.helm.unwrap().revision, 3);
+    // What we undid ourselves was done by nobody else.
+    stage.change("web", json!({"spec": {"valuesObject": null}})).await;
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert!(!is_true(&status.conditions, OUT_OF_BAND), "{:?}", status.conditions);
+    let package = stage.keep(web()).await;
+    let mut new = spec("new", &package);
+    new["valuesObject"] = json!({"behaviour": "never-ready"});
+    new["options"] = json!({"timeout": "1s", "atomic": true});
+    new["remediation"] = json!({"retries": 0});
+    stage.write("new", new).await.unwrap();
+    stage.until_state("new", "failed").await;
+    assert!(records(&stage, "new").await.is_empty());
+    assert!(stage.of::<Deployment>().get_opt("new").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn it_is_tried_again_as_often_as_was_said() {
+    let stage = Stage::new().await;
+    failing(&stage, "web", json!({"remediation": {"retries": 1}})).await;
+    let first = stage.until_state("web", "failed").await.status.unwrap();
+    assert_eq!(first.attempts, 1);
+    assert!(first.next_retry_time.is_some());
+    // Whoever cannot wait: as if the time had come.
+    let releases = stage.of::<HelmRelease>();
+    let mut past = first.clone();
+    past.next_retry_time = past.next_retry_time.map(|mut due| {
+        due.0 -= jiff::SignedDuration::from_mins(10);
+        due
+    });
+    let patch = Patch::Merge(json!({"status": {"nextRetryTime": past.next_retry_time}}));
+    releases.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    let last = until("it is given up", async || {
+        let status = releases.get("web").await.unwrap().status?;
+        (status.attempts == 2 && status.operation.is_none()).then_some(status)
+    })
+    .await;
+    assert_eq!((last.state.as_str(), last.next_retry_time), ("failed", None));
+    assert_eq!(records(&stage, "web").await, ["1 deployed", "2 failed", "3 failed"]);
+}
+
+#[tokio::test]
+async fn tests_run_as_whoever_asks_and_say_how_it_went() {
+    let stage = Stage::new().await;
+    let test = |name: &str, behaviour: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{{{ .Release.Name }}}}-{name}\n  annotations: {{helm.sh/hook: test, sim.longshore.dev/behaviour: \"{behaviour}\"}}\n\
+             spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    for (name, behaviour, went) in [("well", "exit=0", Ok("Succeeded")), ("badly", "exit=4", Err("4"))] {
+        let chart = archive("web", "1.0.0", &[("templates/tests/a.yaml", &test("a", behaviour))]);
+        let wanted =
+            NewRelease { namespace: SHOP.to_owned(), name: name.to_owned(), ..NewRelease::default() };
+        let source = chart_store::Source::Archive(chart);
+        stage.releases.install(&developer(), &source, wanted).await.unwrap();
+        stage.until_state(name, "active").await;
+        let tested = stage.releases.test(&developer(), SHOP, name, &kube_apply::Silent).await;
+        match went {
+            Ok(phase) => assert_eq!(tested.unwrap()[0].phase, phase),
+            Err(_) => {
+                let why = tested.unwrap_err().to_string();
+                assert!(why.contains(&format!("{name}-a")), "{why}");
+            }
+        }
+        assert_eq!(records(&stage, name).await, ["1 deployed"], "a test changes no state");
+    }
+}
