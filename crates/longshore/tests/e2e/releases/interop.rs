@@ -74,6 +74,7 @@ async fn a_helm_goes_on_with_what_was_asked_of_the_platform() {
     let cluster = Arc::new(cluster);
     let Some(kubectl) = Client::kubectl_on(&cluster) else { return };
     write_chart(&cluster);
+    cluster.apply_manifests().await;
     let person = Person::register(&server, &cluster).await;
     let package = upload(&server, &person, &kubectl.longshore()).await;
     for variable in HELMS {
