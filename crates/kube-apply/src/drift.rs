@@ -3,7 +3,7 @@
 //! The cluster is asked what an apply would change, without doing it, so that defaults and what others may set are no drift.
 //! Fields that are to be ignored are left as they are, when they are looked at and when the rest is put right.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use futures::FutureExt;
 use serde_json::{Map, Value};
@@ -170,14 +170,14 @@ pub fn text(drifts: &[Drift]) -> String {
     let mut text = String::new();
     for drift in drifts {
         let Some(changes) = &drift.changes else {
-            text.push_str(&format!("{} is not there\n", drift.id));
+            let _ = writeln!(text, "{} is not there", drift.id);
             continue;
         };
-        text.push_str(&format!("{}\n", drift.id));
+        let _ = writeln!(text, "{}", drift.id);
         for Change { path, before, after } in changes {
             let lines = [('-', after), ('+', before)];
             for (sign, value) in lines.iter().filter_map(|(sign, value)| Some((sign, value.as_ref()?))) {
-                text.push_str(&format!("{sign} {path}: {value}\n"));
+                let _ = writeln!(text, "{sign} {path}: {value}");
             }
         }
     }
