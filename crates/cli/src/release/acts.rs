@@ -10,24 +10,24 @@ use crate::helm::flags::{Switch, switch};
 pub struct PauseArgs {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// Wait until everything is as it is meant to be
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub wait: Switch,
     #[command(flatten)]
     pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct RestartArgs {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// One pod after the other, as the workloads say; without it all at once
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub rolling: Switch,
     #[command(flatten)]
     pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }

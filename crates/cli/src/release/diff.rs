@@ -41,11 +41,11 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub old_values: OldValuesArgs,
     #[command(flatten)]
-    pub place: PlaceArgs,
-    #[command(flatten)]
     pub remote: RemoteArgs,
     #[command(flatten)]
     pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 pub async fn run(args: &DiffArgs, at: &At) -> Outcome {

@@ -38,21 +38,21 @@ pub enum What {
     /// Which chart it is, and how it was deployed
     Metadata {
         #[command(flatten)]
-        revision: Revision,
-        #[command(flatten)]
         output: OutputArg,
+        #[command(flatten)]
+        revision: Revision,
     },
     /// What its chart says to its user
     Notes(Revision),
     /// Its values
     Values {
-        #[command(flatten)]
-        revision: Revision,
         /// With the defaults of its chart
         #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
         all: Switch,
         #[command(flatten)]
         output: OutputArg,
+        #[command(flatten)]
+        revision: Revision,
     },
 }
 
@@ -61,11 +61,11 @@ pub enum What {
 pub struct Revision {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// The revision; without it the last
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 impl What {

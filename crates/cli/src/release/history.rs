@@ -16,8 +16,6 @@ use crate::helm::{Outcome, table};
 pub struct HistoryArgs {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// At most so many
     #[arg(long, value_name = "NUMBER", default_value_t = 256)]
     pub max: usize,
@@ -26,6 +24,8 @@ pub struct HistoryArgs {
     pub show_rollback_revision: Switch,
     #[command(flatten)]
     pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 pub async fn run(args: &HistoryArgs, at: &At) -> Outcome {

@@ -22,8 +22,6 @@ pub struct InstallArgs {
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
-    pub place: PlaceArgs,
-    #[command(flatten)]
     pub deploy: DeployArgs,
     /// Make up the release's name
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
@@ -34,6 +32,8 @@ pub struct InstallArgs {
     /// Take a name whose release was uninstalled with its history kept, or failed
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub replace: Switch,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 pub async fn run(args: &InstallArgs, at: &At) -> Outcome {

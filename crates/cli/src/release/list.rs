@@ -18,8 +18,6 @@ use crate::helm::{Outcome, table};
 
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// In all namespaces
     #[arg(short = 'A', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub all_namespaces: Switch,
@@ -57,6 +55,8 @@ pub struct ListArgs {
     pub watch: Switch,
     #[command(flatten)]
     pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 /// Which states; without any, what is deployed or failed, and on a platform all.

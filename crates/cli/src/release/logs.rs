@@ -12,8 +12,6 @@ use crate::helm::flags::{Switch, switch};
 pub struct LogsArgs {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// Of this pod only
     #[arg(long, value_name = "POD")]
     pub pod: Option<String>,
@@ -32,4 +30,6 @@ pub struct LogsArgs {
     /// With the time of each line
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub timestamps: Switch,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }

@@ -21,8 +21,6 @@ pub struct PlaceArgs {
     /// The namespace of the release [default: `LONGSHORE_NAMESPACE`, else your own; on a cluster that of the kubeconfig]
     #[arg(short, long)]
     pub namespace: Option<String>,
-    #[command(flatten)]
-    pub target: Target,
     #[arg(
         long,
         value_name = "FILE",
@@ -34,6 +32,9 @@ pub struct PlaceArgs {
     /// Which of the kubeconfig's contexts; --context says it as well
     #[arg(long, value_name = "NAME", help_heading = "Which cluster", conflicts_with_all = ["server", "token", "ca"])]
     pub kube_context: Option<String>,
+    // The last, here and wherever this is: its heading would be that of whatever follows.
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// Where a command acts.

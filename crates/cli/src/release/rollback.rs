@@ -18,8 +18,6 @@ pub struct RollbackArgs {
     #[arg(default_value = "0", hide_default_value = true)]
     pub revision: String,
     #[command(flatten)]
-    pub place: PlaceArgs,
-    #[command(flatten)]
     pub write: WriteArgs,
     #[command(flatten)]
     pub wait: WaitArgs,
@@ -29,6 +27,8 @@ pub struct RollbackArgs {
     /// How many revisions are kept; 0 is all of them
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub history_max: usize,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 impl RollbackArgs {

@@ -17,8 +17,6 @@ use crate::helm::flags::{Switch, switch};
 pub struct StatusArgs {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// The revision; without it the last
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
@@ -27,6 +25,8 @@ pub struct StatusArgs {
     pub watch: Switch,
     #[command(flatten)]
     pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 pub async fn run(args: &StatusArgs, at: &At) -> Outcome {

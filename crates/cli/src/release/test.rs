@@ -22,8 +22,6 @@ use crate::helm::{Outcome, Refusal};
 pub struct TestArgs {
     /// The release
     pub name: String,
-    #[command(flatten)]
-    pub place: PlaceArgs,
     /// Only tests with this name (`name=TEST`), or all but it (`!name=TEST`)
     #[arg(long, value_delimiter = ',', action = ArgAction::Append)]
     pub filter: Vec<String>,
@@ -33,6 +31,8 @@ pub struct TestArgs {
     /// How long to wait for any one test
     #[arg(long, value_parser = duration, default_value = "5m0s", value_name = "DURATION")]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 pub async fn run(args: &TestArgs, at: &At) -> Outcome {

@@ -18,8 +18,6 @@ pub struct UninstallArgs {
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]
-    pub place: PlaceArgs,
-    #[command(flatten)]
     pub wait: WaitArgs,
     /// How what belongs to the objects goes
     #[arg(long, value_enum, default_value = "background")]
@@ -42,6 +40,8 @@ pub struct UninstallArgs {
     /// What the record says of it
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

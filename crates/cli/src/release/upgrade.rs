@@ -24,8 +24,6 @@ pub struct UpgradeArgs {
     /// The chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     pub chart: String,
     #[command(flatten)]
-    pub place: PlaceArgs,
-    #[command(flatten)]
     pub deploy: DeployArgs,
     #[command(flatten)]
     pub old_values: OldValuesArgs,
@@ -38,6 +36,8 @@ pub struct UpgradeArgs {
     /// How many revisions are kept; 0 is all of them
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub history_max: usize,
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 /// What becomes of the values of the release as it stands.

@@ -59,6 +59,12 @@ async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() 
             ],
             "{way:?}"
         );
+        let shown = text(&found);
+        assert!(shown.starts_with("ConfigMap shop/a\n- /data/k: \"1\"\n+ /data/k: \"2\"\n"), "{shown}");
+        assert!(shown.contains("ConfigMap shop/gone is not there\n"), "{shown}");
+        for secret in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
         let shown = format!("{found:?}{}", serde_json::to_string(&found[2].changes).unwrap());
         for value in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
             assert!(!shown.contains(value), "{shown}");

@@ -1,8 +1,9 @@
 //! Asking for a release, and changing one.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use helm_release::actions::{Applying, DryRun, Wait};
+use helm_release::actions::{Applying, Wait};
 use helm_template::data::Data;
 use serde_json::{Value, json};
 
@@ -67,9 +68,9 @@ pub async fn upgrade(args: &UpgradeArgs, served: &Served) -> Outcome {
 async fn create(release: &Release<'_>, chart: &str, deploy: &DeployArgs, options: Value) -> Outcome {
     let values = values(&deploy.values)?;
     let chart = chart::source(release.served, chart, &deploy.remote).await?;
-    if let Some(where_) = dry(deploy) {
+    if deploy.write.is_dry() {
         let body = json!({"chart": chart, "values": values});
-        return planned(release, &body, deploy, where_).await;
+        return planned(release, &body, deploy).await;
     }
     let mut body = json!({
         "namespace": release.namespace, "name": release.name, "chart": chart, "values": values, "options": options,
@@ -85,8 +86,8 @@ async fn change(release: &Release<'_>, args: &UpgradeArgs, options: Value) -> Ou
     let deploy = &args.deploy;
     let mut body = changed_values(&deploy.values, &args.old_values)?;
     body["chart"] = chart::source(release.served, &args.chart, &deploy.remote).await?;
-    if let Some(where_) = dry(deploy) {
-        return planned(release, &body, deploy, where_).await;
+    if deploy.write.is_dry() {
+        return planned(release, &body, deploy).await;
     }
     // What nobody says anything of stays as it was.
     if options.as_object().is_some_and(|options| !options.is_empty()) {
@@ -169,12 +170,8 @@ pub fn changed_values(args: &ValuesArgs, old: &OldValuesArgs) -> Result<Value, S
     })
 }
 
-fn dry(deploy: &DeployArgs) -> Option<DryRun> {
-    deploy.write.dry_run.filter(|_| deploy.write.is_dry())
-}
-
 /// What would be done, in Helm's words. Nothing secret is told.
-async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs, _: DryRun) -> Outcome {
+async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs) -> Outcome {
     let plan = release.post("/plan", body).await?;
     if let Some(encoded) = encoded(deploy.output.output, &plan) {
         return encoded;
@@ -192,7 +189,7 @@ async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs, _: Dr
     }
     let notes = text(&plan, "/notes").trim();
     if !notes.is_empty() && !deploy.shown.hide_notes.0 {
-        out.push_str(&format!("NOTES:\n{notes}\n"));
+        let _ = writeln!(out, "NOTES:\n{notes}");
     }
     Ok(out.into_bytes())
 }

@@ -194,8 +194,7 @@ fn step(object: &Value) -> Option<Step> {
     let event = Some(part("/event")).filter(|event| !event.is_empty());
     match text(object, "/state") {
         "ready" => Some(Step::Ready { id }),
-        "progressing" => Some(Step::Waiting { id, reason: part("/reason"), event }),
-        "failed" => Some(Step::Waiting { id, reason: part("/reason"), event }),
+        "progressing" | "failed" => Some(Step::Waiting { id, reason: part("/reason"), event }),
         "absent" => Some(Step::Waiting { id, reason: "it is not there".to_owned(), event }),
         _ => None,
     }
