@@ -1,12 +1,15 @@
 //! Benchmarks of Longshore beside its peers, started by `cargo xtask bench`: one module for each, [`process`] for
-//! the servers that they start and [`report`] for what they find.
+//! the servers that they start, [`door`] for people who ask ours, and [`report`] for what they find.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures with three digits that matter")]
 
+mod console;
 mod helm;
 mod kube;
+mod releases;
 mod tenancy;
 
+mod door;
 mod process;
 mod report;
 
@@ -26,8 +29,15 @@ enum Args {
     Kube(kube::KubeArgs),
     /// The Helm engine beside Helm 4 and Helm 3
     Helm(helm::HelmArgs),
+    /// Many releases beside `helm install`
+    Releases(releases::ReleasesArgs),
     /// Many people and workspaces on one server
     Tenancy(tenancy::TenancyArgs),
+    /// The OpenYurt console's routes over a large cluster
+    Console(console::ConsoleArgs),
+    /// Follow a cluster by projections, and say what they hold
+    #[command(hide = true)]
+    Held(console::held::HeldArgs),
     /// Run one program to its end, and print what it cost
     #[command(hide = true)]
     Once(helm::once::OnceArgs),
@@ -60,7 +70,10 @@ fn main() -> ExitCode {
     let done = match Args::parse() {
         Args::Kube(args) => kube::bench(args),
         Args::Helm(args) => helm::bench(args),
+        Args::Releases(args) => releases::bench(args),
         Args::Tenancy(args) => tenancy::bench(args),
+        Args::Console(args) => console::bench(args),
+        Args::Held(args) => console::held::run(&args),
         Args::Once(args) => helm::once::run(&args),
         Args::Index(args) => helm::index::run(&args),
     };

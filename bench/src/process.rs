@@ -45,7 +45,13 @@ impl Process {
     /// Memory that is resident, in bytes.
     pub fn resident(&self) -> Result<u64> {
         let status = fs::read_to_string(self.proc("status"))?;
-        resident_in(&status).with_context(|| format!("cannot read the memory of {}", self.name))
+        kept_in(&status, "VmRSS:").with_context(|| format!("cannot read the memory of {}", self.name))
+    }
+
+    /// The most that was ever resident, in bytes.
+    pub fn peak(&self) -> Result<u64> {
+        let status = fs::read_to_string(self.proc("status"))?;
+        kept_in(&status, "VmHWM:").with_context(|| format!("cannot read the memory of {}", self.name))
     }
 
     /// Asks it to end, and waits until it has.
@@ -84,8 +90,8 @@ fn cpu_in(stat: &str) -> Option<Duration> {
     Some(Duration::from_secs(1) * (ticks(11)? + ticks(12)?) / TICKS_A_SECOND)
 }
 
-fn resident_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+fn kept_in(status: &str, what: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(what))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -103,7 +109,7 @@ mod tests {
 
     #[test]
     fn resident_memory_is_read_in_bytes() {
-        assert_eq!(resident_in("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"), Some(2 << 20));
-        assert_eq!(resident_in("Name:\tx\n"), None);
+        assert_eq!(kept_in("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n", "VmRSS:"), Some(2 << 20));
+        assert_eq!(kept_in("Name:\tx\n", "VmRSS:"), None);
     }
 }

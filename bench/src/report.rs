@@ -31,8 +31,13 @@ pub enum Unit {
     Millis,
     #[serde(rename = "MiB")]
     Mebibytes,
+    #[serde(rename = "kB")]
+    Kilobytes,
     #[serde(rename = "%")]
     Percent,
+    /// So many of what the row names.
+    #[serde(rename = "")]
+    Count,
 }
 
 /// One turn on one server.
@@ -212,7 +217,9 @@ fn quantity(value: f64, unit: Unit) -> String {
         Unit::Micros => duration(value),
         Unit::Millis => duration(value * 1000.0),
         Unit::Mebibytes => format!("{value:.0} MiB"),
+        Unit::Kilobytes => format!("{value:.0} kB"),
         Unit::Percent => format!("{value:.1} %"),
+        Unit::Count => format!("{value:.0}"),
     }
 }
 

@@ -5,11 +5,13 @@
 //! program `bench`, which is built with optimisations here and nowhere else.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::devcluster::Held;
 use crate::parity;
 use crate::project::{Project, run};
 use crate::tools;
@@ -18,7 +20,9 @@ use crate::tools;
 const BENCHMARKS: &[(&str, &str)] = &[
     ("kube", "the embedded Kubernetes API beside etcd and kube-apiserver"),
     ("helm", "the Helm engine beside Helm 4 and Helm 3"),
+    ("releases", "many releases beside `helm install`"),
     ("tenancy", "many people and workspaces on one server"),
+    ("console", "the OpenYurt console's routes over a large cluster"),
 ];
 
 #[derive(Args)]
@@ -37,7 +41,8 @@ pub fn bench(project: &Project, args: &BenchArgs) -> Result<()> {
     match args.name.as_deref() {
         Some("kube") => kube(project, args),
         Some("helm") => helm(project, args),
-        Some("tenancy") => run(&mut measuring(project, args, "tenancy")?),
+        Some("releases") => releases(project, args),
+        Some(name @ ("tenancy" | "console")) => run(&mut measuring(project, args, name)?),
         Some(name) => bail!("there is no benchmark `{name}`\n{}", known()),
         None => {
             println!("{}", known());
@@ -71,6 +76,33 @@ fn helm(project: &Project, args: &BenchArgs) -> Result<()> {
         Err(error) => println!("skipped: the peers' columns: {error:#}"),
     }
     run(&mut bench)
+}
+
+fn releases(project: &Project, args: &BenchArgs) -> Result<()> {
+    let mut bench = measuring(project, args, "releases")?;
+    // It lasts no longer than we do.
+    let cluster = match tools::control_plane(project) {
+        Ok(plane) => Some(Held::start(&plane, &project.target().join("bench/devcluster"), false)?),
+        Err(error) => {
+            println!("skipped: what is measured on a real cluster: {error:#}");
+            None
+        }
+    };
+    if let Some(cluster) = &cluster {
+        bench.arg("--kubeconfig").arg(&cluster.kubeconfig);
+    }
+    match helm_4(project) {
+        Ok(helm) => {
+            bench.arg("--helm").arg(helm);
+        }
+        Err(error) => println!("skipped: the peer's column: {error:#}"),
+    }
+    run(&mut bench)
+}
+
+fn helm_4(project: &Project) -> Result<PathBuf> {
+    let helm = tools::helms(project)?.into_iter().find(|helm| helm.version == "4.3.1");
+    Ok(helm.context("there is no helm 4.3.1")?.path)
 }
 
 /// The program that measures, with what every benchmark wants to know; all is built first.

@@ -1,10 +1,9 @@
 //! `tenancy`: people and workspaces on one server. There is no peer: the goals are limits.
 //!
 //! Two clusters: the server's own embedded one, for what a person waits for ([`waiting`]), and one in this process that the
-//! server reaches by its kubeconfig, so that what it holds itself can be told from what its cluster holds ([`many`]). [`door`]
+//! server reaches by its kubeconfig, so that what it holds itself can be told from what its cluster holds ([`many`]). [`crate::door`]
 //! asks the server as people do.
 
-mod door;
 mod many;
 mod waiting;
 
@@ -32,7 +31,7 @@ pub async fn bench(args: TenancyArgs) -> Result<()> {
     let run = args.run;
     std::fs::create_dir_all(&run.folder)?;
     let mut lines = waiting::measure(&run.longshore, &run.folder, run.rounds).await?;
-    lines.extend(many::measure(&run.longshore, &run.folder).await?);
+    lines.extend(many::measure(&run.longshore, &run.folder, run.rounds).await?);
     let measured = Measured { lines, failed: Vec::new() };
     report::publish("tenancy", &measured, COLUMNS, run.rounds, &run.output)
 }

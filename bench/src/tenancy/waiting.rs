@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 
-use super::door::Server;
 use super::line;
+use crate::door::Server;
 use crate::report::{Goal, Line, Unit};
 
 /// How many register together.

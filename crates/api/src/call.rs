@@ -22,6 +22,9 @@ use crate::sent::Takes;
 /// By what somebody knows an attempt again.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// What a browser says of the page that asks.
+const FETCH_SITE: &str = "sec-fetch-site";
+
 /// What the door found out before the handler runs.
 #[derive(Clone)]
 pub struct Entry {
@@ -40,6 +43,8 @@ pub struct Call<B = ()> {
     pub key: Option<String>,
     /// The cookie of the session by which they came, or of another that they have.
     pub session_cookie: Option<String>,
+    /// A browser says that a page of another site asks.
+    pub from_another_site: bool,
     pub body: B,
     actor: Option<Actor>,
     from: Option<IpAddr>,
@@ -54,13 +59,15 @@ impl<B: Takes> Call<B> {
             from: None,
             params: Params::default(),
         });
-        let query = query(&parts)?;
+        let query = query_of(&parts)?;
         let expected = expected(&parts)?;
         let key = key(&parts)?;
         let session_cookie = session_cookie(&parts.headers).map(str::to_owned);
+        let from_another_site =
+            parts.headers.get(FETCH_SITE).is_some_and(|site| site.as_bytes() == b"cross-site");
         let body = B::read(Request::from_parts(parts, body)).await?;
         let Entry { actor, from, params } = entry;
-        Ok(Self { api, params, expected, key, session_cookie, body, actor, from, query })
+        Ok(Self { api, params, expected, key, session_cookie, from_another_site, body, actor, from, query })
     }
 }
 
@@ -113,6 +120,11 @@ impl<B> Call<B> {
         self.query.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
+    /// What the query says by a name, be it nothing.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str)
+    }
+
     /// A number in the query.
     pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
         let read = |text: &str| {
@@ -136,14 +148,15 @@ impl<B> Call<B> {
     }
 }
 
-fn query(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
+/// The query by its names; one that stands there twice says what it says last.
+pub fn query_of(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
     let read = axum::extract::Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
     read.map(|query| query.0).map_err(|_| Problem::invalid("the query cannot be read"))
 }
 
 /// Whether the query has nothing but these.
 pub fn only_known(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
-    match query(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
+    match query_of(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(Problem::invalid(format!("the query takes no `{}` here", shortened(name)))),
         None => Ok(()),
     }

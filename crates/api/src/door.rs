@@ -17,8 +17,10 @@ use tenancy::Error;
 use crate::Api;
 use crate::call::{Entry, IDEMPOTENCY_KEY, only_known, params};
 use crate::credentials::Credentials;
+use crate::dialect::Dialect;
 use crate::layers::request_id;
 use crate::needs::Needs;
+use crate::openyurt::form;
 use crate::params::Params;
 use crate::peer::{self, Peer};
 use crate::problem::Problem;
@@ -39,11 +41,13 @@ pub struct Door {
     pub query: Option<&'static [&'static str]>,
     pub versioned: bool,
     pub once: bool,
+    pub dialect: Dialect,
 }
 
 /// Lets a request through to its handler, or not.
 pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response<Body> {
-    let (mut parts, body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
+    let mut token = door.dialect.token_in_query(&parts);
     let named = params(&mut parts).await;
     let peer = parts.extensions.get::<Peer>().copied();
     let from = peer::client(&parts.headers, peer, door.api.settings.trusted_proxy);
@@ -63,7 +67,10 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
         let params = door.placed(named?);
         smuggles_nothing(&parts.headers)?;
         let near = peer::is_local(&parts.headers, peer);
-        let actor = door.recognise(&parts.method, &parts.headers, near).await?;
+        if token.is_none() && door.looks_into_body(&parts) {
+            (body, token) = form::token(&parts.headers, body).await?;
+        }
+        let actor = door.recognise(&parts.method, &parts.headers, token.as_deref(), near).await?;
         if let Some(actor) = &actor {
             trail.recognised(actor);
             door.needs.ask(actor, &params)?;
@@ -80,7 +87,10 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
         let detail = "it took too long; what was asked for may still have been done";
         Err(Problem::new(Kind::Timeout, "timeout", detail))
     });
-    let response = answer.unwrap_or_else(IntoResponse::into_response);
+    let mut response = door.dialect.phrase(answer.unwrap_or_else(IntoResponse::into_response));
+    if token.is_some() {
+        Dialect::deprecate(response.headers_mut());
+    }
     trail.end(&response);
     response
 }
@@ -101,10 +111,17 @@ impl Door {
         &self,
         method: &Method,
         headers: &HeaderMap,
+        parameter: Option<&str>,
         near: bool,
     ) -> Result<Option<Actor>, Problem> {
         let open = self.needs.open(near);
-        let credentials = Credentials::of(headers);
+        let credentials = match (self.dialect.credentials(headers), parameter) {
+            (Credentials::None, Some(_)) if !open && !self.api.settings.token_parameter => {
+                return Err(Problem::no_parameter());
+            }
+            (Credentials::None, Some(token)) => Credentials::Bearer(token),
+            (shown, _) => shown,
+        };
         match (self.needs, credentials) {
             // A browser sends its cookie by itself: an old one does not keep anybody from signing in.
             (Needs::Nothing, _) | (Needs::Guest, Credentials::None) => Ok(None),
@@ -115,6 +132,14 @@ impl Door {
             (_, Credentials::None) => Err(Problem::unauthenticated()),
             _ => Ok(Some(self.authenticate(credentials, method).await?)),
         }
+    }
+
+    /// Whether the token of whoever asks may stand in what they sent.
+    fn looks_into_body(&self, parts: &Parts) -> bool {
+        self.dialect == Dialect::OpenYurt
+            && !parts.method.is_safe()
+            && !self.needs.open(false)
+            && self.dialect.credentials(&parts.headers) == Credentials::None
     }
 
     async fn authenticate(&self, credentials: Credentials<'_>, method: &Method) -> Result<Actor, Error> {

@@ -3,8 +3,8 @@
 //! A handler unwraps a request, calls one function of a domain crate and dresses the answer; it decides nothing. Modules in
 //! reading order: every route in one table ([`routes`]) and what a row of it is ([`route`], [`needs`]); what every request
 //! passes ([`layers`]), the door before each handler ([`door`]: [`peer`], [`credentials`], [`params`], [`trail`],
-//! [`until_revoked`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`]); our own
-//! routes ([`native`]); who there is, told by one domain crate to another ([`people`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
+//! [`until_revoked`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`], [`dialect`]); our own
+//! routes ([`native`]) and those of the OpenYurt console ([`openyurt`]); who there is, told by one domain crate to another ([`people`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
 //!
 //! Always true: the router is made from the table and from nothing else, and every row stands behind its door.
 
@@ -12,6 +12,7 @@ pub mod actions;
 pub mod answer;
 pub mod call;
 pub mod credentials;
+pub mod dialect;
 pub mod door;
 pub mod health;
 pub mod layers;
@@ -19,6 +20,7 @@ pub mod metrics;
 pub mod native;
 pub mod needs;
 pub mod openapi;
+pub mod openyurt;
 pub mod params;
 pub mod peer;
 pub mod people;
@@ -37,6 +39,7 @@ use axum::middleware::from_fn_with_state;
 use domain::Actor;
 use domain::clock::Clock;
 use events::audit::Sink;
+use fleet::Fleet;
 use releases::Releases;
 use tenancy::Tenancy;
 
@@ -53,6 +56,7 @@ pub struct Api {
     pub metrics: Metrics,
     pub tenancy: Tenancy,
     pub releases: Releases,
+    pub fleet: Fleet,
     pub audit: Arc<dyn Sink>,
     pub clock: Arc<dyn Clock>,
     pub settings: Settings,
@@ -67,6 +71,8 @@ pub struct Settings {
     pub tls: bool,
     /// The cluster is the one in this process, whose nodes are pretended.
     pub embedded: bool,
+    /// Old clients of the OpenYurt console may send their token as a parameter.
+    pub token_parameter: bool,
     pub version: &'static str,
 }
 
@@ -94,8 +100,8 @@ pub fn router(api: &Api) -> Router {
 pub fn router_of(api: &Api, table: Vec<Route>) -> Router {
     let mut router = Router::new();
     for row in table {
-        let Route { path, act, needs, query, versioned, once, handler, .. } = row;
-        let door = Arc::new(Door { api: api.clone(), act, needs, query, versioned, once });
+        let Route { path, act, needs, query, versioned, once, dialect, handler, .. } = row;
+        let door = Arc::new(Door { api: api.clone(), act, needs, query, versioned, once, dialect });
         router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));
     }
     let router = router

@@ -10,6 +10,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::dialect::{ConsoleRefusal, Dialect};
 use crate::needs::Needs;
 use crate::problem::ProblemView;
 use crate::query;
@@ -30,11 +31,14 @@ pub fn describe(table: &[Route]) -> Value {
     });
     let mut sent = settings.clone().for_deserialize().into_generator();
     let mut given = settings.for_serialize().into_generator();
-    let problem = reference::<ProblemView>(&mut given);
+    let refusals = Refusals {
+        native: reference::<ProblemView>(&mut given),
+        openyurt: reference::<ConsoleRefusal>(&mut given),
+    };
     let mut paths = Map::new();
     for route in table {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.as_str().to_lowercase()] = operation(route, &mut sent, &mut given, &problem);
+        path[route.method.as_str().to_lowercase()] = operation(route, &mut sent, &mut given, &refusals);
     }
     let mut schemas = sent.take_definitions(true);
     schemas.append(&mut given.take_definitions(true));
@@ -46,10 +50,27 @@ pub fn describe(table: &[Route]) -> Value {
             "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "An API token, or a token of Kubernetes for the audience `longshore`"},
+                "authToken": {"type": "apiKey", "in": "header", "name": "X-Auth-Token", "description": "As `token`, for clients of the OpenYurt console"},
+                "tokenParameter": {"type": "apiKey", "in": "query", "name": "token", "description": "As `token`, for old clients of the OpenYurt console; can be switched off"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "longshore_session", "description": "With the header X-CSRF-Token where something is changed"},
             },
         },
     })
+}
+
+/// How refusals are written.
+struct Refusals {
+    native: Value,
+    openyurt: Value,
+}
+
+impl Refusals {
+    fn of(&self, dialect: Dialect) -> Value {
+        match dialect {
+            Dialect::Native => json!({"application/problem+json": {"schema": self.native}}),
+            Dialect::OpenYurt => json!({"application/json": {"schema": self.openyurt}}),
+        }
+    }
 }
 
 fn reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
@@ -60,7 +81,7 @@ fn operation(
     route: &Route,
     sent: &mut SchemaGenerator,
     given: &mut SchemaGenerator,
-    problem: &Value,
+    refusals: &Refusals,
 ) -> Value {
     let mut content = json!({});
     if !route.gives.media.is_empty() {
@@ -78,7 +99,7 @@ fn operation(
             route.gives.status.as_str(): {"description": route.summary, "content": content},
             "default": {
                 "description": "Why it was not done",
-                "content": {"application/problem+json": {"schema": problem}},
+                "content": refusals.of(route.dialect),
             },
         },
     });
@@ -98,7 +119,12 @@ fn operation(
             json!({"required": true, "content": {taken.media: {"schema": (taken.schema)(sent)}}});
     }
     if !route.needs.open(false) {
-        operation["security"] = json!([{"token": []}, {"session": []}]);
+        operation["security"] = match route.dialect {
+            Dialect::Native => json!([{"token": []}, {"session": []}]),
+            Dialect::OpenYurt => {
+                json!([{"token": []}, {"session": []}, {"authToken": []}, {"tokenParameter": []}])
+            }
+        };
     }
     operation
 }

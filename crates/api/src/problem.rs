@@ -64,6 +64,12 @@ impl Problem {
         Error::NotSignedIn.into()
     }
 
+    /// A token came as a parameter, where that is switched off.
+    pub fn no_parameter() -> Self {
+        let detail = "tokens are not taken as parameters here: send `Authorization: Bearer`";
+        Self::new(Kind::Unauthenticated, "token-parameter", detail)
+    }
+
     /// With a status that HTTP has a name of its own for.
     pub fn of_status(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, ..Self::new(Kind::of_http_status(status.as_u16()), code, detail) }
@@ -80,8 +86,16 @@ impl Problem {
     }
 }
 
+/// What a refusal says, for routes that write it in other words ([`crate::dialect`]).
+#[derive(Clone)]
+pub struct Refused {
+    pub detail: String,
+    pub code: &'static str,
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
+        let refused = Refused { detail: self.detail.clone(), code: self.code };
         let view = ProblemView {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
@@ -92,6 +106,7 @@ impl IntoResponse for Problem {
         };
         let body = serde_json::to_string(&view).expect("a problem is plain text and a number");
         let mut response = (self.status, [(CONTENT_TYPE, "application/problem+json")], body).into_response();
+        response.extensions_mut().insert(refused);
         let mut set = |name: HeaderName, value: HeaderValue| drop(response.headers_mut().insert(name, value));
         if let Some(seconds) = self.retry_after {
             set(RETRY_AFTER, seconds.into());
@@ -141,6 +156,23 @@ impl From<releases::acts::Error> for Problem {
             Exists(_) | RepoExists(_) => "exists",
             Changed(_) | Moved(_) => "changed",
             Chart(_) => "chart",
+            _ => word(kind),
+        };
+        Self::new(kind, code, error.to_string())
+    }
+}
+
+impl From<fleet::Error> for Problem {
+    fn from(error: fleet::Error) -> Self {
+        use fleet::Error::*;
+        let kind = error.kind();
+        if let Forbidden(cause) | Unavailable(cause) | Internal(cause) = &error {
+            tracing::error!(error = cause.as_ref() as &dyn std::error::Error, "{error}");
+        }
+        let code = match &error {
+            Refused(refusal) => return refusal.clone().into(),
+            Changed(_) => "changed",
+            NoPools => "no-pools",
             _ => word(kind),
         };
         Self::new(kind, code, error.to_string())

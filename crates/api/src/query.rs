@@ -27,6 +27,21 @@ pub const WORDS: &[Row] = &[
     ("of",       "string",  "What is compared: manifest or values"),
     ("claims",   "boolean", "With the claims that its StatefulSets made, and so with their data"),
     ("rolling",  "boolean", "One after the other"),
+    // Of the OpenYurt console.
+    ("namespace",   "string", "In this namespace; without it one's own, and for administrators every one"),
+    ("continue",    "string", "Where the page before ended, as it said in `continue`"),
+    ("type",        "string", "Normal or Warning"),
+    ("kind",        "string", "About objects of this kind"),
+    ("name",        "string", "Of this name"),
+    ("since",       "string", "Not older than this, as RFC 3339 writes it"),
+    ("email",       "string", "The e-mail address of the account"),
+    ("phone",       "string", "The phone number of the account"),
+    ("mobilephone", "string", "As `phone`"),
+    ("mobilePhone", "string", "As `phone`"),
+    ("token",       "string", "The login token. Better sent in a header, where nobody on the way keeps it"),
+    ("pool",        "string", "The pool that machines are to join"),
+    ("kubeConfig",  "string", "Not looked at"),
+    ("kubeconfig",  "string", "Not looked at"),
 ];
 
 /// A word, for the description of the API.

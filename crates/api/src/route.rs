@@ -11,6 +11,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use crate::Api;
 use crate::answer::Gives;
 use crate::call::Call;
+use crate::dialect::Dialect;
 use crate::needs::Needs;
 use crate::problem::Problem;
 use crate::sent::{SchemaOf, Taken, Takes};
@@ -30,6 +31,8 @@ pub struct Route {
     pub versioned: bool,
     /// Whether `Idempotency-Key` can name the attempt.
     pub once: bool,
+    /// How it is spoken to.
+    pub dialect: Dialect,
     pub takes: Option<Taken>,
     pub gives: Gift,
     pub handler: MethodRouter<Api>,
@@ -44,6 +47,11 @@ impl Route {
     /// Sent again with the same key, it is done once.
     pub fn once(self) -> Self {
         Self { once: true, ..self }
+    }
+
+    /// Is one of the OpenYurt console's, and takes these in the query.
+    pub fn of_console(self, query: &'static [&'static str]) -> Self {
+        Self { dialect: Dialect::OpenYurt, query: Some(query), ..self }
     }
 
     /// Changes something that has versions.
@@ -86,6 +94,7 @@ where
         query: Some(&[]),
         versioned: false,
         once: false,
+        dialect: Dialect::Native,
         takes: B::taken(),
         gives: Gift { status, media: T::MEDIA, schema: T::schema() },
         handler: on(filter, handle),
@@ -140,6 +149,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         query: None,
         versioned: false,
         once: false,
+        dialect: Dialect::Native,
         takes: None,
         gives: Gift { status: StatusCode::OK, media, schema: None },
         handler: on(MethodFilter::GET, handler),

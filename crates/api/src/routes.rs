@@ -13,6 +13,7 @@ use crate::native::{
 use crate::needs::Needs::{
     Anybody, Guest, Nearby, Nothing, Own, Platform, Release, Repo, Themselves, Workspace,
 };
+use crate::openyurt::{events, login, look, page, pools, register};
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw, retire};
 use crate::{health, metrics, openapi};
 
@@ -93,6 +94,9 @@ pub fn table() -> Vec<Route> {
         get   (path!("releases/{cluster}/{namespace}/{release}/notes"),     "releases.notes",     Release(ReadReleases),   "The notes of a revision", releases::look::notes).with(&["revision"]),
         get   (path!("releases/{cluster}/{namespace}/{release}/diff"),      "releases.diff",      Release(ReadReleases),   "What is different between two revisions", releases::look::diff).with(&["from", "to", "of"]),
         get   (path!("releases/{cluster}/{namespace}/{release}/resources"), "releases.resources", Release(ReadReleases),   "The objects of a release, and how each does", releases::look::resources),
+        get   (path!("releases/{cluster}/{namespace}/{release}/drift"),     "releases.drift",     Release(ReadReleases),   "What others made of a release since it was deployed", releases::look::drift),
+        get   (path!("releases/{cluster}/{namespace}/{release}/logs"),      "releases.logs",      Release(ReadReleases),   "What the containers of a release print", releases::look::logs).with(&["pod", "container", "tail", "since", "previous", "timestamps"]),
+        act   (path!("releases/{cluster}/{namespace}/{release}/plan"),      "releases.plan",      Release(ChangeReleases), "What a change would make of a release; nothing is written", releases::acts::plan),
         act   (path!("releases/{cluster}/{namespace}/{release}/rollback"),  "releases.rollback",  Release(ChangeReleases), "Go back to what a revision was made of", releases::acts::rollback).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/pause"),     "releases.pause",     Release(ChangeReleases), "Take all workloads to zero; data and addresses stay", releases::acts::pause).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/recover"),   "releases.recover",   Release(ChangeReleases), "Bring a paused release back", releases::acts::recover).versioned().once(),
@@ -111,5 +115,23 @@ pub fn table() -> Vec<Route> {
         get   (path!("repos/{repo}/charts"),          "repos.charts",  Repo(ReadStore),          "The charts of a repository", repos::charts),
         get   (path!("repos/{repo}/charts/{chart}"),  "repos.chart",   Repo(ReadStore),          "The versions of a chart, the newest first", repos::chart),
         act   (path!("packages"),        "packages.keep",      Anybody,                 "Keep the archive of a chart, so that a release can be asked for of it", packages::keep).with(&["ws"]),
+
+        get   ("/clusterOverview", "console.overview",   Anybody, "How many there are of what, and how many of them are well", look::overview).of_console(look::OF_OVERVIEW),
+        get   ("/clusterEvents",   "console.events",     Anybody, "What happened, the newest first", events::list).of_console(events::QUERY),
+        get   ("/nodes",           "console.nodes",      Anybody, "The nodes that one may see", look::nodes).of_console(page::OF_CLUSTER),
+        get   ("/nodepools",       "console.pools",      Anybody, "The pools that one may see", look::pools).of_console(look::OF_POOLS),
+        create("/nodepools",        "console.pools.create", Anybody, "Make a pool", pools::create).of_console(pools::QUERY),
+        put   ("/nodepools/{pool}", "console.pools.update", Anybody, "Change what the nodes of a pool get; what is not said stays", pools::change).of_console(pools::QUERY),
+        retire("/nodepools/{pool}", "console.pools.delete", Anybody, "Remove a pool that has no nodes", pools::delete).of_console(pools::QUERY),
+        put   ("/nodes/{node}/autonomy", "console.autonomy", Anybody, "Whether a node keeps its pods while it is cut off", pools::autonomy).of_console(pools::QUERY),
+        get   ("/deployments",     "console.deployments",  Anybody, "Deployments", look::deployments).of_console(page::OF_NAMESPACES),
+        get   ("/statefulsets",    "console.statefulsets", Anybody, "StatefulSets", look::statefulsets).of_console(page::OF_NAMESPACES),
+        get   ("/daemonsets",      "console.daemonsets",   Anybody, "DaemonSets", look::daemonsets).of_console(page::OF_NAMESPACES),
+        get   ("/jobs",            "console.jobs",         Anybody, "Jobs", look::jobs).of_console(page::OF_NAMESPACES),
+        get   ("/cronjobs",        "console.cronjobs",     Anybody, "CronJobs", look::cronjobs).of_console(page::OF_NAMESPACES),
+        get   ("/pods",            "console.pods",         Anybody, "Pods", look::pods).of_console(page::OF_NAMESPACES),
+        get   ("/login",         "console.login",     Nothing, "Log in, as old clients do", login::by_query).of_console(login::QUERY),
+        act   ("/login",         "console.login.post", Nothing, "Log in: the account, its kubeconfig, how a machine joins, and a session", login::by_form).of_console(&[]),
+        act   ("/register",      "console.register",  Guest,  "Register, and be told the login token", register::register).of_console(&[]),
     ]
 }

@@ -5,8 +5,8 @@ use std::fmt;
 
 use axum::body::{Bytes, to_bytes};
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use domain::Kind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error};
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Take
 
     async fn read(request: Request) -> Result<Self, Problem> {
         // A form of another site can send text, and cannot send this.
-        if !is_said(&request, &["application/json", "application/merge-patch+json"]) {
+        if !is_said(request.headers(), &["application/json", "application/merge-patch+json"]) {
             let detail = "the body has to be JSON, and Content-Type has to say so";
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
@@ -79,7 +79,7 @@ impl Takes for Archive {
     async fn read(request: Request) -> Result<Self, Problem> {
         let archives =
             ["application/gzip", "application/x-gzip", "application/octet-stream", "application/x-tar"];
-        if !is_said(&request, &archives) {
+        if !is_said(request.headers(), &archives) {
             let detail = "the body has to be an archive, and Content-Type has to say `application/gzip`";
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
@@ -87,15 +87,16 @@ impl Takes for Archive {
     }
 }
 
-fn is_said(request: &Request, kinds: &[&str]) -> bool {
-    request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+/// Whether Content-Type says one of these.
+pub fn is_said(headers: &HeaderMap, kinds: &[&str]) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
         kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
     })
 }
 
 /// The whole body. What says itself that it is too large is not read at all.
-async fn whole(request: Request, limit: usize) -> Result<Bytes, Problem> {
+pub async fn whole(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let too_large =
         || Problem::new(Kind::TooLarge, "too-large", format!("the body has more than {limit} bytes"));
     let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -162,7 +163,7 @@ fn unknown(sent: &Value, known: &Value) -> Option<String> {
 }
 
 /// Reads JSON; the complaint names the field, and never repeats a value, which could be a secret.
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let (path, cause) = (error.path().to_string(), error.inner());

@@ -39,12 +39,14 @@ impl Trail {
         let Some(mut record) = self.record.take() else { return };
         let status = response.status().as_u16();
         let refused = matches!(status, 400..=404 | 429);
-        if !self.changes && !refused {
+        let object = response.extensions().get::<AuditObject>();
+        // Who signs in with a plain GET names the account.
+        if !self.changes && !refused && object.is_none() {
             return;
         }
         record.status = Some(status);
         record.result = Outcome::of_status(status);
-        if let Some(AuditObject(object)) = response.extensions().get() {
+        if let Some(AuditObject(object)) = object {
             record.object = Some(object.clone());
         }
         self.write(&record);

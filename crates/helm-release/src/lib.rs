@@ -2,15 +2,15 @@
 //!
 //! Modules in reading order: what Helm keeps of a release ([`record`]), where it keeps it ([`storage`]), how a chart
 //! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]); who
-//! acts ([`helm`]), what can be done ([`actions`], [`hooks`]), what goes wrong ([`error`]) and what is never said ([`mask`]).
+//! acts ([`helm`]), what can be done ([`actions`], [`hooks`]), what goes wrong ([`error`]) and what is never said ([`quiet`]).
 
 pub mod actions;
 pub mod error;
 pub mod helm;
 pub mod hold;
 mod hooks;
-mod mask;
 pub mod queries;
+mod quiet;
 pub mod record;
 pub mod render;
 pub mod storage;

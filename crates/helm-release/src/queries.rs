@@ -147,13 +147,18 @@ pub async fn history(storage: &Storage, name: &str, most: usize) -> Result<Vec<S
 
 /// What the user said and what the chart says, as `helm get values --all` shows them.
 pub fn all_values(record: &Record, profile: Profile) -> Result<Members, QueryError> {
-    let failed = |why: String| QueryError::Values { name: record.name.clone(), why };
-    let defaults = record.chart.values().map_err(|error| failed(error.to_string()))?;
+    coalesced(record, profile).map_err(|why| QueryError::Values { name: record.name.clone(), why })
+}
+
+/// What the chart of a record and its user came to.
+pub(crate) fn coalesced(record: &Record, profile: Profile) -> Result<Members, String> {
+    let defaults = record.chart.values().map_err(|error| error.to_string())?;
     let chart = Alone { name: &record.chart.head().name, values: &defaults };
     let values = values::coalesce(chart, &record.config, profile, &mut Vec::new())
-        .map_err(|error| failed(error.to_string()))?;
-    match Data::try_from(&Value::from(values)).map_err(|why| failed(why.to_string()))? {
+        .map_err(|mismatch| mismatch.to_string())?;
+    match Data::try_from(&Value::from(values)).map_err(|why| why.to_string())? {
         Data::Map(members) => Ok(members),
+        // A map without entries may be nil.
         _ => Ok(Members::new()),
     }
 }

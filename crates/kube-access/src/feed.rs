@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use follow::Sent;
 use store::Store;
 
 mod follow;
@@ -80,15 +82,46 @@ where
     }
 }
 
+impl<K> Feed<PartialObjectMeta<K>>
+where
+    PartialObjectMeta<K>: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// Begins to watch what is said about objects. What they hold is not even sent. As [`Feed::start`] for the rest.
+    pub fn of_metadata(
+        api: Api<PartialObjectMeta<K>>,
+        config: Config,
+        slim: fn(&mut PartialObjectMeta<K>),
+    ) -> Self {
+        let keep = move |mut object| {
+            slim(&mut object);
+            object
+        };
+        Self::following(api, config, Sent::Metadata, keep)
+    }
+}
+
 impl<P: Send + Sync + 'static> Feed<P> {
     /// Begins to watch, and keeps of each object what `keep` makes of it, and nothing else. As [`Feed::start`] for the rest.
     pub fn keeping<K>(api: Api<K>, config: Config, keep: impl Fn(K) -> P + Send + Sync + 'static) -> Self
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        Self::following(api, config, Sent::Whole, keep)
+    }
+
+    fn following<K>(
+        api: Api<K>,
+        config: Config,
+        sent: Sent,
+        keep: impl Fn(K) -> P + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
         let health = Health { synced: false, alive: false, heard: Instant::now() };
         let shared = Arc::new(Shared { store: Mutex::default(), health: watch::Sender::new(health) });
-        let task = tokio::spawn(follow::follow(api, config, Box::new(keep), shared.clone())).abort_handle();
+        let task =
+            tokio::spawn(follow::follow(api, config, sent, Box::new(keep), shared.clone())).abort_handle();
         Self(Arc::new(Watching { shared, task }))
     }
 }

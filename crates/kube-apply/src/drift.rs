@@ -165,6 +165,21 @@ fn set(place: &mut Value, last: &str, value: Option<Value>) {
     }
 }
 
+/// For people: what was wanted, and what is there instead.
+pub fn text(drifts: &[Drift]) -> String {
+    drifts.iter().map(said).collect()
+}
+
+fn said(drift: &Drift) -> String {
+    let Some(changes) = &drift.changes else { return format!("{} is not there\n", drift.id) };
+    let mut lines = vec![drift.id.to_string()];
+    for Change { path, before, after } in changes {
+        lines.extend(after.iter().map(|wanted| format!("- {path}: {wanted}")));
+        lines.extend(before.iter().map(|there| format!("+ {path}: {there}")));
+    }
+    lines.join("\n") + "\n"
+}
+
 /// Puts right what was found. Ignored fields stay as they are.
 pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Result<Applied, ApplyError> {
     let writes = drifts.iter().map(|drift| async move {

@@ -17,7 +17,7 @@ pub mod live;
 mod managers;
 pub mod manifest;
 pub mod mask;
-mod merge;
+pub mod merge;
 pub mod object;
 pub mod order;
 pub mod owner;

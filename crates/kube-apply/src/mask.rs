@@ -8,6 +8,9 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
 use crate::object::Object;
+use texts::{Texts, Wanted};
+
+mod texts;
 
 /// Shorter data of a Secret would be found everywhere by chance.
 const SHORTEST: usize = 8;
@@ -21,57 +24,21 @@ pub const MASKED: &str = "[masked]";
 /// Texts that are not said. Not shown by anything, `Debug` included.
 #[derive(Clone, Default)]
 pub struct Mask {
-    /// The longest first: another may be part of it.
-    parts: Vec<String>,
-    /// Too short to be looked for inside others.
+    texts: Texts,
+    /// Whole texts, which may be too short to be looked for inside others.
     alone: Vec<String>,
 }
 
 impl Mask {
     /// The data of the Secrets among these objects, and these texts.
     pub fn new<'o>(objects: impl IntoIterator<Item = &'o Object>, sensitive: &[String]) -> Self {
-        let mut mask = Self::default();
-        for text in sensitive.iter().filter(|text| !text.trim().is_empty()) {
-            mask.add_all_forms(text, SHORTEST_PART);
-            mask.alone.push(text.clone());
+        let known: Vec<&String> = sensitive.iter().filter(|text| !text.trim().is_empty()).collect();
+        let mut wanted: Vec<Wanted> =
+            known.iter().map(|text| Wanted { text: (*text).clone(), shortest: SHORTEST_PART }).collect();
+        for object in objects.into_iter().filter(|object| is_secret(object.value())) {
+            wanted.extend(held(object.value()).map(|text| Wanted { text, shortest: SHORTEST }));
         }
-        for object in objects.into_iter().filter(|object| object.kind() == "Secret") {
-            mask.add_data(object.value());
-        }
-        mask.parts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        mask.parts.dedup();
-        mask
-    }
-
-    fn add_data(&mut self, secret: &Value) {
-        let fields = |name: &str| secret[name].as_object().into_iter().flat_map(Map::values);
-        for field in fields("data").filter_map(Value::as_str) {
-            self.add(field, SHORTEST);
-            let plain = BASE64_STANDARD.decode(field).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            if let Some(plain) = plain {
-                self.add_all_forms(&plain, SHORTEST);
-            }
-        }
-        for field in fields("stringData") {
-            let text = field.as_str().map_or_else(|| field.to_string(), ToOwned::to_owned);
-            self.add_all_forms(&text, SHORTEST);
-        }
-    }
-
-    /// The text, its lines, and what it is in a Secret.
-    fn add_all_forms(&mut self, text: &str, shortest: usize) {
-        self.add(text, shortest);
-        if text.trim().len() >= shortest {
-            self.add(BASE64_STANDARD.encode(text).trim_end_matches('='), shortest);
-        }
-        text.lines().for_each(|line| self.add(line, shortest));
-    }
-
-    fn add(&mut self, text: &str, shortest: usize) {
-        let text = text.trim();
-        if text.len() >= shortest {
-            self.parts.push(text.to_owned());
-        }
+        Self { texts: Texts::of(&wanted), alone: known.into_iter().cloned().collect() }
     }
 
     /// The text without any of them.
@@ -79,14 +46,17 @@ impl Mask {
         if self.alone.iter().any(|alone| alone.trim() == text.trim()) {
             return MASKED.to_owned();
         }
-        self.parts.iter().fold(text.to_owned(), |text, part| {
-            if text.contains(part.as_str()) { text.replace(part.as_str(), MASKED) } else { text }
-        })
+        self.texts.over(text)
+    }
+
+    /// Whether any of them is in it.
+    pub fn covers(&self, text: &str) -> bool {
+        self.alone.iter().any(|alone| alone.trim() == text.trim()) || self.texts.are_in(text)
     }
 
     /// An object, or what one was and what became of it, without any of them. What has changed can be seen to have changed.
     pub fn pair(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
-        let secret = [before, after].into_iter().flatten().any(|object| object["kind"] == "Secret");
+        let secret = [before, after].into_iter().flatten().any(is_secret);
         let place = if secret { Place::Secret } else { Place::Open };
         self.walk(before, after, place)
     }
@@ -161,14 +131,26 @@ impl Mask {
             Value::Null => Value::Null,
             _ if place.is_closed() => MASKED.into(),
             Value::String(text) => self.over(text).into(),
-            Value::Number(number) => {
-                let text = number.to_string();
-                let masked = self.over(&text);
-                if masked == text { value.clone() } else { masked.into() }
-            }
+            Value::Number(number) if self.covers(&number.to_string()) => MASKED.into(),
             other => other.clone(),
         }
     }
+}
+
+fn is_secret(object: &Value) -> bool {
+    object["kind"] == "Secret"
+}
+
+/// The texts that a Secret holds, as they are and as it has them.
+fn held(secret: &Value) -> impl Iterator<Item = String> {
+    let entries = |field: &str| secret[field].as_object().into_iter().flat_map(Map::values);
+    let plain = entries("stringData")
+        .map(|entry| entry.as_str().map_or_else(|| entry.to_string(), ToOwned::to_owned));
+    let encoded = entries("data").filter_map(Value::as_str).flat_map(|text| {
+        let bytes = BASE64_STANDARD.decode(text.split_whitespace().collect::<String>()).ok();
+        [Some(text.to_owned()), bytes.and_then(|bytes| String::from_utf8(bytes).ok())]
+    });
+    plain.chain(encoded.flatten())
 }
 
 fn marked(value: &Value, mark: &str) -> Value {

@@ -7,7 +7,7 @@
 //!
 //! Pure: no cluster.
 
-mod keys;
+pub mod keys;
 mod lists;
 
 use serde_json::{Map, Value};

@@ -12,6 +12,7 @@ mod wait;
 
 use serde_json::Value;
 
+pub use events::last_warnings;
 pub(crate) use wait::wait_gone;
 pub use wait::{NotReady, wait};
 

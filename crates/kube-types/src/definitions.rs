@@ -4,10 +4,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 use crate::marks::CRD_REVISION;
-use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace};
+use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace, node_pool};
 
 /// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
-pub const REVISION: u32 = 2;
+pub const REVISION: u32 = 3;
 
 /// A definition, and how it is to be installed.
 pub struct Definition {
@@ -27,6 +27,7 @@ pub fn all() -> Vec<Definition> {
     };
     vec![
         of(User::crd(), true),
+        of(node_pool::definition(), true),
         of(Workspace::crd(), false),
         of(HelmRepo::crd(), false),
         of(HelmPackage::crd(), false),

@@ -12,6 +12,12 @@ pub const LOGIN: &str = "longshore.dev/login";
 pub const PROVISIONED: &str = "longshore.dev/provisioned";
 /// OpenYurt's label of whatever belongs to a tenant: on the personal namespace, on nodes and pools.
 pub const TENANT: &str = "openyurt/tenant";
+/// OpenYurt's label of a node: the pool that it is to be in.
+pub const DESIRED_POOL: &str = "apps.openyurt.io/desired-nodepool";
+/// OpenYurt's label of a node: the pool that it is in.
+pub const POOL: &str = "apps.openyurt.io/nodepool";
+/// OpenYurt's label of a node that works at the edge.
+pub const EDGE_WORKER: &str = "openyurt.io/is-edge-worker";
 /// Label of a piece of a package's bytes: the name of the package.
 pub const PACKAGE: &str = "longshore.dev/package";
 /// Label of the Secrets with a request's values, one for each version: the name of the request.
@@ -40,6 +46,10 @@ pub const USER_UID: &str = "longshore.dev/user-uid";
 /// Annotation of what somebody asked for under a key of theirs: a digest of who they are, what they asked for, and the key. What
 /// they send again under it is not done again.
 pub const ASKED: &str = "longshore.dev/asked";
+/// OpenYurt's annotation of a node: what its pool gave it, as JSON, so that it can be taken away again.
+pub const PREVIOUS: &str = "nodepool.openyurt.io/previous-attributes";
+/// OpenYurt's annotation of a node whose pods stay while it is cut off.
+pub const AUTONOMY: &str = "node.beta.openyurt.io/autonomy";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 

@@ -77,9 +77,14 @@ pub struct UserStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expire_time: Option<Time>,
     pub expired: bool,
+    /// How many of the account's nodes there are.
     pub node_num: i64,
+    /// The names of the account's nodes, and of those that are about to be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// What is known of each of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<JoinedNode>,
     /// The user's id, made once and never another's.
     #[serde(rename = "tenantID", skip_serializing_if = "String::is_empty")]
     pub tenant_id: String,
@@ -91,6 +96,28 @@ pub struct UserStatus {
     pub sequence: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Transition>,
+}
+
+/// A node that an account let in. Written before the node has a certificate, and by the platform alone: this is what makes a
+/// node somebody's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JoinedNode {
+    pub name: String,
+    /// When it was let in.
+    pub since: Time,
+    /// The id of the token by which it was let in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    /// The pool that it was let in for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pool: String,
+    /// The UIDs of the requests for certificates that were granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<String>,
+    /// The UID of the Node; empty before it has appeared.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -105,4 +132,6 @@ pub mod conditions {
     pub const CREDENTIALS_ISSUED: &str = "CredentialsIssued";
     pub const READY: &str = "Ready";
     pub const EXPIRED: &str = "Expired";
+    /// Its end is near.
+    pub const EXPIRING: &str = "Expiring";
 }

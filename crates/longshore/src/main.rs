@@ -41,10 +41,24 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Kubeconfig(args) => kubeconfig(args)?,
         Command::Manifests => cli::print(&server::manifests())?,
         Command::Admin(AdminCommand::ResetPassword(args)) => reset_password(args)?,
+        Command::Node(command) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            return Ok(cli::node::finish(runtime.block_on(cli::node::run(&command))));
+        }
         Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
         Command::Release(command) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            return Ok(cli::helm::finish(runtime.block_on(cli::release::run(&command))));
+            let world = World::of_process(runs_here);
+            return Ok(cli::helm::finish(runtime.block_on(cli::release::run(&command, &world))));
+        }
+        Command::Helm(cli::helm::Command::Repo(args)) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let platform = args.platform(&World::of_process(runs_here));
+            return Ok(cli::helm::finish(match platform {
+                Ok(Some(client)) => runtime.block_on(cli::helm::repo::served::run(&args, &client)),
+                Ok(None) => cli::helm::repo::run(&args),
+                Err(failure) => Err(failure.into()),
+            }));
         }
         Command::Helm(command) => return Ok(cli::helm::finish(cli::helm::run(&command))),
         Command::Version => cli::print(&cli::version())?,
@@ -95,12 +109,15 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
 /// Asks a running platform, and prints what comes of it.
 fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut world = World::of_process(|| {
-        let Some(data) = server::config::default_data(&cli::environment()) else { return Ok(None) };
-        let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
-        Ok(endpoints.map(|endpoints| endpoints.url))
-    });
+    let mut world = World::of_process(runs_here);
     Ok(platform::finish(runtime.block_on(command(&mut world))))
+}
+
+/// The address of the server that runs on this machine, if one does.
+fn runs_here() -> Result<Option<String>, String> {
+    let Some(data) = server::config::default_data(&cli::environment()) else { return Ok(None) };
+    let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
+    Ok(endpoints.map(|endpoints| endpoints.url))
 }
 
 /// The one that was named, or the user's own.

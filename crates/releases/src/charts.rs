@@ -45,15 +45,14 @@ impl Charts {
         }
         let fetched = self.store.fetch(source, reader).await?;
         let digest = fetched.digest.to_string();
-        if let Some(chart) = self.known(|chart| chart.digest == digest) {
-            return Ok(chart);
-        }
+        // Kept even where the chart is known: its package may have been collected since.
         let package = match source {
             Source::Package(name) => name.clone(),
             Source::Archive(_) => self.store.keep(&fetched, Origin::Upload).await?,
             Source::Repo { .. } | Source::Oci { .. } => self.store.keep(&fetched, Origin::RepoCache).await?,
         };
-        Ok(self.remember(&fetched, digest, package))
+        let known = self.known(|chart| chart.digest == digest);
+        Ok(known.unwrap_or_else(|| self.remember(&fetched, digest, package)))
     }
 
     fn known(&self, is_meant: impl Fn(&ResolvedChart) -> bool) -> Option<Chart> {

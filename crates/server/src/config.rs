@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use kube_embedded::quantity::Quantity;
 use kube_embedded::sim::Simulation;
 use outbound::policy::Network;
+use tenancy::edge::{JoinTool, ToolError};
 
 /// What the command line said; `None` where it was silent.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,10 @@ pub struct Config {
     pub tls: Option<Tls>,
     pub kube: Kube,
     pub accounts: Accounts,
+    /// Clients of the OpenYurt console may send their token as a parameter.
+    pub token_parameter: bool,
+    /// By which program machines join.
+    pub join_tool: JoinTool,
     /// Networks that the server may reach for charts although they are private.
     pub outbound_allow: Vec<Network>,
     pub logs: LogFormat,
@@ -48,6 +53,8 @@ pub struct Accounts {
     pub registration_open: bool,
     pub valid_days: u32,
     pub max_nodes: u32,
+    /// How long an expired account can be brought back.
+    pub grace_hours: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +134,10 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.registration", "open on loopback",        "open or closed: whether people may register themselves"),
     ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
     ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
+    ("accounts.grace_hours", "24",                       "how long an expired account can be brought back before it is removed"),
+    ("edge.join_url",        "",                         "where machines fetch yurtadm, {arch} for their architecture; empty: it is installed"),
+    ("edge.join_sha256",     "",                         "its SHA-256, or one for each architecture: amd64=...,arm64=..."),
+    ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
     ("logs.format",          "text",                     "text or json"),
 ];
@@ -233,6 +244,11 @@ impl Config {
             tls,
             kube,
             accounts: accounts(&given, is_loopback(listen.ip()))?,
+            token_parameter: truth(
+                "console.token_parameter",
+                given("console.token_parameter").map_or("true", String::as_str),
+            )?,
+            join_tool: join_tool(&given)?,
             outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
             logs,
         };
@@ -296,7 +312,7 @@ impl Config {
                 );
             }
         }
-        let Accounts { registration_open, valid_days, max_nodes } = self.accounts;
+        let Accounts { registration_open, valid_days, max_nodes, grace_hours } = self.accounts;
         let registration = if registration_open { "open" } else { "closed" };
         section(
             "accounts",
@@ -304,8 +320,13 @@ impl Config {
                 ("registration", Some(quoted(registration))),
                 ("valid_days", Some(valid_days.to_string())),
                 ("max_nodes", Some(max_nodes.to_string())),
+                ("grace_hours", Some(grace_hours.to_string())),
             ],
         );
+        section("console", &[("token_parameter", Some(self.token_parameter.to_string()))]);
+        let (url, sums) = self.join_tool.words().unzip();
+        let words = |words: Option<String>| words.as_deref().map(quoted);
+        section("edge", &[("join_url", words(url)), ("join_sha256", words(sums))]);
         let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
         section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
@@ -402,6 +423,21 @@ fn accounts<'v>(
         registration_open,
         valid_days: amount("accounts.valid_days", 7, 36_500, "a whole number up to 36500")?,
         max_nodes: amount("accounts.max_nodes", 3, 10_000, "a whole number up to 10000")?,
+        grace_hours: amount("accounts.grace_hours", 24, 87_600, "a whole number up to 87600")?,
+    })
+}
+
+fn join_tool<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<JoinTool, ConfigError> {
+    let value = |key: &str| given(key).map_or("", String::as_str);
+    let (url, sums) = (value("edge.join_url"), value("edge.join_sha256"));
+    JoinTool::parse(url, sums).map_err(|error| match error {
+        ToolError::Url if url.is_empty() => contradiction("edge.join_sha256", "edge.join_url is missing"),
+        ToolError::Url => invalid("edge.join_url", url, "a plain address that begins with https://"),
+        ToolError::Sums if sums.is_empty() => contradiction("edge.join_url", "edge.join_sha256 is missing"),
+        ToolError::Sums => {
+            let expected = "a SHA-256 in hexadecimal, or one for each architecture, such as amd64=...,arm64=..., where edge.join_url has {arch}";
+            invalid("edge.join_sha256", sums, expected)
+        }
     })
 }
 
@@ -512,6 +548,18 @@ mod tests {
                 "[outbound]\nallow = \"10.0.0.0/8, 10.0.0.0/40\"\n",
                 "`outbound.allow` must be networks such as 10.0.0.0/8, with commas between, not `10.0.0.0/40`",
             ),
+            (
+                "[edge]\njoin_url = \"https://example.com/yurtadm\"\n",
+                "`edge.join_url` makes no sense here: edge.join_sha256 is missing",
+            ),
+            (
+                "[edge]\njoin_url = \"http://example.com/yurtadm\"\njoin_sha256 = \"a\"\n",
+                "`edge.join_url` must be a plain address that begins with https://, not `http://example.com/yurtadm`",
+            ),
+            (
+                "[edge]\njoin_sha256 = \"a\"\n",
+                "`edge.join_sha256` makes no sense here: edge.join_url is missing",
+            ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (
                 "[kube]\nexternal_url = \"http://a\"\n",
@@ -537,6 +585,13 @@ mod tests {
 
     #[test]
     fn what_is_printed_reads_back_the_same() {
+        let sum = "ab".repeat(32);
+        let edge = format!(
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\n[accounts]\ngrace_hours = 1\n"
+        );
+        let config = read(&edge, &[], Flags::default()).unwrap();
+        assert_eq!(config.accounts.grace_hours, 1);
+        assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
         let file = "[server]\nlisten = \"127.0.0.1:0\"\n[kube]\nkubeconfig = \"/a \\\"b\\\"\"\ncontext = \"c\"\n[logs]\nformat = \"json\"\n";
         let config = read(file, &[], Flags::default()).unwrap();
         assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);

@@ -13,6 +13,7 @@ use api::{Api, Metrics, Readiness};
 use chart_store::Charts;
 use domain::clock::{Clock, SystemClock};
 use events::audit::StandardError;
+use fleet::Fleet;
 use kube_access::{Clients, Lock, Lost};
 use kube_embedded::http::accept::accept;
 use kube_types::SYSTEM_NAMESPACE;
@@ -47,6 +48,8 @@ pub enum RunError {
     Tenancy(#[from] tenancy::StartError),
     #[error(transparent)]
     Releases(#[from] releases::StartError),
+    #[error(transparent)]
+    Fleet(#[from] fleet::StartError),
     #[error("cannot look for the first administrator")]
     Turn(#[from] Lost),
     #[error("cannot make the first administrator")]
@@ -129,6 +132,7 @@ pub async fn run(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tenancy = Tenancy::start(clients.clone(), settings(&config, kube.as_deref()), clock.clone()).await?;
     let releases = start_releases(&config, &clients, &tenancy, &clock, &address.to_string()).await?;
+    let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await?;
 
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
@@ -139,7 +143,7 @@ pub async fn run(
     });
     // Not a task of its own: it is what this one does while others answer.
     let leading = async {
-        let work = || Box::pin(lead(&tenancy, &releases));
+        let work = || Box::pin(lead(&tenancy, &releases, &fleet));
         if alone {
             leadership.alone(work(), stopped()).await;
         } else {
@@ -151,12 +155,14 @@ pub async fn run(
         metrics,
         tenancy: tenancy.clone(),
         releases: releases.clone(),
+        fleet: fleet.clone(),
         audit: Arc::new(StandardError),
         clock,
         settings: api::Settings {
             trusted_proxy: config.trusted_proxy,
             tls: tls.is_some(),
             embedded: embedded.is_some(),
+            token_parameter: config.token_parameter,
             version: env!("CARGO_PKG_VERSION"),
         },
     };
@@ -226,10 +232,11 @@ async fn start_releases(
 }
 
 /// What only one server of a cluster does.
-async fn lead(tenancy: &Tenancy, releases: &Releases) -> Infallible {
+async fn lead(tenancy: &Tenancy, releases: &Releases, fleet: &Fleet) -> Infallible {
     tokio::select! {
         never = tenancy.lead() => never,
         never = releases.lead() => never,
+        never = fleet.lead() => never,
     }
 }
 
@@ -249,13 +256,15 @@ async fn first_administrator(
 
 /// What the configuration says of tenants.
 fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
-    let Accounts { registration_open, valid_days, max_nodes } = config.accounts;
+    let Accounts { registration_open, valid_days, max_nodes, grace_hours } = config.accounts;
     let (Kube::Embedded { external_url, .. } | Kube::Real { external_url, .. }) = &config.kube;
     tenancy::Settings {
         registration_open,
         valid_days: valid_days.into(),
         max_nodes: max_nodes.into(),
         kube_url: external_url.as_deref().or(embedded).map(str::to_owned),
+        join_tool: config.join_tool.clone(),
+        account_grace: Duration::from_hours(grace_hours.into()),
         ..tenancy::Settings::default()
     }
 }

@@ -41,10 +41,10 @@ impl fmt::Debug for KubeconfigFile {
 
 /// Where the cluster is, and how one knows that it is it.
 #[derive(Debug, PartialEq, Eq)]
-struct Address {
-    server: String,
+pub(crate) struct Address {
+    pub server: String,
     /// In base64. Without it, whatever the machine trusts.
-    authority: Option<String>,
+    pub authority: Option<String>,
 }
 
 impl Tenancy {
@@ -81,7 +81,7 @@ impl Tenancy {
     }
 
     /// What the settings say, and else what the cluster says of itself.
-    async fn address(&self) -> Result<Address, Error> {
+    pub(crate) async fn address(&self) -> Result<Address, Error> {
         let maps = |namespace: &str| Api::<ConfigMap>::namespaced(self.0.clients.own(), namespace);
         let field = |map: Option<ConfigMap>, key: &str| map?.data?.remove(key);
         let info = field(maps("kube-public").get_opt("cluster-info").await?, "kubeconfig");

@@ -16,7 +16,9 @@ impl Tenancy {
         let sweeping = async {
             loop {
                 sleep(SWEEP).await;
-                for swept in [self.sweep().await.map(drop), self.sweep_tokens().await] {
+                for swept in
+                    [self.sweep().await.map(drop), self.sweep_tokens().await, self.sweep_edge().await]
+                {
                     if let Err(error) = swept {
                         tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
                     }

@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: what is known at once (`directory`), how somebody is recognised (`passwords`, `tokens`,
 //! `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
-//! `workspaces`, `members`, `quota`, `kubeconfig`), and what follows from it by itself (`provision`).
+//! `workspaces`, `members`, `quota`, `kubeconfig`, `edge`), and what follows from it by itself (`provision`).
 //!
 //! Always true: every function that a caller can reach takes an [`domain::Actor`] and asks it first, but for
 //! registration and sign-in.
@@ -17,6 +17,7 @@ use kube::runtime::watcher::Config;
 use kube_access::{Clients, Feed};
 
 use directory::Feeds;
+use edge::JoinTool;
 use kubernetes::Reviews;
 use passwords::Hasher;
 use sessions::keys::{self, Keys};
@@ -28,7 +29,10 @@ pub mod authenticate;
 mod change;
 mod credentials;
 pub mod directory;
+pub mod edge;
 pub mod error;
+#[cfg(test)]
+mod heard;
 pub mod kubeconfig;
 pub mod kubernetes;
 mod lead;
@@ -73,6 +77,10 @@ pub struct Settings {
     /// The address of Kubernetes that goes into kubeconfigs; without it, what the cluster says of itself.
     pub kube_url: Option<String>,
     pub session_hours: i64,
+    /// By which program machines join.
+    pub join_tool: JoinTool,
+    /// How long an account that has expired can be brought back by prolonging it.
+    pub account_grace: Duration,
 }
 
 impl Default for Settings {
@@ -91,6 +99,8 @@ impl Default for Settings {
             removal_grace: Duration::from_hours(24),
             kube_url: None,
             session_hours: 12,
+            join_tool: JoinTool::Installed,
+            account_grace: Duration::from_hours(24),
         }
     }
 }

@@ -4,7 +4,9 @@
 //! here: neither its own role, nor the curated ones, nor the policy that guards what it provisions. The embedded cluster is
 //! given all of it at each start, by its administrator ([`apply`]).
 
+mod joiners;
 mod policy;
+mod pools;
 mod rights;
 
 use futures::future::try_join_all;
@@ -39,7 +41,9 @@ pub fn manifests() -> Vec<Value> {
     all.push(service_account());
     all.extend(roles::curated().iter().map(written));
     all.extend(rights::objects());
+    all.extend(joiners::objects());
     all.extend(policy::objects());
+    all.extend(pools::objects());
     all
 }
 

@@ -76,7 +76,7 @@ impl Tenancy {
     }
 
     /// A session of its own id each time, so that nobody can be given one that somebody else knows.
-    async fn open_session(&self, account: &Account) -> Result<SignedIn, Error> {
+    pub(crate) async fn open_session(&self, account: &Account) -> Result<SignedIn, Error> {
         // Without credentials there is no epoch by which the session could be revoked.
         let epoch = self.0.directory.epoch(&account.id).ok_or(Error::WrongCredentials)?;
         let now = self.0.clock.now();

@@ -31,6 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("chart-store", &["domain", "helm-template", "helm-chart", "kube-access", "kube-types", "outbound"]),
     ("tenancy", &["domain", "events", "kube-access", "kube-types"]),
+    ("fleet", &["domain", "kube-access", "kube-types"]),
     (
         "releases",
         &[
@@ -54,6 +55,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "chart-store",
             "domain",
             "events",
+            "fleet",
             "helm-release",
             "kube-apply",
             "kube-types",
@@ -68,6 +70,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "chart-store",
             "domain",
             "events",
+            "fleet",
             "kube-access",
             "kube-embedded",
             "kube-types",
@@ -99,6 +102,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "domain",
             "kube-access",
             "kube-embedded",
+            "kube-types",
             "tenancy",
             "helm-template",
             "helm-chart",

@@ -60,6 +60,21 @@ async fn no_secret_is_where_it_does_not_belong() {
     assert_eq!(house.post("users/me/password", &person.key(), changed).await.code(), 204);
     house.get(&format!("auth/methods?token={}", person.token), &Key::Nothing).await;
     house.ask(Method::DELETE, &format!("tokens/{}", person.token), &person.key(), None).await;
+    // At the console's doors, where tokens may stand in the query.
+    let login = format!("/login?email=p2%40example.com&token={}", person.token);
+    let login = house.send(request(Method::GET, &login, &Key::Nothing, None)).await;
+    assert_eq!(login.code(), 200, "{}", login.text);
+    let login = login.json();
+    let of_login = login["spec"]["kubeConfig"].as_str().unwrap();
+    let of_login = of_login.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap();
+    for path in ["/nodes", "/nodepools", "/deployments", "/clusterOverview", "/clusterEvents"] {
+        house
+            .send(request(Method::GET, &format!("{path}?token={}", person.token), &Key::Nothing, None))
+            .await;
+        let mut asked = request(Method::GET, path, &Key::Nothing, None);
+        asked.headers_mut().insert("x-auth-token", person.token.parse().unwrap());
+        house.send(asked).await;
+    }
     let cookie = cookie.strip_prefix("longshore_session=").unwrap();
     let canaries = [
         ("the password", PASSWORD),
@@ -71,6 +86,7 @@ async fn no_secret_is_where_it_does_not_belong() {
         ("the session", cookie),
         ("the token against forged requests", csrf.as_str()),
         ("the token of a kubeconfig", bound.as_str()),
+        ("the token of a login's kubeconfig", of_login),
     ];
     let mut told = vec![("the audit trail".to_owned(), format!("{:?}", house.audit.take()))];
     for row in routes::table().into_iter().filter(|row| row.method == Method::GET) {

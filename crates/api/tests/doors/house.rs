@@ -19,6 +19,7 @@ use domain::clock::{Clock, SystemClock};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{PlatformRole, WorkspaceRole};
 use events::audit::{Record, Sink};
+use fleet::Fleet;
 use kube_access::Clients;
 use kube_embedded::cluster::{Cluster, Config};
 use kube_embedded::sim::Simulation;
@@ -106,7 +107,14 @@ impl Answer {
 
 impl House {
     pub async fn new() -> Self {
-        Self::with(Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" }).await
+        Self::with(Settings {
+            trusted_proxy: false,
+            tls: false,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        })
+        .await
     }
 
     pub async fn with(settings: Settings) -> Self {
@@ -116,7 +124,13 @@ impl House {
 
     /// As the configuration is by itself off this machine.
     pub async fn closed() -> Self {
-        let settings = Settings { trusted_proxy: false, tls: true, embedded: true, version: "test" };
+        let settings = Settings {
+            trusted_proxy: false,
+            tls: true,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        };
         Self::made(settings, tenancy::Settings::default()).await
     }
 
@@ -126,7 +140,13 @@ impl House {
         let config = Config { simulation, ..Config::default() };
         let world = World { cluster: Cluster::open(config).await.unwrap() };
         world.apply(tenancy::manifests::manifests()).await;
-        let settings = Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" };
+        let settings = Settings {
+            trusted_proxy: false,
+            tls: false,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        };
         let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };
         Self::on(world, settings, open).await
     }
@@ -143,17 +163,19 @@ impl House {
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
         let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
         let people = Arc::new(Directory(tenancy.clone()));
+        let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await.unwrap();
         let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let audit = Arc::new(Collected::default());
         // A thread of its own: this work is not one that can wander between threads.
         let (leading, stopped) = oneshot::channel();
-        let (leader, releasing) = (tenancy.clone(), releases.clone());
+        let (leader, releasing, pooling) = (tenancy.clone(), releases.clone(), fleet.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 tokio::select! {
                     _ = leader.lead() => {}
                     _ = releasing.lead() => {}
+                    _ = pooling.lead() => {}
                     _ = stopped => {}
                 }
             });
@@ -163,6 +185,7 @@ impl House {
             metrics: Metrics::new("test", |_| {}),
             tenancy,
             releases,
+            fleet,
             audit: audit.clone(),
             clock,
             settings,

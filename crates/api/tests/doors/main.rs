@@ -3,6 +3,7 @@
 
 mod audit;
 mod canary;
+mod console;
 mod description;
 mod house;
 mod identity;

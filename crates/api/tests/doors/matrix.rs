@@ -223,6 +223,8 @@ fn filled(path: &str, user: &str) -> String {
         .replace("{token}", "aaaaaaaaaa")
         .replace("{namespace}", "acme-test")
         .replace("{invitation}", "0f0f")
+        .replace("{pool}", "hangzhou")
+        .replace("{node}", "edge-1")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -136,7 +136,7 @@ impl Linter<'_> {
         }
         let summary = format!("{} chart(s) linted, {failed} chart(s) failed", paths.len());
         if failed > 0 {
-            return Err(Refusal { output: said.into_bytes(), why: summary });
+            return Err(Refusal::after(said, summary));
         }
         if !quiet || noted > 0 {
             said.push_str(&summary);

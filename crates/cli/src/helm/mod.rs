@@ -90,19 +90,34 @@ pub struct Refusal {
     /// What is printed all the same.
     pub output: Vec<u8>,
     pub why: String,
+    /// How the program ends: 1, unless somebody broke it off.
+    pub code: u8,
+}
+
+impl Refusal {
+    /// It failed after this had been done.
+    pub fn after(output: impl Into<Vec<u8>>, why: impl Into<String>) -> Self {
+        Self { output: output.into(), why: why.into(), code: 1 }
+    }
 }
 
 impl<T: Into<String>> From<T> for Refusal {
     fn from(why: T) -> Self {
-        Self { output: Vec::new(), why: why.into() }
+        Self::after(Vec::new(), why)
+    }
+}
+
+impl From<crate::platform::Failure> for Refusal {
+    fn from(failure: crate::platform::Failure) -> Self {
+        Self::after(Vec::new(), failure.to_string())
     }
 }
 
 /// Prints what came of a command, as Helm does.
 pub fn finish(outcome: Outcome) -> ExitCode {
-    let (output, why) = match outcome {
-        Ok(output) => (output, None),
-        Err(Refusal { output, why }) => (output, Some(why)),
+    let (output, why, code) = match outcome {
+        Ok(output) => (output, None, 1),
+        Err(Refusal { output, why, code }) => (output, Some(why), code),
     };
     let written = match io::stdout().lock().write_all(&output) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -113,7 +128,7 @@ pub fn finish(outcome: Outcome) -> ExitCode {
         None => ExitCode::SUCCESS,
         Some(why) => {
             eprintln!("Error: {why}");
-            ExitCode::FAILURE
+            ExitCode::from(code)
         }
     }
 }

@@ -53,7 +53,7 @@ pub fn run(args: &PackageArgs) -> Outcome {
                 said.push_str(&archive.to_string_lossy());
                 said.push('\n');
             }
-            Err(why) => return Err(Refusal { output: said.into_bytes(), why }),
+            Err(why) => return Err(Refusal::after(said, why)),
         }
     }
     Ok(said.into_bytes())

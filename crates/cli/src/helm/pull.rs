@@ -38,7 +38,7 @@ pub fn run(args: &PullArgs) -> Outcome {
     for name in &args.charts {
         match pull(args, name) {
             Ok(more) => said.push_str(&more),
-            Err(why) => return Err(Refusal { output: said.into_bytes(), why }),
+            Err(why) => return Err(Refusal::after(said, why)),
         }
     }
     Ok(said.into_bytes())

@@ -131,8 +131,28 @@ pub struct Pulled {
 }
 
 impl RemoteArgs {
+    /// Whether it says something that only this machine can heed: an address, or how one is let in.
+    pub fn is_of_this_machine(&self) -> bool {
+        let LoginArgs {
+            username,
+            password,
+            ca_file,
+            cert_file,
+            key_file,
+            insecure_skip_tls_verify,
+            pass_credentials,
+        } = &self.login;
+        let texts = [&self.repo, username, ca_file, cert_file, key_file];
+        texts.iter().any(|text| !text.is_empty())
+            || password.is_some()
+            || insecure_skip_tls_verify.0
+            || pass_credentials.0
+            || self.plain_http.0
+            || self.places.repository_config.is_some()
+    }
+
     /// The version that is asked for.
-    fn wanted(&self) -> &str {
+    pub fn wanted(&self) -> &str {
         if self.version.is_empty() && self.devel.0 { ">0.0.0-0" } else { self.version.trim() }
     }
 

@@ -122,9 +122,9 @@ pub fn run(args: &TemplateArgs) -> Outcome {
         Err(failure) => match failure.stage {
             Stage::Values => Err(failure.why.into()),
             Stage::Manifests(files) if args.debug.0 => {
-                Err(Refusal { output: output::broken(&files), why: failure.why })
+                Err(Refusal::after(output::broken(&files), failure.why))
             }
-            Stage::Templates if args.debug.0 => Err(Refusal { output: b"\n".into(), why: failure.why }),
+            Stage::Templates if args.debug.0 => Err(Refusal::after(*b"\n", failure.why)),
             _ => Err(format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why).into()),
         },
     }

@@ -31,6 +31,14 @@ pub struct Target {
     /// One of `longshore context list`, instead of the current one
     #[arg(long, value_name = "NAME", global = true)]
     pub context: Option<String>,
+    /// What to show there, which others on this machine can see [default: `LONGSHORE_TOKEN`, else that of the context]
+    #[arg(long, value_name = "TOKEN", global = true, value_parser = secret)]
+    pub token: Option<Secret>,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
 }
 
 /// A platform, and what one shows at its door.
@@ -78,7 +86,7 @@ impl<'a> Known<'a> {
     /// All of it.
     pub fn access(&self, target: &Target) -> Result<Access, Failure> {
         let (server, context) = self.server(target)?;
-        let token = self.variable("LONGSHORE_TOKEN").map(Secret::new);
+        let token = target.token.clone().or_else(|| self.variable("LONGSHORE_TOKEN").map(Secret::new));
         let token = token.or_else(|| context.and_then(|context| context.token.clone()));
         let ca = target.ca.clone().or_else(|| context.and_then(|context| context.ca.clone()));
         Ok(Access { server, ca, token })
@@ -146,6 +154,8 @@ mod tests {
             "https://one.example.com lsh_again_x /again.pem"
         );
         assert_eq!(chosen(&plain, &of_token, &all, here), "https://one.example.com lsh_env_x /again.pem");
+        let typed = Target { token: Some(Secret::new("lsh_typed_x")), ..Target::default() };
+        assert_eq!(chosen(&typed, &of_token, &all, here), "https://one.example.com lsh_typed_x /again.pem");
         assert_eq!(chosen(&plain, &[], &none, here), "http://127.0.0.1:8080 - -");
         assert_eq!(chosen(&plain, &[("LONGSHORE_SERVER", "")], &none, here), "http://127.0.0.1:8080 - -");
         assert!(chosen(&context("three"), &[], &all, here).contains("no context `three`"));

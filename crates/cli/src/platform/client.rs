@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use http::response::Parts;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
@@ -24,12 +25,14 @@ use serde_json::Value;
 use super::Failure;
 use super::access::Access;
 use super::address::Address;
+use super::events::Events;
 use super::problem::Problem;
 use super::secret::Secret;
 
 /// Where the platform's own API begins.
 const ROOT: &str = "/api/longshore/v1";
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+const JSON: &str = "application/json";
 /// A registration is answered when the account is ready, or after a minute.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
 /// More than any list of ours, and little enough to hold.
@@ -116,55 +119,99 @@ impl Client {
 
     /// One request. `path` is below the API's root.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
-        let request = self.request(method, path, body)?;
-        match tokio::time::timeout(ANSWERED_WITHIN, self.exchange(request)).await {
-            Ok(answered) => answered,
-            Err(_) => {
-                Err(Failure::Silent { server: self.server.clone(), seconds: ANSWERED_WITHIN.as_secs() })
-            }
+        let body = body.map(|body| (JSON, Bytes::from(body.to_string())));
+        self.send_within(ANSWERED_WITHIN, method, path, body).await
+    }
+
+    /// One whose answer may take longer than usual.
+    pub async fn post_within(&self, limit: Duration, path: &str, body: &Value) -> Result<Value, Failure> {
+        let body = Some((JSON, Bytes::from(body.to_string())));
+        Ok(self.send_within(limit, Method::POST, path, body).await?.body)
+    }
+
+    /// The archive of a chart.
+    pub async fn upload(&self, path: &str, archive: Bytes) -> Result<Value, Failure> {
+        let body = Some(("application/gzip", archive));
+        Ok(self.send_within(ANSWERED_WITHIN, Method::POST, path, body).await?.body)
+    }
+
+    async fn send_within(
+        &self,
+        limit: Duration,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Bytes)>,
+    ) -> Result<Answer, Failure> {
+        let request = self.request(method, path, JSON, body)?;
+        let silent = || Failure::Silent { server: self.server.clone(), seconds: limit.as_secs() };
+        tokio::time::timeout(limit, self.exchange(request)).await.unwrap_or_else(|_| Err(silent()))
+    }
+
+    /// What the platform tells as it happens.
+    pub async fn events(&self, path: &str) -> Result<Events, Failure> {
+        let request = self.request(Method::GET, path, "text/event-stream", None)?;
+        let silent = || Failure::Silent { server: self.server.clone(), seconds: ANSWERED_WITHIN.as_secs() };
+        let response = tokio::time::timeout(ANSWERED_WITHIN, self.http.request(request)).await;
+        let response = response.map_err(|_| silent())?.map_err(|error| self.unreachable(&error))?;
+        let (head, body) = response.into_parts();
+        if !head.status.is_success() {
+            let body = Limited::new(body, LARGEST_ANSWER).collect().await;
+            let body = body.map_err(|error| self.unreachable(error.as_ref()))?.to_bytes();
+            return Err(self.no(&head, &body));
         }
+        let body = body.map_err(|error| causes(&error)).boxed_unsync();
+        Ok(Events::new(self.server.clone(), body))
     }
 
     fn request(
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        accept: &str,
+        body: Option<(&str, Bytes)>,
     ) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{ROOT}/{path}", self.server))
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, accept)
             .header(USER_AGENT, concat!("longshore/", env!("CARGO_PKG_VERSION")));
         for (name, value) in self.credentials.headers()? {
             request = request.header(name, value);
         }
-        if body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
+        if let Some((kind, _)) = &body {
+            request = request.header(CONTENT_TYPE, *kind);
         }
-        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let bytes = body.map(|(_, bytes)| bytes).unwrap_or_default();
         request
             .body(Full::new(bytes))
             .map_err(|error| Failure::Usage(format!("that makes no request: {error}")))
     }
 
+    fn unreachable(&self, error: &dyn Error) -> Failure {
+        Failure::Unreachable { server: self.server.clone(), why: causes(error) }
+    }
+
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        let unreachable =
-            |error: &dyn Error| Failure::Unreachable { server: self.server.clone(), why: causes(error) };
-        let response = self.http.request(request).await.map_err(|error| unreachable(&error))?;
+        let response = self.http.request(request).await.map_err(|error| self.unreachable(&error))?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, LARGEST_ANSWER).collect().await;
-        let body = body.map_err(|error| unreachable(error.as_ref()))?.to_bytes();
-        let strange = |why: String| Failure::Strange { server: self.server.clone(), why };
+        let body = body.map_err(|error| self.unreachable(error.as_ref()))?.to_bytes();
         if !head.status.is_success() {
-            if head.status.is_redirection() {
-                return Err(strange(format!("it answered {}", head.status)));
-            }
-            let id = head.headers.get("x-request-id").and_then(|id| id.to_str().ok());
-            return Err(self.refused(Problem::of(head.status, &body, id)));
+            return Err(self.no(&head, &body));
         }
+        let strange = |why: String| Failure::Strange { server: self.server.clone(), why };
         let body = if body.is_empty() { Value::Null } else { value(&body).map_err(strange)? };
         Ok(Answer { body, headers: head.headers })
+    }
+
+    /// What an answer that is no yes means.
+    fn no(&self, head: &Parts, body: &[u8]) -> Failure {
+        if head.status.is_redirection() {
+            let why = format!("it answered {}", head.status);
+            return Failure::Strange { server: self.server.clone(), why };
+        }
+        let id = head.headers.get("x-request-id").and_then(|id| id.to_str().ok());
+        self.refused(Problem::of(head.status, body, id))
     }
 
     fn refused(&self, problem: Problem) -> Failure {

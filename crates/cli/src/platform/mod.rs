@@ -1,13 +1,14 @@
 //! What can be asked of a running platform: who somebody is there, and what they own.
 //!
 //! Modules in reading order: which platform, and as whom (`address`, `secret`, `contexts`, `access`); how it is asked
-//! (`world`, `prompt`, `client`, `problem`, `failure`); what is printed (`output`); and the commands.
+//! (`world`, `prompt`, `client`, `events`, `problem`, `failure`); what is printed (`output`); and the commands.
 
 pub mod access;
 pub mod address;
 pub mod client;
 pub mod context;
 pub mod contexts;
+pub mod events;
 mod failure;
 pub mod kubeconfig;
 pub mod output;

@@ -1,8 +1,9 @@
 //! Which chart, and what the release is called.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use helm_chart::dependencies;
+use helm_chart::{Chart, dependencies};
 use helm_host::Host;
 use helm_release::render::ReadyChart;
 use helm_template::profile::Profile;
@@ -21,8 +22,17 @@ pub async fn load(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, St
 }
 
 fn find(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
-    let path = locate::chart(name, remote, PROFILE)?;
-    let loaded = helm_host::load(&path, PROFILE).map_err(|error| error.to_string())?;
+    Ok(Arc::new(ReadyChart::new(checked(&locate(name, remote)?)?)))
+}
+
+/// Where on this machine a chart is; fetched, if it is elsewhere.
+pub fn locate(name: &str, remote: &RemoteArgs) -> Result<PathBuf, String> {
+    locate::chart(name, remote, PROFILE)
+}
+
+/// The chart there, if it can be installed.
+pub fn checked(path: &Path) -> Result<Chart, String> {
+    let loaded = helm_host::load(path, PROFILE).map_err(|error| error.to_string())?;
     for line in &loaded.warnings {
         eprintln!("{line}");
     }
@@ -34,7 +44,7 @@ fn find(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
         eprintln!("level=WARN msg=\"this chart is deprecated\"");
     }
     dependencies::check(&loaded.chart, PROFILE).map_err(|why| why.to_string())?;
-    Ok(Arc::new(ReadyChart::new(loaded.chart)))
+    Ok(loaded.chart)
 }
 
 /// What was said of the names of the release and of the chart.

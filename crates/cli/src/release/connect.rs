@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use domain::clock::{Clock, SystemClock};
 use helm_release::{Helm, Storage};
 use kube::Client;
@@ -16,16 +15,11 @@ use kube_apply::Discovery;
 const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Which cluster, and where in it.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ClusterArgs {
-    /// Act straight on the cluster that this kubeconfig names, without a server
-    #[arg(long, value_name = "FILE", env = "LONGSHORE_KUBE_KUBECONFIG", hide_env_values = true)]
-    pub kubeconfig: Option<PathBuf>,
-    /// Which of the kubeconfig's contexts
-    #[arg(long, visible_alias = "context", value_name = "NAME")]
-    pub kube_context: Option<String>,
-    /// The namespace of the release [default: that of the context]
-    #[arg(short, long)]
+#[derive(Clone, Debug)]
+pub struct At {
+    pub kubeconfig: PathBuf,
+    /// Which of its contexts.
+    pub context: Option<String>,
     pub namespace: Option<String>,
 }
 
@@ -36,18 +30,16 @@ pub struct Reached {
     pub clock: Arc<dyn Clock>,
 }
 
-pub async fn reach(args: &ClusterArgs) -> Result<Reached, String> {
-    let Some(file) = &args.kubeconfig else {
-        return Err("no cluster is named: give --kubeconfig FILE".to_owned());
-    };
+pub async fn reach(at: &At) -> Result<Reached, String> {
+    let file = &at.kubeconfig;
     let wrong =
         |why: &dyn std::fmt::Display| format!("cannot use the kubeconfig `{}`: {why}", file.display());
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| wrong(&error))?;
-    let options = KubeConfigOptions { context: args.kube_context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions { context: at.context.clone(), ..KubeConfigOptions::default() };
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| wrong(&error))?;
     kube_access::clients::check(&config).map_err(|error| wrong(&error))?;
-    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = at.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|error| wrong(&error))?;
     // One that gives up on a cluster that does not answer.
     Ok(Reached { client: Clients::new(client).own(), namespace, clock: Arc::new(SystemClock) })

@@ -7,17 +7,18 @@ use clap::Args;
 use helm_release::Record;
 use helm_release::actions::{DryRun, Upgrade};
 use helm_release::queries::get;
-use kube_apply::{Object, diff};
+use kube_apply::{Object, Ownership, Target, diff, drift};
 use serde_json::{Value, json};
 
 use super::chart::{PROFILE, load};
-use super::connect::{ClusterArgs, Reached, reach};
+use super::connect::{At, Reached, reach};
 use super::flags::{OutputArg, WaitArgs, WriteArgs};
 use super::output::encoded;
+use super::place::PlaceArgs;
 use super::progress::Progress;
 use super::upgrade::OldValuesArgs;
 use crate::helm::Outcome;
-use crate::helm::flags::ValuesArgs;
+use crate::helm::flags::{Switch, ValuesArgs, switch};
 use crate::helm::remote::RemoteArgs;
 
 #[derive(Clone, Debug, Args)]
@@ -32,20 +33,26 @@ pub struct DiffArgs {
     /// To what an upgrade to this chart would make of it
     #[arg(long, value_name = "CHART", conflicts_with = "to")]
     pub with: Option<String>,
+    /// To what is there now: what others made of it since
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with_all = ["from", "to", "with"])]
+    pub live: Switch,
     #[command(flatten)]
     pub values: ValuesArgs,
     #[command(flatten)]
     pub old_values: OldValuesArgs,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub remote: RemoteArgs,
     #[command(flatten)]
     pub output: OutputArg,
 }
 
-pub async fn run(args: &DiffArgs) -> Outcome {
-    let reached = reach(&args.cluster).await?;
+pub async fn run(args: &DiffArgs, at: &At) -> Outcome {
+    let reached = reach(at).await?;
+    if args.live.0 {
+        return live(args, &reached).await;
+    }
     let (before, after) = if let Some(chart) = &args.with {
         (revision(&reached, &args.name, args.from).await?, planned(&reached, args, chart).await?)
     } else {
@@ -70,6 +77,31 @@ pub async fn run(args: &DiffArgs) -> Outcome {
         .collect();
     encoded(args.output.output, &shown.into())
         .unwrap_or_else(|| Ok(coloured(&diff::text(&differences)).into_bytes()))
+}
+
+/// What others made of its objects since.
+async fn live(args: &DiffArgs, reached: &Reached) -> Outcome {
+    let record = revision(reached, &args.name, None).await?;
+    let objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
+    let helm = reached.helm().await?;
+    let namespace = reached.namespace.clone();
+    let owner = Ownership { release: args.name.clone(), namespace: namespace.clone(), take: false };
+    let target = Target { client: helm.objects, discovery: helm.discovery, namespace };
+    let found = drift::find(&target, &objects, &owner, &|_| Vec::new(), &[]).await;
+    let found =
+        found.map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let shown: Vec<Value> = found
+        .iter()
+        .map(|found| {
+            let what = if found.changes.is_some() { "changed" } else { "removed" };
+            json!({
+                "kind": found.id.kind, "namespace": found.id.namespace, "name": found.id.name,
+                "what": what, "changes": found.changes,
+            })
+        })
+        .collect();
+    encoded(args.output.output, &shown.into())
+        .unwrap_or_else(|| Ok(coloured(&drift::text(&found)).into_bytes()))
 }
 
 async fn revision(reached: &Reached, name: &str, revision: Option<i64>) -> Result<Record, String> {
@@ -115,7 +147,7 @@ fn objects(record: &Record) -> Result<Vec<Object>, String> {
 }
 
 /// Red for what goes and green for what comes, on a terminal that wants colours.
-fn coloured(text: &str) -> String {
+pub fn coloured(text: &str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain || !std::io::stdout().is_terminal() {
         return text.to_owned();

@@ -40,6 +40,13 @@ pub struct WaitArgs {
     pub timeout: Duration,
 }
 
+impl WaitArgs {
+    /// Whether more than hooks is waited for.
+    pub fn waits(&self) -> bool {
+        !matches!(self.wait.unwrap_or_default(), Wait::HookOnly) || self.wait_for_jobs.0
+    }
+}
+
 fn wait(text: &str) -> Result<Wait, String> {
     match text {
         "watcher" | "true" => Ok(Wait::Watcher),

@@ -13,9 +13,10 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::chart::PROFILE;
-use super::connect::{ClusterArgs, reach};
+use super::connect::{At, reach};
 use super::flags::{Format, OutputArg};
 use super::output::{encoded, write_yaml};
+use super::place::PlaceArgs;
 use super::show::{Shown, release};
 use crate::helm::Outcome;
 use crate::helm::flags::{Switch, switch};
@@ -61,15 +62,29 @@ pub struct Revision {
     /// The release
     pub name: String,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     /// The revision; without it the last
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
 }
 
+impl What {
+    /// Which one it is about.
+    pub fn revision(&self) -> &Revision {
+        match self {
+            Self::All(revision)
+            | Self::Hooks(revision)
+            | Self::Manifest(revision)
+            | Self::Notes(revision)
+            | Self::Metadata { revision, .. }
+            | Self::Values { revision, .. } => revision,
+        }
+    }
+}
+
 impl Revision {
-    async fn record(&self) -> Result<Record, String> {
-        let reached = reach(&self.cluster).await?;
+    async fn record(&self, at: &At) -> Result<Record, String> {
+        let reached = reach(at).await?;
         let revision = (self.revision != 0).then_some(self.revision);
         let stored =
             get(&reached.storage(), &self.name, revision).await.map_err(|error| error.to_string())?;
@@ -77,20 +92,20 @@ impl Revision {
     }
 }
 
-pub async fn run(args: &GetArgs) -> Outcome {
+pub async fn run(args: &GetArgs, at: &At) -> Outcome {
     match &args.what {
         What::All(revision) => {
             let shown = Shown { chart: true, everything: true, ..Shown::default() };
-            release(&revision.record().await?, Format::Table, shown)
+            release(&revision.record(at).await?, Format::Table, shown)
         }
-        What::Hooks(revision) => Ok(hooks_text(&revision.record().await?).into_bytes()),
-        What::Manifest(revision) => Ok(format!("{}\n", revision.record().await?.manifest).into_bytes()),
-        What::Metadata { revision, output } => metadata(&revision.record().await?, output.output),
+        What::Hooks(revision) => Ok(hooks_text(&revision.record(at).await?).into_bytes()),
+        What::Manifest(revision) => Ok(format!("{}\n", revision.record(at).await?.manifest).into_bytes()),
+        What::Metadata { revision, output } => metadata(&revision.record(at).await?, output.output),
         What::Notes(revision) => {
-            let notes = revision.record().await?.info.notes;
+            let notes = revision.record(at).await?.info.notes;
             Ok(if notes.is_empty() { Vec::new() } else { format!("NOTES:\n{notes}\n").into_bytes() })
         }
-        What::Values { revision, all, output } => values(&revision.record().await?, all.0, output.output),
+        What::Values { revision, all, output } => values(&revision.record(at).await?, all.0, output.output),
     }
 }
 

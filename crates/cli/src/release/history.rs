@@ -4,10 +4,11 @@ use clap::Args;
 use helm_release::queries::{Summary, history};
 use serde_json::{Value, json};
 
-use super::connect::{ClusterArgs, reach};
+use super::connect::{At, reach};
 use super::flags::OutputArg;
 use super::list::chart;
 use super::output::{ansic, encoded};
+use super::place::PlaceArgs;
 use crate::helm::flags::{Switch, switch};
 use crate::helm::{Outcome, table};
 
@@ -16,7 +17,7 @@ pub struct HistoryArgs {
     /// The release
     pub name: String,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     /// At most so many
     #[arg(long, value_name = "NUMBER", default_value_t = 256)]
     pub max: usize,
@@ -27,8 +28,8 @@ pub struct HistoryArgs {
     pub output: OutputArg,
 }
 
-pub async fn run(args: &HistoryArgs) -> Outcome {
-    let reached = reach(&args.cluster).await?;
+pub async fn run(args: &HistoryArgs, at: &At) -> Outcome {
+    let reached = reach(at).await?;
     let found = history(&reached.storage(), &args.name, args.max).await.map_err(|error| error.to_string())?;
     let rows: Vec<Value> = found.iter().map(element).collect();
     encoded(args.output.output, &rows.into())

@@ -9,16 +9,17 @@ use helm_release::storage::Scope;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::connect::{ClusterArgs, reach};
+use super::connect::{At, reach};
 use super::flags::{Format, OutputArg};
 use super::output::{as_go, encoded};
+use super::place::{PlaceArgs, needs_platform};
 use crate::helm::flags::{Switch, switch};
 use crate::helm::{Outcome, table};
 
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     /// In all namespaces
     #[arg(short = 'A', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub all_namespaces: Switch,
@@ -51,11 +52,14 @@ pub struct ListArgs {
     /// A table without headers
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_headers: Switch,
+    /// Go on with a line for each that changes; on a platform only
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub watch: Switch,
     #[command(flatten)]
     pub output: OutputArg,
 }
 
-/// Which states; without any, what is deployed or failed.
+/// Which states; without any, what is deployed or failed, and on a platform all.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StateArgs {
     /// In whatever state
@@ -101,12 +105,15 @@ impl StateArgs {
     }
 }
 
-pub async fn run(args: &ListArgs) -> Outcome {
+pub async fn run(args: &ListArgs, at: &At) -> Outcome {
+    if args.watch.0 {
+        return Err(needs_platform("list --watch"));
+    }
     let name = match args.filter.as_str() {
         "" => None,
         text => Some(Regex::new(text).map_err(|error| format!("error parsing regexp: {error}"))?),
     };
-    let reached = reach(&args.cluster).await?;
+    let reached = reach(at).await?;
     let scope = if args.all_namespaces.0 { Scope::All } else { Scope::Namespace(reached.namespace.clone()) };
     let mut wanted = Wanted::new(scope);
     wanted.name = name;

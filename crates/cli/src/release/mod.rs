@@ -1,23 +1,30 @@
-//! Releases, straight on a cluster: Helm's commands over our own engine, without a server.
+//! Releases, with Helm's and kubectl's habits: on a platform or, with a kubeconfig, straight on a cluster.
 //!
-//! Whoever's kubeconfig it is acts; what is kept is what Helm keeps, so that the helm command goes on with it. Results
-//! go to standard output in Helm's words and formats; what is being done, and what is waited for, to standard error.
+//! On a cluster these are Helm's commands over our own engine: whoever's kubeconfig it is acts, and what is kept is what Helm
+//! keeps, so that the helm command goes on with it. On a platform they ask for what people of it may ask for, and follow
+//! what comes of it. Results go to standard output; what is being done, and what is waited for, to standard error.
 //!
-//! Modules in reading order: which cluster (`connect`), which flags (`flags`), which chart (`chart`); what is shown
-//! meanwhile (`progress`) and in the end (`output`, `show`, `resources`); and the commands.
+//! Modules in reading order: where a command acts (`place`, `connect`), which flags (`flags`, `deploy`, `acts`), which chart
+//! (`chart`); what is shown meanwhile (`progress`) and in the end (`output`, `show`, `resources`); the commands, each
+//! with what it does on a cluster; and what they do on a platform (`served`).
 
+pub mod acts;
 mod chart;
 mod connect;
+pub mod deploy;
 pub mod diff;
 mod flags;
 pub mod get;
 pub mod history;
 pub mod install;
 pub mod list;
+pub mod logs;
 mod output;
+mod place;
 mod progress;
 mod resources;
 pub mod rollback;
+mod served;
 mod show;
 pub mod status;
 pub mod test;
@@ -27,6 +34,8 @@ pub mod upgrade;
 use clap::Subcommand;
 
 use crate::helm::Outcome;
+use crate::platform::World;
+use place::{Place, PlaceArgs, needs_platform};
 
 /// The names of these commands.
 pub const COMMANDS: &[&str] = &[
@@ -45,6 +54,11 @@ pub const COMMANDS: &[&str] = &[
     "get",
     "diff",
     "test",
+    "pause",
+    "recover",
+    "restart",
+    "adopt",
+    "logs",
 ];
 
 /// What can be done with releases.
@@ -55,38 +69,76 @@ pub enum Command {
     /// Upgrade a release to another chart, version or values
     Upgrade(Box<upgrade::UpgradeArgs>),
     /// Go back to an earlier revision of a release
-    Rollback(rollback::RollbackArgs),
+    Rollback(Box<rollback::RollbackArgs>),
     /// Take releases off the cluster
     #[command(visible_aliases = ["un", "delete", "del"])]
-    Uninstall(uninstall::UninstallArgs),
+    Uninstall(Box<uninstall::UninstallArgs>),
     /// List releases
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(Box<list::ListArgs>),
     /// Show how a release stands
-    Status(status::StatusArgs),
+    Status(Box<status::StatusArgs>),
     /// Show the revisions of a release
     #[command(visible_alias = "hist")]
-    History(history::HistoryArgs),
+    History(Box<history::HistoryArgs>),
     /// Show what a release consists of
-    Get(get::GetArgs),
+    Get(Box<get::GetArgs>),
     /// Show what is different between two revisions, or would be after an upgrade
     Diff(Box<diff::DiffArgs>),
     /// Run the tests of a release
-    Test(test::TestArgs),
+    Test(Box<test::TestArgs>),
+    /// Take the workloads of a release to zero; data and addresses stay
+    Pause(Box<acts::PauseArgs>),
+    /// Bring a paused release back
+    Recover(Box<acts::PauseArgs>),
+    /// Restart the pods of a release
+    Restart(Box<acts::RestartArgs>),
+    /// Look after a release that the helm command made, as it is
+    Adopt(Box<acts::PauseArgs>),
+    /// Print what the containers of a release print
+    Logs(Box<logs::LogsArgs>),
+}
+
+impl Command {
+    fn place(&self) -> &PlaceArgs {
+        match self {
+            Self::Install(args) => &args.place,
+            Self::Upgrade(args) => &args.place,
+            Self::Rollback(args) => &args.place,
+            Self::Uninstall(args) => &args.place,
+            Self::List(args) => &args.place,
+            Self::Status(args) => &args.place,
+            Self::History(args) => &args.place,
+            Self::Get(args) => &args.what.revision().place,
+            Self::Diff(args) => &args.place,
+            Self::Test(args) => &args.place,
+            Self::Pause(args) | Self::Recover(args) | Self::Adopt(args) => &args.place,
+            Self::Restart(args) => &args.place,
+            Self::Logs(args) => &args.place,
+        }
+    }
 }
 
 /// Does what was typed. Each act is a long way down: its state is not for the stack.
-pub async fn run(command: &Command) -> Outcome {
-    match command {
-        Command::Install(args) => Box::pin(install::run(args)).await,
-        Command::Upgrade(args) => Box::pin(upgrade::run(args)).await,
-        Command::Rollback(args) => Box::pin(rollback::run(args)).await,
-        Command::Uninstall(args) => Box::pin(uninstall::run(args)).await,
-        Command::List(args) => Box::pin(list::run(args)).await,
-        Command::Status(args) => Box::pin(status::run(args)).await,
-        Command::History(args) => Box::pin(history::run(args)).await,
-        Command::Get(args) => Box::pin(get::run(args)).await,
-        Command::Diff(args) => Box::pin(diff::run(args)).await,
-        Command::Test(args) => Box::pin(test::run(args)).await,
+pub async fn run(command: &Command, world: &World) -> Outcome {
+    match command.place().find(world)? {
+        Place::Platform(served) => Box::pin(served::run(command, &served)).await,
+        Place::Cluster(at) => match command {
+            Command::Install(args) => Box::pin(install::run(args, &at)).await,
+            Command::Upgrade(args) => Box::pin(upgrade::run(args, &at)).await,
+            Command::Rollback(args) => Box::pin(rollback::run(args, &at)).await,
+            Command::Uninstall(args) => Box::pin(uninstall::run(args, &at)).await,
+            Command::List(args) => Box::pin(list::run(args, &at)).await,
+            Command::Status(args) => Box::pin(status::run(args, &at)).await,
+            Command::History(args) => Box::pin(history::run(args, &at)).await,
+            Command::Get(args) => Box::pin(get::run(args, &at)).await,
+            Command::Diff(args) => Box::pin(diff::run(args, &at)).await,
+            Command::Test(args) => Box::pin(test::run(args, &at)).await,
+            Command::Pause(_) => Err(needs_platform("pause")),
+            Command::Recover(_) => Err(needs_platform("recover")),
+            Command::Restart(_) => Err(needs_platform("restart")),
+            Command::Adopt(_) => Err(needs_platform("adopt")),
+            Command::Logs(_) => Err(needs_platform("logs")),
+        },
     }
 }

@@ -3,8 +3,9 @@
 use clap::Args;
 use helm_release::actions::Rollback;
 
-use super::connect::{ClusterArgs, reach};
+use super::connect::{At, reach};
 use super::flags::{WaitArgs, WriteArgs};
+use super::place::PlaceArgs;
 use super::progress::Progress;
 use crate::helm::Outcome;
 use crate::helm::flags::{Switch, switch};
@@ -17,7 +18,7 @@ pub struct RollbackArgs {
     #[arg(default_value = "0", hide_default_value = true)]
     pub revision: String,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub write: WriteArgs,
     #[command(flatten)]
@@ -30,12 +31,19 @@ pub struct RollbackArgs {
     pub history_max: usize,
 }
 
-pub async fn run(args: &RollbackArgs) -> Outcome {
-    let revision = &args.revision;
-    let revision = revision.parse().map_err(|_| {
-        format!("could not convert revision to a number: strconv.Atoi: parsing {revision:?}: invalid syntax")
-    })?;
-    let reached = reach(&args.cluster).await?;
+impl RollbackArgs {
+    /// The revision that was said; 0 is the one before the last.
+    pub fn revision(&self) -> Result<i64, String> {
+        let said = &self.revision;
+        said.parse().map_err(|_| {
+            format!("could not convert revision to a number: strconv.Atoi: parsing {said:?}: invalid syntax")
+        })
+    }
+}
+
+pub async fn run(args: &RollbackArgs, at: &At) -> Outcome {
+    let revision = args.revision()?;
+    let reached = reach(at).await?;
     let helm = reached.helm().await?;
     let progress = Progress::new();
     let mut run = args.write.run(&args.wait, &progress);

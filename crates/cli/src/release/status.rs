@@ -4,28 +4,36 @@ use clap::Args;
 use helm_release::queries::get;
 use serde_json::Value;
 
-use super::connect::{ClusterArgs, reach};
+use super::connect::{At, reach};
 use super::flags::{Format, OutputArg};
 use super::output::encoded;
+use super::place::{PlaceArgs, needs_platform};
 use super::resources;
 use super::show::{self, Shown, release};
 use crate::helm::Outcome;
+use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
     /// The release
     pub name: String,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     /// The revision; without it the last
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
+    /// Print it again whenever it changes; on a platform only
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub watch: Switch,
     #[command(flatten)]
     pub output: OutputArg,
 }
 
-pub async fn run(args: &StatusArgs) -> Outcome {
-    let reached = reach(&args.cluster).await?;
+pub async fn run(args: &StatusArgs, at: &At) -> Outcome {
+    if args.watch.0 {
+        return Err(needs_platform("status --watch"));
+    }
+    let reached = reach(at).await?;
     let revision = (args.revision != 0).then_some(args.revision);
     let stored = get(&reached.storage(), &args.name, revision).await.map_err(|error| error.to_string())?;
     let mut record = stored.record;

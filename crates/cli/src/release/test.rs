@@ -10,8 +10,9 @@ use kube::Api;
 use kube::api::LogParams;
 use std::time::Duration;
 
-use super::connect::{ClusterArgs, Reached, reach};
+use super::connect::{At, Reached, reach};
 use super::flags::{Format, duration};
+use super::place::PlaceArgs;
 use super::progress::Progress;
 use super::show::{Shown, release};
 use crate::helm::flags::{Switch, switch};
@@ -22,7 +23,7 @@ pub struct TestArgs {
     /// The release
     pub name: String,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     /// Only tests with this name (`name=TEST`), or all but it (`!name=TEST`)
     #[arg(long, value_delimiter = ',', action = ArgAction::Append)]
     pub filter: Vec<String>,
@@ -34,8 +35,8 @@ pub struct TestArgs {
     pub timeout: Duration,
 }
 
-pub async fn run(args: &TestArgs) -> Outcome {
-    let reached = reach(&args.cluster).await?;
+pub async fn run(args: &TestArgs, at: &At) -> Outcome {
+    let reached = reach(at).await?;
     let helm = reached.helm().await?;
     let progress = Progress::new();
     let named = |text: &String| text.strip_prefix("name=").map(str::to_owned);
@@ -70,7 +71,7 @@ pub async fn run(args: &TestArgs) -> Outcome {
     }
     match why {
         None => Ok(output),
-        Some(why) => Err(Refusal { output, why }),
+        Some(why) => Err(Refusal::after(output, why)),
     }
 }
 

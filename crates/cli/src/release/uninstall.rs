@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use clap::{Args, ValueEnum};
 use helm_release::actions::{DryRun, Propagation, Run, Uninstall};
 
-use super::connect::{ClusterArgs, reach};
+use super::connect::{At, reach};
 use super::flags::WaitArgs;
+use super::place::{PlaceArgs, needs_platform};
 use super::progress::Progress;
 use crate::helm::flags::{Switch, switch};
 use crate::helm::{Outcome, Refusal};
@@ -17,7 +18,7 @@ pub struct UninstallArgs {
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub wait: WaitArgs,
     /// How what belongs to the objects goes
@@ -35,6 +36,9 @@ pub struct UninstallArgs {
     /// Run no hooks
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_hooks: Switch,
+    /// Delete the claims that its StatefulSets made, too, and with them the data; on a platform only
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub claims: Switch,
     /// What the record says of it
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
@@ -47,8 +51,11 @@ pub enum Cascade {
     Orphan,
 }
 
-pub async fn run(args: &UninstallArgs) -> Outcome {
-    let reached = reach(&args.cluster).await?;
+pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
+    if args.claims.0 {
+        return Err(needs_platform("uninstall --claims"));
+    }
+    let reached = reach(at).await?;
     let helm = reached.helm().await?;
     let progress = Progress::new();
     let mut said = String::new();
@@ -75,7 +82,7 @@ pub async fn run(args: &UninstallArgs) -> Outcome {
         // What was done before the one that failed was done.
         let gone = match Box::pin(helm.uninstall(&ask)).await {
             Ok(gone) => gone,
-            Err(error) => return Err(Refusal { output: said.into_bytes(), why: error.to_string() }),
+            Err(error) => return Err(Refusal::after(said, error.to_string())),
         };
         if !gone.kept.is_empty() {
             said.push_str("These resources were kept due to the resource policy:\n");

@@ -7,14 +7,14 @@ use helm_release::Status;
 use helm_release::actions::{Upgrade, Values, Wait};
 
 use super::chart::{PROFILE, load};
-use super::connect::{ClusterArgs, reach};
-use super::flags::{Format, LabelsArg, OutputArg, WaitArgs, WriteArgs};
-use super::install::{FreshArgs, ShownArgs};
+use super::connect::{At, reach};
+use super::deploy::DeployArgs;
+use super::flags::Format;
+use super::place::PlaceArgs;
 use super::progress::Progress;
 use super::show::{Shown, hide_secrets, release};
 use crate::helm::Outcome;
-use crate::helm::flags::{Switch, ValuesArgs, switch};
-use crate::helm::remote::RemoteArgs;
+use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
@@ -24,23 +24,9 @@ pub struct UpgradeArgs {
     /// The chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
     pub chart: String,
     #[command(flatten)]
-    pub cluster: ClusterArgs,
+    pub place: PlaceArgs,
     #[command(flatten)]
-    pub remote: RemoteArgs,
-    #[command(flatten)]
-    pub values: ValuesArgs,
-    #[command(flatten)]
-    pub write: WriteArgs,
-    #[command(flatten)]
-    pub wait: WaitArgs,
-    #[command(flatten)]
-    pub labels: LabelsArg,
-    #[command(flatten)]
-    pub output: OutputArg,
-    #[command(flatten)]
-    pub fresh: FreshArgs,
-    #[command(flatten)]
-    pub shown: ShownArgs,
+    pub deploy: DeployArgs,
     #[command(flatten)]
     pub old_values: OldValuesArgs,
     /// Install the chart if there is no such release
@@ -80,8 +66,9 @@ impl OldValuesArgs {
     }
 }
 
-pub async fn run(args: &UpgradeArgs) -> Outcome {
-    let reached = reach(&args.cluster).await?;
+pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
+    let deploy = &args.deploy;
+    let reached = reach(at).await?;
     let name = &args.name;
     let entries = if args.install.0 {
         reached.storage().entries(name).await.map_err(|error| error.to_string())?
@@ -93,21 +80,21 @@ pub async fn run(args: &UpgradeArgs) -> Outcome {
     // Helm says so only of upgrades.
     let failed = |why: String| if is_new { why } else { format!("UPGRADE FAILED: {why}") };
     let mut said = String::new();
-    let is_table = args.output.output == Format::Table;
+    let is_table = deploy.output.output == Format::Table;
     if is_new && is_table {
         said = format!("Release {name:?} does not exist. Installing it now.\n");
     }
-    if args.shown.hide_secret.0 && !args.write.is_dry() {
+    if deploy.shown.hide_secret.0 && !deploy.write.is_dry() {
         return Err(failed("hiding Kubernetes secrets requires a dry-run mode".to_owned()).into());
     }
-    let chart = load(&args.chart, &args.remote).await?;
-    let values = args.values.read(PROFILE)?;
+    let chart = load(&args.chart, &deploy.remote).await?;
+    let values = deploy.values.read(PROFILE)?;
     let helm = reached.helm().await.map_err(failed)?;
     let progress = Progress::new();
-    let mut run = args.write.run(&args.wait, &progress);
-    run.take_ownership = args.fresh.take_ownership.0;
+    let mut run = deploy.write.run(&deploy.wait, &progress);
+    run.take_ownership = deploy.fresh.take_ownership.0;
     run.max_history = args.history_max;
-    if args.fresh.rollback_on_failure.0 && run.wait == Wait::HookOnly {
+    if deploy.fresh.rollback_on_failure.0 && run.wait == Wait::HookOnly {
         run.wait = Wait::Watcher;
     }
     let ask = Upgrade {
@@ -116,24 +103,24 @@ pub async fn run(args: &UpgradeArgs) -> Outcome {
         chart,
         values: Arc::new(values),
         old_values: args.old_values.choice(),
-        labels: args.labels.map(),
+        labels: deploy.labels.map(),
         install: args.install.0,
-        create_namespace: args.fresh.create_namespace.0,
-        skip_crds: args.fresh.skip_crds.0,
-        skip_schema: args.fresh.skip_schema_validation.0,
-        subchart_notes: args.fresh.render_subchart_notes.0,
-        atomic: args.fresh.rollback_on_failure.0,
+        create_namespace: deploy.fresh.create_namespace.0,
+        skip_crds: deploy.fresh.skip_crds.0,
+        skip_schema: deploy.fresh.skip_schema_validation.0,
+        subchart_notes: deploy.fresh.render_subchart_notes.0,
+        atomic: deploy.fresh.rollback_on_failure.0,
         cleanup_on_fail: args.cleanup_on_fail.0,
         run,
     };
     let mut record = Box::pin(helm.upgrade(&ask)).await.map_err(|error| failed(error.to_string()))?;
-    if args.shown.hide_secret.0 {
+    if deploy.shown.hide_secret.0 {
         hide_secrets(&mut record);
     }
     if !is_new && is_table {
         said = format!("Release {name:?} has been upgraded. Happy Helming!\n");
     }
-    let shown = Shown { hide_notes: args.shown.hide_notes.0, ..Shown::default() };
-    let printed = release(&record, args.output.output, shown)?;
+    let shown = Shown { hide_notes: deploy.shown.hide_notes.0, ..Shown::default() };
+    let printed = release(&record, deploy.output.output, shown)?;
     Ok([said.into_bytes(), printed].concat())
 }

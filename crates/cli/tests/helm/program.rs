@@ -32,7 +32,7 @@ pub fn ours(arguments: &[&str]) -> Printed {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     match done {
         Ok(output) => Printed { output: text(output), error: None },
-        Err(Refusal { output, why }) => Printed { output: text(output), error: Some(why) },
+        Err(Refusal { output, why, code: _ }) => Printed { output: text(output), error: Some(why) },
     }
 }
 

@@ -12,6 +12,7 @@ use axum::middleware::map_request;
 use domain::clock::{Clock, SystemClock};
 use domain::ids::WorkspaceName;
 use events::audit::{Record, Sink};
+use fleet::Fleet;
 use kube_access::Clients;
 use outbound::{Dialer, Policy};
 use releases::Releases;
@@ -55,6 +56,7 @@ impl House {
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
         let charts = chart_store::Charts::new(clients.own(), outgoing, clock.clone());
         let people = Arc::new(Directory(tenancy.clone()));
+        let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await.unwrap();
         let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let first = tenancy.first_administrator(None).await.unwrap().unwrap();
         let trail = Arc::new(Trail::default());
@@ -62,10 +64,17 @@ impl House {
             readiness: Readiness::default(),
             metrics: Metrics::new("test", |_| {}),
             tenancy: tenancy.clone(),
-            releases,
+            releases: releases.clone(),
+            fleet,
             audit: trail.clone(),
             clock,
-            settings: Settings { trusted_proxy: false, tls: false, embedded: true, version: "test" },
+            settings: Settings {
+                trusted_proxy: false,
+                tls: false,
+                embedded: true,
+                version: "test",
+                token_parameter: true,
+            },
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -77,6 +86,9 @@ impl House {
         let tasks = vec![
             tokio::spawn(async move {
                 leader.lead().await;
+            }),
+            tokio::spawn(async move {
+                releases.lead().await;
             }),
             tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() }),
         ];

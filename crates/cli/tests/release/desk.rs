@@ -7,6 +7,7 @@ use std::process::Command;
 
 use clap::Parser;
 use cli::helm::Refusal;
+use cli::platform::World;
 use kube_embedded::access::User;
 use kube_embedded::cluster::{Cluster, Config};
 use kube_embedded::sim::Simulation;
@@ -85,13 +86,13 @@ impl Desk {
         words.extend(self.words(line));
         words.push(format!("--kubeconfig={}", self.path("kubeconfig").display()));
         let done = match Program::try_parse_from(words) {
-            Ok(Program { command }) => cli::release::run(&command).await,
+            Ok(Program { command }) => cli::release::run(&command, &World::of_process(|| Ok(None))).await,
             Err(error) => Err(error.to_string().into()),
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         match done {
             Ok(output) => Printed { output: text(output), error: None },
-            Err(Refusal { output, why }) => Printed { output: text(output), error: Some(why) },
+            Err(Refusal { output, why, code: _ }) => Printed { output: text(output), error: Some(why) },
         }
     }
 

@@ -1,6 +1,7 @@
 //! Lines that cannot be meant, and clusters that cannot be reached.
 
 use clap::Parser;
+use cli::platform::World;
 
 use crate::desk::Desk;
 
@@ -13,16 +14,28 @@ struct Program {
 async fn why(line: &str) -> String {
     let Program { command } =
         Program::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string()).unwrap();
-    cli::release::run(&command).await.unwrap_err().why
+    let mut world = World::of_process(|| Ok(None));
+    world.environment = [("HOME".to_owned(), "/nowhere".to_owned())].into();
+    cli::release::run(&command, &world).await.unwrap_err().why
 }
 
 #[tokio::test]
 async fn a_cluster_has_to_be_named_and_to_be_there() {
-    if std::env::var_os("LONGSHORE_KUBE_KUBECONFIG").is_none() {
-        assert_eq!(why("longshore list").await, "no cluster is named: give --kubeconfig FILE");
-    }
+    let nowhere = why("longshore list").await;
+    assert!(nowhere.starts_with("no platform is known: run `longshore login SERVER`"), "{nowhere}");
+    assert!(nowhere.ends_with("or give --kubeconfig FILE to act straight on a cluster"), "{nowhere}");
     let missing = why("longshore list --kubeconfig /nowhere/at/all").await;
     assert!(missing.starts_with("cannot use the kubeconfig `/nowhere/at/all`: "), "{missing}");
+}
+
+#[tokio::test]
+async fn some_things_need_a_platform_and_say_so() {
+    for command in ["pause", "recover", "restart", "adopt", "logs"] {
+        let why = why(&format!("longshore {command} web --kubeconfig /nowhere")).await;
+        assert!(why.starts_with(&format!("`longshore {command}` needs a platform: ")), "{why}");
+    }
+    let context = why("longshore list --kube-context here").await;
+    assert_eq!(context, "--kube-context is one of a kubeconfig: give --kubeconfig FILE");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use helm_engine::{Event, names};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
-use kube_apply::{Applied, Object};
+use kube_apply::{Applied, Mask, Object};
 
 use super::ask::{DryRun, Install, Propagation, Run, Uninstall};
 use super::crds;
@@ -15,7 +15,6 @@ use super::plan::{Step, plan};
 use super::post_render::post_render;
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
-use crate::mask::Mask;
 use crate::record::{Info, Record, Status};
 use crate::render::{RenderError, Rendering, What};
 use crate::storage::{StorageError, labels};

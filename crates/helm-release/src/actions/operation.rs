@@ -7,7 +7,7 @@ use helm_engine::Event;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube_apply::ready::{self, Strategy};
-use kube_apply::{Applied, Id, Looked, Object, Options, Ownership, Removal, Target, Tell, Way};
+use kube_apply::{Applied, Id, Looked, Mask, Object, Options, Ownership, Removal, Target, Tell, Way};
 use tokio::time::Instant;
 
 use super::ask::{Applying, Run, Wait};
@@ -17,7 +17,7 @@ use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::hold::lease_name;
 use crate::hooks;
-use crate::mask::{Mask, Quiet};
+use crate::quiet::Quiet;
 use crate::record::{ApplyMethod, Record, Status};
 use crate::storage::{self, Storage, StorageError, Stored};
 

@@ -7,8 +7,8 @@ use super::operation::Operation;
 use crate::error::Error;
 use crate::helm::Helm;
 use crate::hooks::Hooks;
-use crate::mask::Mask;
 use crate::record::Record;
+use kube_apply::Mask;
 
 impl Helm {
     /// Runs the tests of the newest revision, which keeps how they went.

@@ -3,13 +3,12 @@
 use helm_engine::{Event, names};
 use kube::api::PropagationPolicy;
 use kube_apply::remove::is_kept;
-use kube_apply::{Removal, remove};
+use kube_apply::{Mask, Removal, remove};
 
 use super::ask::{DryRun, Propagation, Run, Uninstall, Uninstalled};
 use super::operation::{Course, History, Operation};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
-use crate::mask::Mask;
 use crate::record::Status;
 use crate::storage::{StorageError, Stored};
 

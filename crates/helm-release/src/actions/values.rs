@@ -3,35 +3,15 @@
 use std::sync::Arc;
 
 use helm_chart::Chart;
-use helm_chart::values::{self, Tree};
-use helm_template::data::{Data, Members};
+use helm_chart::values;
+use helm_template::data::Members;
 use helm_template::profile::Profile;
-use helm_template::value::{Str, Value};
+use helm_template::value::Str;
 
 use super::ask::Values;
+use crate::queries::coalesced;
 use crate::record::Record;
 use crate::render::ReadyChart;
-
-/// A chart of a record, whose subcharts are not in it.
-#[derive(Clone, Copy)]
-struct Old<'r> {
-    name: &'r str,
-    values: &'r Members,
-}
-
-impl Tree for Old<'_> {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn values(&self) -> &Members {
-        self.values
-    }
-
-    fn dependencies(&self) -> impl Iterator<Item = Self> {
-        std::iter::empty()
-    }
-}
 
 /// The values of the next revision, and the chart with the defaults that hold beneath them.
 pub fn settle(
@@ -48,24 +28,10 @@ pub fn settle(
         Values::Keep | Values::Reset => Ok((chart.clone(), given.clone())),
         Values::Reuse => {
             let old =
-                defaults(current, profile).map_err(|why| format!("failed to rebuild old values: {why}"))?;
+                coalesced(current, profile).map_err(|why| format!("failed to rebuild old values: {why}"))?;
             let chart = Chart { values: old, ..chart.chart().clone() };
             Ok((Arc::new(ReadyChart::new(chart)), merged()?))
         }
-    }
-}
-
-/// What the old chart and its user came to.
-fn defaults(current: &Record, profile: Profile) -> Result<Members, Str> {
-    let values = current.chart.values().map_err(|error| error.to_string())?;
-    let head = current.chart.head();
-    let old = Old { name: &head.name, values: &values };
-    let merged = values::coalesce(old, &current.config, profile, &mut Vec::new());
-    let merged = merged.map_err(|mismatch| mismatch.to_string())?;
-    match Data::try_from(&Value::from(merged))? {
-        Data::Map(members) => Ok(members),
-        // A map without entries may be nil.
-        _ => Ok(Members::new()),
     }
 }
 

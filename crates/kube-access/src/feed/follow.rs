@@ -58,6 +58,7 @@ impl Lost {
 pub(super) async fn follow<K, P>(
     api: Api<K>,
     config: Config,
+    sent: Sent,
     keep: Keep<K, P>,
     shared: Arc<Shared<P>>,
 ) -> Infallible
@@ -65,8 +66,16 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let request = Request::new(api.resource_url());
-    let mut follower =
-        Follower { client: api.into_client(), request, config, keep, shared, version: None, lost: false };
+    let mut follower = Follower {
+        client: api.into_client(),
+        request,
+        config,
+        sent,
+        keep,
+        shared,
+        version: None,
+        lost: false,
+    };
     let mut pause = PAUSE;
     loop {
         let begun = Instant::now();
@@ -83,6 +92,13 @@ where
     }
 }
 
+/// How much of each object is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Whole,
+    Metadata,
+}
+
 /// Makes of an object what is kept of it.
 type Keep<K, P> = Box<dyn Fn(K) -> P + Send + Sync>;
 
@@ -90,6 +106,7 @@ struct Follower<K, P> {
     client: kube::Client,
     request: Request,
     config: Config,
+    sent: Sent,
     keep: Keep<K, P>,
     shared: Arc<Shared<P>>,
     /// Up to where everything has been heard; none: a list is needed.
@@ -116,7 +133,11 @@ where
             bookmarks: true,
             send_initial_events: false,
         };
-        let request = self.request.watch(&params, &version).map_err(kube::Error::BuildRequest)?;
+        let request = match self.sent {
+            Sent::Whole => self.request.watch(&params, &version),
+            Sent::Metadata => self.request.watch_metadata(&params, &version),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
         let events = self.client.request_events::<Readable<K>>(request).await?;
         self.shared.heard();
         if std::mem::take(&mut self.lost) {
@@ -157,7 +178,11 @@ where
         };
         let mut all = Vec::new();
         let version = loop {
-            let request = self.request.list(&params).map_err(kube::Error::BuildRequest)?;
+            let request = match self.sent {
+                Sent::Whole => self.request.list(&params),
+                Sent::Metadata => self.request.list_metadata(&params),
+            };
+            let request = request.map_err(kube::Error::BuildRequest)?;
             // Not `request`: what that cannot read, it logs.
             let page = self.client.request_text(request).await?;
             let page: ObjectList<Readable<K>> =

@@ -304,3 +304,33 @@ async fn one_who_may_not_list_hears_nothing_and_is_stale() {
     world.apply([binding]).await;
     assert!(heard(&mut changes).await.is_some());
 }
+
+#[tokio::test]
+async fn of_metadata_nothing_else_is_asked_for() {
+    let world = World::new().await;
+    write(&world, "a", "0").await;
+    let (line, asked) = (world.admin(), Arc::new(Mutex::new(Vec::new())));
+    let noted = asked.clone();
+    let client = kube::Client::new(
+        tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (line, accepted) = (line.clone(), request.headers()[http::header::ACCEPT].clone());
+            noted.lock().push(accepted.to_str().unwrap_or_default().to_owned());
+            async move { line.send(request).await }
+        }),
+        NAMESPACE,
+    );
+    let feed: Feed<PartialObjectMeta<ConfigMap>> =
+        Feed::of_metadata(Api::namespaced(client, NAMESPACE), short(), |_| {});
+    feed.synced().await;
+    let mut changes = feed.changes();
+    write(&world, "b", "0").await;
+    for name in ["a", "b"] {
+        let Some(Change::Applied(mark)) = heard(&mut changes).await else { panic!("something is gone") };
+        assert_eq!(mark.name_any(), name);
+    }
+    let asked = asked.lock();
+    assert!(
+        asked.len() >= 2 && asked.iter().all(|kind| kind.contains("as=PartialObjectMetadata")),
+        "{asked:?}"
+    );
+}

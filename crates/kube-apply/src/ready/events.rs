@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
@@ -48,6 +49,22 @@ impl Warnings {
     pub fn about(&self, id: &Id) -> Option<&str> {
         self.0.get(id).map(|(_, text)| text.as_str())
     }
+}
+
+/// The last warning about each of these objects, as the cluster has them now. Whoever may not read them hears none.
+pub async fn last_warnings(client: &Client, ids: &[Id]) -> HashMap<Id, String> {
+    let namespaces: BTreeSet<&str> = ids.iter().filter_map(|id| id.namespace.as_deref()).collect();
+    let mut warnings = Warnings::default();
+    for namespace in namespaces {
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+        let Ok(events) = api.list(&ListParams::default().fields("type=Warning")).await else { continue };
+        for event in &events.items {
+            for id in ids {
+                warnings.hear(event, id);
+            }
+        }
+    }
+    warnings.0.into_iter().map(|(id, (_, text))| (id, text)).collect()
 }
 
 fn is_about(event: &Event, id: &Id) -> bool {

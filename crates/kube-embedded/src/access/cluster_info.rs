@@ -14,6 +14,7 @@ use super::text;
 
 pub const NAMESPACE: &str = "kube-public";
 pub const NAME: &str = "cluster-info";
+const TYPE: &str = "bootstrap.kubernetes.io/token";
 const PREFIX: &str = "jws-kubeconfig-";
 
 /// The ConfigMap for a cluster at `url`, not yet signed.
@@ -22,6 +23,19 @@ pub fn cluster_info(url: &str, ca_pem: &str) -> Value {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "name": NAME, "namespace": NAMESPACE },
         "data": { "kubeconfig": kubeconfig(url, ca_pem) },
+    })
+}
+
+/// The ConfigMap with another address, unless it has that already. What somebody wrote there by hand stays.
+pub fn readdressed(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value> {
+    let found = text(&config_map["data"], "kubeconfig");
+    let read: Value = serde_norway::from_str(found).unwrap_or_default();
+    let known = text(&read["clusters"][0]["cluster"], "server");
+    let is_ours = found == kubeconfig(known, ca_pem);
+    (is_ours && known != url).then(|| {
+        let mut moved = config_map.clone();
+        moved["data"]["kubeconfig"] = kubeconfig(url, ca_pem).into();
+        moved
     })
 }
 
@@ -36,10 +50,10 @@ pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
     }
 }
 
-/// When the first of the tokens that still hold will not any more.
-pub fn first_expiration(secrets: &[Value], now: Timestamp) -> Option<Timestamp> {
-    let holding = secrets.iter().filter(|secret| signing_token(secret, now).is_some());
-    holding.filter_map(|secret| entry(secret, "expiration")?.parse().ok()).min()
+/// When a bootstrap token ends; a time that cannot be read has passed.
+pub fn ends(secret: &Value) -> Option<Timestamp> {
+    let end = entry(secret, "expiration").filter(|end| !end.is_empty() && secret["type"] == TYPE)?;
+    Some(end.parse().unwrap_or(Timestamp::MIN))
 }
 
 /// Without a user: whoever reads it brings their own credentials.
@@ -64,7 +78,7 @@ fn signing_token(secret: &Value, now: Timestamp) -> Option<(String, String)> {
     let (id, value) = (entry("token-id")?, entry("token-secret")?);
     let expiration = entry("expiration").unwrap_or_default();
     let lasting = expiration.is_empty() || expiration.parse::<Timestamp>().is_ok_and(|end| now < end);
-    let usable = secret["type"] == "bootstrap.kubernetes.io/token"
+    let usable = secret["type"] == TYPE
         && entry("usage-bootstrap-signing").as_deref() == Some("true")
         && text(&secret["metadata"], "name") == format!("bootstrap-token-{id}")
         && !value.is_empty();
@@ -97,6 +111,17 @@ mod tests {
     }
 
     #[test]
+    fn the_address_moves_unless_somebody_wrote_it_by_hand() {
+        let old = cluster_info("https://127.0.0.1:6443", "CA");
+        let moved = readdressed(&old, "https://edge.example:6443", "CA").unwrap();
+        assert_eq!(moved["data"], cluster_info("https://edge.example:6443", "CA")["data"]);
+        assert_eq!(readdressed(&moved, "https://edge.example:6443", "CA"), None);
+        let mut by_hand = old;
+        by_hand["data"]["kubeconfig"] = "clusters: [{cluster: {server: 'https://a'}}]".into();
+        assert_eq!(readdressed(&by_hand, "https://edge.example:6443", "CA"), None);
+    }
+
+    #[test]
     fn each_living_token_signs() {
         let encode = |text: &str| STANDARD.encode(text);
         let secret = |id: &str, signing: &str, expiration: &str| {
@@ -114,7 +139,10 @@ mod tests {
         let mut info = cluster_info("https://10.0.0.1:6443", "CA");
         info["data"]["jws-kubeconfig-gone00"] = "old".into();
         sign(&mut info, &secrets, now);
-        assert_eq!(first_expiration(&secrets, now), "2027-01-01T00:00:00Z".parse().ok());
+        let end = |at: &str| at.parse::<Timestamp>().ok();
+        let ends: Vec<_> = secrets.iter().map(ends).collect();
+        assert_eq!(ends, [None, None, end("2026-01-01T00:00:00Z"), end("2027-01-01T00:00:00Z")]);
+        assert_eq!(super::ends(&secret("eeeeee", "true", "soon")), Some(Timestamp::MIN));
         let keys: Vec<&str> = info["data"].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["jws-kubeconfig-aaaaaa", "jws-kubeconfig-dddddd", "kubeconfig"]);
         let config: Value = serde_norway::from_str(text(&info["data"], "kubeconfig")).unwrap();

@@ -210,6 +210,12 @@ pub fn complaints(new: &Value, old: &Value, approving: bool) -> Vec<FieldError> 
     errors
 }
 
+/// The common name in a request for one of a node's two certificates; `None` for other signers.
+pub fn node_asked_for(csr: &Value) -> Option<std::result::Result<String, String>> {
+    let is_nodes = matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | KUBELET_SERVING);
+    is_nodes.then(|| request_of(csr).map(|request| request.common_name))
+}
+
 fn request_of(csr: &Value) -> std::result::Result<CertificateRequest, String> {
     let pem = STANDARD.decode(text(&csr["spec"], "request")).map_err(|error| error.to_string())?;
     CertificateRequest::read(&pem)

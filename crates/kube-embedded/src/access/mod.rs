@@ -1,7 +1,7 @@
 //! Who is asking, and may they.
 //!
-//! A request passes `authn` (who), `impersonate` (as whom), `rbac` (may they), and for RBAC objects
-//! `escalation` (do they hold what they give). `reviews` and `tokens` answer questions about all that;
+//! A request passes `authn` (who), `impersonate` (as whom), `rbac` (may they; of a node first `node`), and for RBAC
+//! objects `escalation` (do they hold what they give). `reviews` and `tokens` answer questions about all that;
 //! `pki` and `csr` make the certificates, `bootstrap` the roles of an empty cluster.
 //!
 //! Elsewhere: what a request means (`crate::http`), what its object must be like (`crate::admission`).
@@ -14,6 +14,7 @@ pub mod csr;
 pub mod escalation;
 pub mod impersonate;
 pub mod jwt;
+pub mod node;
 pub mod pki;
 pub mod rbac;
 pub mod reviews;
@@ -108,6 +109,8 @@ pub struct Attributes {
     pub subresource: String,
     pub namespace: String,
     pub name: String,
+    /// For a list or watch of pods: the node to which their selector of fields narrows it.
+    pub on_node: String,
     /// For a request that is not about a resource.
     pub path: String,
 }

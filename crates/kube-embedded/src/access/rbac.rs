@@ -1,6 +1,6 @@
 //! May this user do that: RBAC over the roles and bindings in the store.
 //!
-//! Every request asks [`Authorizer::decide`]. Roles and bindings are compiled into one [`Policy`], which
+//! Every request asks [`Authorizer::decide`]; for a node it asks `super::node` first. Roles and bindings are compiled into one [`Policy`], which
 //! is replaced as soon as one of the four kinds has changed, and decisions are remembered with it.
 //!
 //! Always true: a decision is never older than the last committed change of a role or binding.
@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::rule::Rule;
-use super::{Attributes, MASTERS, User, items, service_account_username, text};
+use super::{Attributes, MASTERS, User, items, node, service_account_username, text};
 use crate::error::ApiError;
 use crate::go::quote;
 use crate::store::Store;
@@ -101,7 +101,19 @@ impl Authorizer {
         if user.in_group(MASTERS) {
             return Decision { allowed: true, reason: Arc::from("") };
         }
-        self.rules().decide(user, asked)
+        let Some(name) = node::node_of(user) else { return self.rules().decide(user, asked) };
+        match node::decide(&self.store, name, asked) {
+            Ok(()) => Decision { allowed: true, reason: Arc::from("") },
+            Err(why) => {
+                let by_role = self.rules().decide(user, asked);
+                if by_role.allowed {
+                    return by_role;
+                }
+                let reasons = [why.as_str(), &by_role.reason];
+                let told: Vec<&str> = reasons.into_iter().filter(|reason| !reason.is_empty()).collect();
+                Decision { allowed: false, reason: told.join("\n").into() }
+            }
+        }
     }
 
     /// The 403 unless `user` may do what is `asked`.

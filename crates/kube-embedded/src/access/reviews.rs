@@ -97,6 +97,7 @@ fn attributes_of(spec: &Value) -> Attributes {
         subresource: text(resource, "subresource").to_owned(),
         namespace: text(resource, "namespace").to_owned(),
         name: text(resource, "name").to_owned(),
+        on_node: super::node::in_reviewed_selector(&resource["fieldSelector"]).unwrap_or_default().to_owned(),
         path: String::new(),
     }
 }
@@ -213,11 +214,16 @@ pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<V
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    let (rules, errors) = authorizer.rules_for(caller, namespace);
+    let (rules, mut errors) = authorizer.rules_for(caller, namespace);
+    // What a node may depends on its pods and is no list of rules.
+    let incomplete = super::node::node_of(caller).is_some();
+    if incomplete {
+        errors.insert(0, "node authorizer does not support user rule resolution".to_owned());
+    }
     let mut status = json!({
         "resourceRules": rules.iter().filter_map(super::rule::Rule::resource_rule).collect::<Vec<_>>(),
         "nonResourceRules": rules.iter().filter_map(super::rule::Rule::path_rule).collect::<Vec<_>>(),
-        "incomplete": false,
+        "incomplete": incomplete,
     });
     match errors.as_slice() {
         [] => {}

@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use crate::access::node::MIRROR;
 use crate::error::{ApiError, Result};
 use crate::quantity::Quantity;
 use crate::rules::core::volume::protect;
@@ -221,8 +222,11 @@ pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
     )
 }
 
-/// A pod that names no account runs as its namespace's default one.
+/// A pod that names no account runs as its namespace's default one; one that only mirrors what a node runs has none.
 pub fn service_account(pod: &mut Value) {
+    if pod["metadata"]["annotations"].get(MIRROR).is_some() {
+        return;
+    }
     let spec = members(pod, "spec");
     if spec.get("serviceAccountName").is_none_or(empty) {
         spec.insert("serviceAccountName".to_owned(), "default".into());

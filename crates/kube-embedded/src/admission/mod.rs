@@ -7,6 +7,7 @@
 pub mod defaults;
 pub mod limits;
 pub mod namespace;
+pub mod nodes;
 pub mod pod_security;
 pub mod quota;
 pub(crate) mod refusal;
@@ -59,6 +60,7 @@ impl Request<'_> {
 pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<()> {
     let store = cluster.store();
     namespace::check(store, request)?;
+    nodes::check(store, request, Some(object))?;
     if request.operation == Operation::Create && !request.resource.has_verb("create") {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(refusal::refused(request, object, why.to_owned()));
@@ -75,6 +77,7 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
             } else if request.is("networking.k8s.io", "Ingress") {
                 defaults::ingress_class(store, object);
             } else if request.is("", "Node") {
+                nodes::mark_real(request.user, object);
                 defaults::node_taint(object);
             } else if request.is("certificates.k8s.io", "CertificateSigningRequest") {
                 csr::stamp(request.user, object);
@@ -143,6 +146,9 @@ pub fn validate(
     namespace::check(store, request)?;
     if request.operation == Operation::Delete && request.is("scheduling.k8s.io", "PriorityClass") {
         defaults::keep_system_class(request.name)?;
+    }
+    if request.operation == Operation::Delete {
+        nodes::check(store, request, None)?;
     }
     if let Some(object) = object {
         limits::validate(store, request, object)?;

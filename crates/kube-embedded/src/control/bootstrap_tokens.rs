@@ -1,16 +1,18 @@
-//! `kube-public/cluster-info`, signed with every bootstrap token that may sign.
+//! Bootstrap tokens: `kube-public/cluster-info` is signed with every one that may sign, and those that have ended go.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::queue::{Controller, Next};
-use super::{Context, Failure, replace};
+use super::{Context, Failure, Preconditions, Propagation, replace};
 use crate::access::cluster_info::{self, NAME, NAMESPACE};
-use crate::store::{Event, Key};
+use crate::error::ApiError;
+use crate::store::{Event, Key, Object};
 
 const SYSTEM: &str = "kube-system";
+const PREFIX: &str = "bootstrap-token-";
 
 pub(super) struct BootstrapTokens;
 
@@ -25,8 +27,7 @@ impl Controller for BootstrapTokens {
 
     fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let (namespace, name) = (event.object.namespace.as_ref(), event.object.name.as_ref());
-        let is_token =
-            storage.as_ref() == "secrets" && namespace == SYSTEM && name.starts_with("bootstrap-token-");
+        let is_token = storage.as_ref() == "secrets" && namespace == SYSTEM && name.starts_with(PREFIX);
         let is_info = storage.as_ref() == "configmaps" && namespace == NAMESPACE && name == NAME;
         if is_token || is_info {
             keys.push(info());
@@ -34,17 +35,36 @@ impl Controller for BootstrapTokens {
     }
 
     async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(&key.storage, NAMESPACE, NAME) else { return Ok(Next::Rest) };
-        let secrets = context.store.list("secrets", Some(SYSTEM)).objects;
-        let secrets: Vec<Value> = secrets.iter().map(|secret| secret.value()).collect();
-        let (old, now) = (object.value(), context.clock.now());
-        let mut signed = old.clone();
-        cluster_info::sign(&mut signed, &secrets, now);
-        if signed != old {
-            replace(context, key, &object, signed).await?;
+        let now = context.clock.now();
+        let mut secrets = context.store.list("secrets", Some(SYSTEM)).objects;
+        secrets.retain(|secret| secret.name.starts_with(PREFIX));
+        let values: Vec<Value> = secrets.iter().map(|secret| secret.value()).collect();
+        if let Some(object) = context.store.get(&key.storage, NAMESPACE, NAME) {
+            let old = object.value();
+            let mut signed = old.clone();
+            cluster_info::sign(&mut signed, &values, now);
+            if signed != old {
+                replace(context, key, &object, signed).await?;
+            }
         }
-        let next = cluster_info::first_expiration(&secrets, now);
-        let pause = next.map(|end| Duration::try_from(end.duration_since(now)).unwrap_or_default());
-        Ok(pause.map_or(Next::Rest, Next::After))
+        let mut next = None;
+        for (secret, end) in secrets.iter().zip(values.iter().map(cluster_info::ends)) {
+            match end {
+                Some(end) if end <= now => remove(context, secret).await?,
+                Some(end) => next = Some(next.map_or(end, |first: Timestamp| first.min(end))),
+                None => {}
+            }
+        }
+        Ok(Next::Rest.or_at(next, now))
+    }
+}
+
+async fn remove(context: &Context, secret: &Object) -> Result<(), Failure> {
+    let key = Key::new(&"secrets".into(), SYSTEM, &secret.name);
+    let as_seen = Preconditions { uid: &secret.uid, version: Some(secret.version) };
+    match context.actor.delete(&key, as_seen, Propagation::Background).await {
+        // Gone already, or extended meanwhile, which is looked at as a change.
+        Err(ApiError { code: 404 | 409, .. }) => Ok(()),
+        other => Ok(other?),
     }
 }

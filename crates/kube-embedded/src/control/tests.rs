@@ -424,6 +424,13 @@ async fn tokens_and_signatures_are_filled_in() {
     world.make("Secret kube-system/bootstrap-token-abcdef", token, &[]).await;
     let signed = |w: &World| data(w, "ConfigMap kube-public/cluster-info", "jws-kubeconfig-abcdef");
     world.until("it signs", signed).await;
+    let ended = json!({"type": "bootstrap.kubernetes.io/token", "data": {"expiration": "MjAyMC0wMS0wMVQwMDowMDowMFo="}});
+    world.make("Secret kube-system/bootstrap-token-ended0", ended.clone(), &[]).await;
+    world.make("Secret kube-system/other", ended, &[]).await;
+    world
+        .until("one that has ended goes", |w| w.get("Secret kube-system/bootstrap-token-ended0").is_none())
+        .await;
+    assert!(signed(&world) && world.get("Secret kube-system/other").is_some());
 }
 
 #[tokio::test]

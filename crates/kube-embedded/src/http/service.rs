@@ -22,6 +22,7 @@ use super::respond::{self, Body};
 use super::routes;
 use super::target::{self, ResourcePath};
 use crate::access::authn::{Identity, PeerCertificate};
+use crate::access::node::in_field_selector;
 use crate::access::rbac::name_in_field_selector;
 use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
@@ -265,6 +266,8 @@ fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
         // A rule for one name allows to list and watch just that one.
         name_in_field_selector(&query.field_selector).unwrap_or_default().clone_into(&mut name);
     }
+    let of_pods = found.resource == "pods" && found.group.is_empty() && matches!(verb, "list" | "watch");
+    let on_node = if of_pods { in_field_selector(&query.field_selector).unwrap_or_default() } else { "" };
     // A namespace lies in itself: who may do everything in it may read it.
     let own = found.resource == "namespaces" && found.group.is_empty();
     Attributes {
@@ -275,6 +278,7 @@ fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
         subresource: found.subresource.clone(),
         namespace: if own { found.name.clone() } else { found.namespace.clone() },
         name,
+        on_node: on_node.to_owned(),
         path: String::new(),
     }
 }

@@ -15,6 +15,8 @@ pub(crate) mod volume;
 
 use std::sync::Arc;
 
+pub(crate) use nodes::SIMULATED;
+
 use crate::control::view::Pod;
 use crate::control::{Context, Control};
 use crate::store::{Key, Object};

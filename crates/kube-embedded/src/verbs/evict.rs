@@ -49,6 +49,7 @@ pub async fn evict(call: &Call) -> Result<Answer> {
         propagation: None,
         dry_run: call.query.is_dry_run() || given["dryRun"].as_array().is_some_and(|d| !d.is_empty()),
     };
+    crate::admission::nodes::check_eviction(&call.user, &call.live()?.value())?;
     for _ in 0..TRIES {
         let pod = call.live()?;
         let budget = budget_of(call, &pod)?;

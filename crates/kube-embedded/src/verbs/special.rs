@@ -6,6 +6,7 @@ use super::body::decode_as;
 use super::{Answer, Call, body, evict, logs, patch, pods, read, scale, update};
 use crate::access::reviews::{self, Scope};
 use crate::access::{csr, tokens};
+use crate::admission::nodes;
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
 
@@ -66,6 +67,8 @@ pub fn review(call: &Call) -> Result<Answer> {
 fn token(call: &Call) -> Result<Answer> {
     let body = decode_as(call, "authentication.TokenRequest")?;
     let (store, now) = (call.cluster.store(), call.cluster.clock().now());
+    let place = (call.namespace.as_str(), call.name.as_str());
+    nodes::check_token(store, call.cluster.authorizer(), &call.user, place, &body)?;
     let key = call.cluster.pki().signing_key();
     let answer = tokens::request(store, &key, now, &call.namespace, &call.name, &body)?;
     Ok(Answer::Other(201, answer))

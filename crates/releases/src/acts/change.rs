@@ -8,7 +8,7 @@ use kube_types::HelmRequest;
 use kube_types::release::{Options, Patch, RoleOverride};
 use serde_json::json;
 
-use super::ask::{is_map, said};
+use super::ask::said;
 use super::versions::VERSION;
 use super::view::{ReleaseView, wish};
 use super::{Asked, Error, once, run_as, unmoved};
@@ -21,6 +21,8 @@ pub struct Changes {
     pub source: Option<Source>,
     /// YAML text, in place of all values that were given before.
     pub values: Option<String>,
+    /// The values are put over those that were given before.
+    pub merge_values: bool,
     pub options: Option<Options>,
     pub patches: Option<Vec<Patch>>,
     pub roles: Option<Vec<RoleOverride>>,
@@ -57,7 +59,19 @@ impl Releases {
         }
         unmoved(&request, asked.seen)?;
         once::remember(&mut request, mark);
-        let Changes { source, values, options, patches, roles, paused, suspend, description } = changes;
+        let before = self.values_text(request.spec.values_ref.as_ref()).await?;
+        let values = changes.values_over(before)?;
+        let Changes {
+            source,
+            values: _,
+            merge_values: _,
+            options,
+            patches,
+            roles,
+            paused,
+            suspend,
+            description,
+        } = changes;
         if let Some(source) = source {
             let reader = Reader::Workspace(request.spec.workspace.clone());
             let chart = self.parts().charts.get(&source, &reader).await?;
@@ -72,13 +86,6 @@ impl Releases {
         set(&mut spec.suspend, suspend);
         set(&mut spec.description, description);
         spec.rollback_of = None;
-        let values = match values {
-            Some(values) => {
-                is_map(&values)?;
-                values
-            }
-            None => self.values_text(request.spec.values_ref.as_ref()).await?,
-        };
         self.next_version(actor, request, &values).await
     }
 

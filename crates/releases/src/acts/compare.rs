@@ -3,6 +3,7 @@
 use domain::Actor;
 use helm_release::Record;
 use helm_release::record::Status;
+use kube_apply::Object;
 use kube_apply::diff::{self, Change, What};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,9 +73,9 @@ impl Releases {
             None => self.before(namespace, name, after.version).await?,
         };
         let (before, _) = self.record(actor, namespace, name, Some(from)).await?;
-        let masks = [sensitive(&before, release.as_deref()), sensitive(&after, release.as_deref())];
+        let masks = [sensitive(&before, release.as_deref())?, sensitive(&after, release.as_deref())?];
         let (differences, text) = match of {
-            Of::Manifest => manifests(&before, &after, &masks),
+            Of::Manifest => manifests(&objects(&before)?, &objects(&after)?, &masks),
             Of::Values => values(&before, &after, &masks),
         };
         Ok(Comparison { from: before.version, to: after.version, differences, text })
@@ -93,8 +94,8 @@ impl Releases {
 
 type Found = (Vec<DifferenceView>, String);
 
-fn manifests(before: &Record, after: &Record, masks: &[Sensitive; 2]) -> Found {
-    let differences = diff::diff(&objects(before), &objects(after), &[]);
+pub(super) fn manifests(before: &[Object], after: &[Object], masks: &[Sensitive; 2]) -> Found {
+    let differences = diff::diff(before, after, &[]);
     let text = diff::text(&differences);
     let views = differences.into_iter().map(|difference| DifferenceView {
         object: masked_text(masks, &difference.id.to_string()),

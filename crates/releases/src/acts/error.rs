@@ -31,6 +31,8 @@ pub enum Error {
     NotDeployed(String),
     #[error("release `{0}` has no revision {1} that it could go back to")]
     NoRevision(String, i64),
+    #[error("the manifest of revision {revision} of release `{name}` cannot be read")]
+    Unreadable { name: String, revision: i64 },
     #[error("there is a release `{0}` in this namespace already")]
     Exists(String),
     #[error("{0}")]
@@ -72,6 +74,7 @@ impl Error {
             Self::Helm(error) => error.kind(),
             Self::Kubernetes { kind, .. } => *kind,
             Self::Records(error) => error.kind(),
+            Self::Unreadable { .. } => Kind::Internal,
             Self::Unavailable(_) => Kind::Unavailable,
         }
     }

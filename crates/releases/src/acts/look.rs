@@ -80,7 +80,7 @@ impl Releases {
         let values = plain(&members);
         Ok(ValuesView {
             revision: record.version,
-            values: sensitive(&record, release.as_deref()).mask_values(&values),
+            values: sensitive(&record, release.as_deref())?.mask_values(&values),
         })
     }
 
@@ -93,8 +93,26 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<Vec<Value>, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        let sensitive = sensitive(&record, release.as_deref());
-        Ok(objects(&record).iter().map(|object| sensitive.mask(object.value())).collect())
+        let sensitive = sensitive(&record, release.as_deref())?;
+        Ok(objects(&record)?.iter().map(|object| sensitive.mask(object.value())).collect())
+    }
+
+    /// What runs before and after, of a revision or of the newest, as it was rendered.
+    pub async fn hooks(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        revision: Option<i64>,
+    ) -> Result<Vec<Value>, Error> {
+        let (record, release) = self.record(actor, namespace, name, revision).await?;
+        let mut hooks = Vec::new();
+        for hook in &record.hooks {
+            hooks.extend(parsed(&record, &hook.manifest)?);
+        }
+        // What a hook's Secret holds is as secret as any other.
+        let masks = [sensitive(&record, release.as_deref())?, Sensitive::of_objects(&hooks)];
+        Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
     }
 
     /// The notes of a revision, or of the newest.
@@ -106,7 +124,7 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<String, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        Ok(sensitive(&record, release.as_deref()).mask_text(&record.info.notes))
+        Ok(sensitive(&record, release.as_deref())?.mask_text(&record.info.notes))
     }
 
     pub(super) async fn record(
@@ -147,9 +165,10 @@ impl RevisionView {
 
 /// What of a record nobody may read: what its Secrets hold, what its chart calls secret, and, where values came from a Secret
 /// of somebody's, all of them: the record does not say which.
-pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Sensitive {
+pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Result<Sensitive, Error> {
+    let objects = objects(record)?;
     let Ok(chart) = record.chart.chart(Profile::Helm4) else {
-        return Sensitive::of_objects(&objects(record));
+        return Ok(Sensitive::of_objects(&objects));
     };
     let from_secret = release.map(|release| &release.spec).is_some_and(|spec| {
         spec.values_from.iter().any(|reference| reference.kind == ValuesKind::Secret)
@@ -157,11 +176,16 @@ pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Sensi
     });
     let from_secrets = if from_secret { BTreeSet::from([String::new()]) } else { BTreeSet::new() };
     let gathered = Gathered { values: Members::clone(&record.config), from_secrets, hash: String::new() };
-    Sensitive::of(&chart, &gathered, &objects(record))
+    Ok(Sensitive::of(&chart, &gathered, &objects))
 }
 
-pub(super) fn objects(record: &Record) -> Vec<Object> {
-    Object::parse_all(&record.manifest).unwrap_or_default()
+pub(super) fn objects(record: &Record) -> Result<Vec<Object>, Error> {
+    parsed(record, &record.manifest)
+}
+
+fn parsed(record: &Record, manifest: &str) -> Result<Vec<Object>, Error> {
+    Object::parse_all(manifest)
+        .map_err(|_| Error::Unreadable { name: record.name.clone(), revision: record.version })
 }
 
 pub(super) fn plain(members: &Members) -> Value {

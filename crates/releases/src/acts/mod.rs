@@ -5,18 +5,21 @@
 //!
 //! Always true: whoever acted last is whom the release acts as. What somebody may not see is not there for them.
 //! Modules in reading order: that what is sent twice is done once ([`once`]); archives that somebody brings ([`packages`]), what
-//! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]), what is done at once
-//! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`resources`], [`view`]), why not ([`error`]).
+//! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]) and what would come of that ([`plan`]), what is done at once
+//! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`live`], [`resources`], [`logs`], [`view`]), why not ([`error`]).
 
 pub mod ask;
 pub mod change;
 pub mod compare;
 pub mod error;
+pub mod live;
+pub mod logs;
 pub mod look;
 pub mod now;
 pub mod once;
 pub mod operation;
 pub mod packages;
+pub mod plan;
 pub mod resources;
 mod versions;
 pub mod view;

@@ -38,7 +38,7 @@ impl Releases {
         let (record, _) = self.record(actor, namespace, name, None).await?;
         let client = self.parts().clients.acting_as(&actor.impersonation());
         let mut restarted = Vec::new();
-        for object in objects(&record).iter().filter(|object| RESTARTED.contains(&object.kind())) {
+        for object in objects(&record)?.iter().filter(|object| RESTARTED.contains(&object.kind())) {
             if rolling {
                 self.roll(&client, namespace, object).await?;
             } else {
@@ -96,7 +96,7 @@ impl Releases {
             run: Run::new(tell),
         };
         let record = helm.test(&test).await?;
-        let mask = sensitive(&record, release.as_deref());
+        let mask = sensitive(&record, release.as_deref())?;
         let tests = record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test"));
         Ok(tests
             .map(|hook| TestResult {
@@ -140,7 +140,7 @@ pub struct TestResult {
 }
 
 /// The labels as a selector says them.
-fn selector(labels: &Value) -> String {
+pub(super) fn selector(labels: &Value) -> String {
     let labels = labels.as_object().into_iter().flatten();
     let pairs = labels.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
     pairs.collect::<Vec<_>>().join(",")

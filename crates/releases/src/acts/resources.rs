@@ -3,14 +3,15 @@
 use domain::Actor;
 use futures::StreamExt;
 use futures::stream;
-use kube_apply::ready::judge;
-use kube_apply::{Object, State, Strategy, Target, live};
+use kube_apply::ready::{judge, last_warnings};
+use kube_apply::{Id, Object, State, Strategy, Target, live};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Error;
-use super::look::objects;
+use super::look::{objects, sensitive};
 use crate::Releases;
+use crate::values::Sensitive;
 
 /// So many objects are asked for at once.
 const AT_ONCE: usize = 8;
@@ -37,6 +38,9 @@ pub struct ObjectView {
     pub state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The last that the cluster complained of, where it is not ready.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub event: String,
 }
 
 impl Releases {
@@ -47,16 +51,38 @@ impl Releases {
         namespace: &str,
         name: &str,
     ) -> Result<ResourcesView, Error> {
-        let (record, _) = self.record(actor, namespace, name, None).await?;
+        let (record, release) = self.record(actor, namespace, name, None).await?;
         let target = Target {
             client: self.parts().clients.acting_as(&actor.impersonation()),
             discovery: self.parts().helms.discovery.clone(),
             namespace: namespace.to_owned(),
         };
-        let looks = objects(&record).into_iter().map(|object| look(&target, object));
-        let objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        let looks = objects(&record)?.into_iter().map(|object| look(&target, object));
+        let mut objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        if objects.iter().any(|object| object.state != "ready") {
+            let mask = sensitive(&record, release.as_deref())?;
+            complain(&target, &mut objects, &mask).await;
+        }
         let ready = objects.iter().filter(|object| object.state == "ready").count();
         Ok(ResourcesView { revision: record.version, total: objects.len(), ready, objects })
+    }
+}
+
+/// What the cluster said last of those that are not ready.
+async fn complain(target: &Target, objects: &mut [ObjectView], mask: &Sensitive) {
+    let id = |object: &ObjectView| Id {
+        group: object.api_version.rsplit_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default(),
+        kind: object.kind.clone(),
+        namespace: Some(match object.namespace.as_str() {
+            "" => target.namespace.clone(),
+            said => said.to_owned(),
+        }),
+        name: object.name.clone(),
+    };
+    let meant: Vec<Id> = objects.iter().filter(|object| object.state != "ready").map(id).collect();
+    let said = last_warnings(&target.client, &meant).await;
+    for object in objects.iter_mut().filter(|object| object.state != "ready") {
+        object.event = said.get(&id(object)).map(|text| mask.mask_text(text)).unwrap_or_default();
     }
 }
 
@@ -82,5 +108,6 @@ async fn look(target: &Target, object: Object) -> ObjectView {
         name: object.name().to_owned(),
         state,
         reason,
+        event: String::new(),
     }
 }

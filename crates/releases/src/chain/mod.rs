@@ -11,7 +11,6 @@
 
 mod guard;
 mod json_patch;
-mod merge_keys;
 mod patches;
 mod pause;
 mod roles;

@@ -10,7 +10,7 @@ use kube_types::release::Patch;
 use serde_json::Value;
 
 use super::select::Target;
-use super::strategic::{self, Of};
+use super::strategic;
 use super::{ChainError, guard, json_patch as operations};
 
 /// A patch that has been read.
@@ -95,7 +95,7 @@ impl Change {
             What::Strategic(patch) if strategic::deletes(patch) => return Ok(None),
             What::Strategic(patch) => {
                 let patch = self.addressed(patch);
-                strategic::apply(Of { group: &of.group, kind: &of.kind }, object.value(), &patch)
+                strategic::apply(object.value(), &patch)
             }
             What::Operations(list) => operations::apply(object.value(), list),
         };

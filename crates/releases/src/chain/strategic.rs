@@ -4,9 +4,8 @@
 //! `$deleteFromPrimitiveList` as in Kubernetes. New elements come last, as the API server puts them. The order of elements
 //! (`$setElementOrder`) is what only tools write, and is refused.
 
+use kube_apply::merge::keys::{How, Place};
 use serde_json::{Map, Value};
-
-use super::merge_keys::{self, Merge};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
@@ -14,140 +13,119 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
 type Fields = Map<String, Value>;
 
-/// Of what kind the object is, which decides how its lists are merged.
-#[derive(Clone, Copy)]
-pub struct Of<'a> {
-    pub group: &'a str,
-    pub kind: &'a str,
-}
-
 /// The patch says that the object is not to be.
 pub fn deletes(patch: &Value) -> bool {
     patch[DIRECTIVE] == "delete"
 }
 
-/// The object after the patch. An error says where, never what.
-pub fn apply(of: Of<'_>, object: &Value, patch: &Value) -> Result<Value, String> {
-    let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
+/// The object after the patch. How lists are merged is what the object's kind says. An error says where, never what.
+pub fn apply(object: &Value, patch: &Value) -> Result<Value, String> {
+    let (Value::Object(fields), Value::Object(patch)) = (object, patch) else {
         return Err("a strategic merge patch is a map".to_owned());
     };
-    Merging { of }.map(object.clone(), patch, "").map(Value::Object)
+    map(fields.clone(), patch, Place::of(object), "").map(Value::Object)
 }
 
-struct Merging<'a> {
-    of: Of<'a>,
-}
-
-impl Merging<'_> {
-    fn map(&self, mut below: Fields, patch: &Fields, place: &str) -> Result<Fields, String> {
-        match patch.get(DIRECTIVE).map(Value::as_str) {
-            None | Some(Some("merge")) => {}
-            Some(Some("replace")) => return Ok(plain(patch)),
-            Some(Some("delete")) => return Ok(Fields::new()),
-            Some(_) => return Err(format!("{}: unknown directive {DIRECTIVE}", shown(place))),
-        }
-        if let Some(kept) = patch.get(RETAIN) {
-            let kept = kept.as_array().ok_or_else(|| format!("{}: {RETAIN} is a list", shown(place)))?;
-            below.retain(|key, _| kept.iter().any(|name| name == key));
-        }
-        for (key, change) in patch {
-            if key == DIRECTIVE || key == RETAIN {
-                continue;
-            }
-            if let Some(list) = key.strip_prefix(DELETE_FROM) {
-                let gone = change.as_array().ok_or_else(|| format!("{}: {key} is a list", shown(place)))?;
-                if let Some(Value::Array(items)) = below.get_mut(list) {
-                    items.retain(|item| !gone.contains(item));
-                }
-                continue;
-            }
-            if key.starts_with('$') {
-                return Err(format!("{}: the directive {key} is not known", shown(place)));
-            }
-            self.field(&mut below, key, change, place)?;
-        }
-        Ok(below)
+/// `at` is how the place is called in an error.
+fn map(mut below: Fields, patch: &Fields, place: Place<'_>, at: &str) -> Result<Fields, String> {
+    match patch.get(DIRECTIVE).map(Value::as_str) {
+        None | Some(Some("merge")) => {}
+        Some(Some("replace")) => return Ok(plain(patch)),
+        Some(Some("delete")) => return Ok(Fields::new()),
+        Some(_) => return Err(format!("{}: unknown directive {DIRECTIVE}", shown(at))),
     }
-
-    fn field(&self, below: &mut Fields, key: &str, change: &Value, place: &str) -> Result<(), String> {
-        let inside = if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
-        let merged = match (below.remove(key), change) {
-            (_, Value::Null) => return Ok(()),
-            (Some(Value::Object(below)), Value::Object(patch)) => self.map(below, patch, &inside)?.into(),
-            // What is not there yet is merged with nothing, so that directives do not end up in it.
-            (_, Value::Object(patch)) => self.map(Fields::new(), patch, &inside)?.into(),
-            (before, Value::Array(patch)) => {
-                let before = match before {
-                    Some(Value::Array(items)) => items,
-                    _ => Vec::new(),
-                };
-                self.list(before, patch, place, key, &inside)?.into()
+    if let Some(kept) = patch.get(RETAIN) {
+        let kept = kept.as_array().ok_or_else(|| format!("{}: {RETAIN} is a list", shown(at)))?;
+        below.retain(|key, _| kept.iter().any(|name| name == key));
+    }
+    for (key, change) in patch {
+        if key == DIRECTIVE || key == RETAIN {
+            continue;
+        }
+        if let Some(list) = key.strip_prefix(DELETE_FROM) {
+            let gone = change.as_array().ok_or_else(|| format!("{}: {key} is a list", shown(at)))?;
+            if let Some(Value::Array(items)) = below.get_mut(list) {
+                items.retain(|item| !gone.contains(item));
             }
-            (_, other) => other.clone(),
+            continue;
+        }
+        if key.starts_with('$') {
+            return Err(format!("{}: the directive {key} is not known", shown(at)));
+        }
+        let inside = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+        let before = below.remove(key);
+        if let Some(merged) = field(before, change, place.below(key), &inside)? {
+            below.insert(key.clone(), merged);
+        }
+    }
+    Ok(below)
+}
+
+fn field(before: Option<Value>, change: &Value, place: Place<'_>, at: &str) -> Result<Option<Value>, String> {
+    Ok(Some(match (before, change) {
+        (_, Value::Null) => return Ok(None),
+        (_, change) if place.how == How::Replace => plain_value(change),
+        (Some(Value::Object(below)), Value::Object(patch)) => map(below, patch, place, at)?.into(),
+        // What is not there yet is merged with nothing, so that directives do not end up in it.
+        (_, Value::Object(patch)) => map(Fields::new(), patch, place, at)?.into(),
+        (Some(Value::Array(before)), Value::Array(patch)) => list(before, patch, place, at)?.into(),
+        (_, Value::Array(patch)) => list(Vec::new(), patch, place, at)?.into(),
+        (_, other) => other.clone(),
+    }))
+}
+
+fn list(before: Vec<Value>, patch: &[Value], place: Place<'_>, at: &str) -> Result<Vec<Value>, String> {
+    match place.how {
+        // Fields of others go only where the patch says `$retainKeys`.
+        How::By(by) | How::ByRetaining(by) => elements(before, patch, by, place, at),
+        How::Set => {
+            let mut items = before;
+            for item in patch {
+                if !items.contains(item) {
+                    items.push(item.clone());
+                }
+            }
+            Ok(items)
+        }
+        How::Plain | How::Replace | How::Retain => {
+            Ok(patch.iter().filter(|item| item.get(DIRECTIVE).is_none()).map(plain_value).collect())
+        }
+    }
+}
+
+fn elements(
+    before: Vec<Value>,
+    patch: &[Value],
+    by: &str,
+    place: Place<'_>,
+    list: &str,
+) -> Result<Vec<Value>, String> {
+    let replaces = |item: &Value| item[DIRECTIVE] == "replace" && item.get(by).is_none();
+    let mut items = if patch.iter().any(replaces) { Vec::new() } else { before };
+    for (index, element) in patch.iter().enumerate().filter(|(_, item)| !replaces(item)) {
+        let at = format!("{list}[{index}]");
+        let Value::Object(element) = element else {
+            return Err(format!("{at}: an element of this list is a map"));
         };
-        below.insert(key.to_owned(), merged);
-        Ok(())
-    }
-
-    fn list(
-        &self,
-        before: Vec<Value>,
-        patch: &[Value],
-        place: &str,
-        key: &str,
-        inside: &str,
-    ) -> Result<Vec<Value>, String> {
-        let parent = place.rsplit('.').next().unwrap_or_default();
-        let parent = parent.split('[').next().unwrap_or_default();
-        match merge_keys::merge(self.of.group, self.of.kind, parent, key) {
-            None => Ok(patch.iter().filter(|item| item.get(DIRECTIVE).is_none()).map(plain_value).collect()),
-            Some(Merge::Set) => {
-                let mut items = before;
-                for item in patch {
-                    if !items.contains(item) {
-                        items.push(item.clone());
-                    }
-                }
-                Ok(items)
-            }
-            Some(Merge::By(by)) => self.elements(before, patch, by, inside),
+        let Some(id) = element.get(by) else {
+            return Err(format!("{at}: an element of this list needs its {by}"));
+        };
+        let found = items.iter().position(|item| item.get(by) == Some(id));
+        if element.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
+            items.retain(|item| item.get(by) != Some(id));
+            continue;
+        }
+        let below = match found {
+            Some(found) => items[found].as_object().cloned().unwrap_or_default(),
+            None => Fields::new(),
+        };
+        let merged = Value::Object(map(below, element, place.item(), &at)?);
+        match found {
+            Some(found) => items[found] = merged,
+            None => items.push(merged),
         }
     }
-
-    fn elements(
-        &self,
-        before: Vec<Value>,
-        patch: &[Value],
-        by: &str,
-        place: &str,
-    ) -> Result<Vec<Value>, String> {
-        let replaces = |item: &Value| item[DIRECTIVE] == "replace" && item.get(by).is_none();
-        let mut items = if patch.iter().any(replaces) { Vec::new() } else { before };
-        for (index, element) in patch.iter().enumerate().filter(|(_, item)| !replaces(item)) {
-            let at = format!("{place}[{index}]");
-            let Value::Object(element) = element else {
-                return Err(format!("{at}: an element of this list is a map"));
-            };
-            let Some(id) = element.get(by) else {
-                return Err(format!("{at}: an element of this list needs its {by}"));
-            };
-            let found = items.iter().position(|item| item.get(by) == Some(id));
-            if element.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
-                items.retain(|item| item.get(by) != Some(id));
-                continue;
-            }
-            let below = match found {
-                Some(found) => items[found].as_object().cloned().unwrap_or_default(),
-                None => Fields::new(),
-            };
-            let merged = Value::Object(self.map(below, element, &at)?);
-            match found {
-                Some(found) => items[found] = merged,
-                None => items.push(merged),
-            }
-        }
-        Ok(items)
-    }
+    Ok(items)
 }
 
 /// What a patch adds, without directives and nulls.
@@ -174,8 +152,19 @@ mod tests {
 
     use super::*;
 
+    fn of(api_version: &str, kind: &str, object: &Value) -> Value {
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
+        object
+    }
+
+    /// Fields besides what every object has.
     fn deployment(before: &Value, patch: &Value) -> Result<Value, String> {
-        apply(Of { group: "apps", kind: "Deployment" }, before, patch)
+        let mut after = apply(&of("apps/v1", "Deployment", before), patch)?;
+        let fields = after.as_object_mut().unwrap();
+        fields.retain(|key, _| key != "apiVersion" && key != "kind");
+        Ok(after)
     }
 
     #[test]
@@ -220,10 +209,10 @@ mod tests {
             json!({"spec": {"containers": [{"name": "a"}]}}),
             json!({"spec": {"containers": [{"name": "b"}]}}),
         );
-        let of = Of { group: "example.com", kind: "Rollout" };
-        assert_eq!(apply(of, &before, &patch), Ok(patch.clone()));
+        let rollout = |object| of("example.com/v1", "Rollout", object);
+        assert_eq!(apply(&rollout(&before), &patch), Ok(rollout(&patch)));
         let ports = |port: i64| json!({"spec": {"ports": [{"port": port, "name": "x"}]}});
-        let service = apply(Of { group: "", kind: "Service" }, &ports(80), &ports(443)).unwrap();
+        let service = apply(&of("v1", "Service", &ports(80)), &ports(443)).unwrap();
         assert_eq!(service["spec"]["ports"].as_array().unwrap().len(), 2);
     }
 

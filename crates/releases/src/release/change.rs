@@ -8,7 +8,7 @@ use super::identity::Identity;
 use crate::chain::{self, Chain};
 
 /// The rendered objects on their way to the cluster: changed as the spec says, and looked at for what this one may not have.
-pub(super) struct Change<'a> {
+pub(crate) struct Change<'a> {
     pub spec: &'a HelmReleaseSpec,
     pub identity: &'a Identity,
     pub discovery: &'a Discovery,

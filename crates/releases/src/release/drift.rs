@@ -25,7 +25,9 @@ impl Controller {
         };
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
         let Some(stored) = storage.get(&pass.key.name, revision).await? else { return Ok(None) };
-        let objects = Object::parse_all(&stored.record.manifest).unwrap_or_default();
+        let objects = Object::parse_all(&stored.record.manifest).map_err(|error| {
+            PassError::Helm(format!("the manifest of revision {revision} cannot be read: {error}"))
+        })?;
         let target = Target {
             client: self.clients.acting_as(&identity.acts_as),
             discovery: self.helm.discovery.clone(),

@@ -7,7 +7,7 @@
 //! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]), how its
 //! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
-mod change;
+pub(crate) mod change;
 mod drift;
 pub(crate) mod identity;
 mod operate;
@@ -38,7 +38,7 @@ use crate::duration;
 use crate::error::{Doing, PassError};
 use crate::key::Key;
 use crate::lead::Controller;
-use crate::requests::{is_held, until};
+use crate::requests::{UNHEARD, is_held, until};
 use crate::tell::{Failure, Telling};
 use identity::Identity;
 use operate::short;
@@ -92,8 +92,13 @@ impl Controller {
     async fn pass(&self, key: &Key) -> Result<Next, PassError> {
         let Some(release) = self.releases.get_in(&key.namespace, &key.name) else {
             self.known.forget(key);
+            self.soon.forget(key);
+            self.told.forget(key);
             return Ok(Next::Rest);
         };
+        if self.told.is_ahead_of(key, release.metadata.resource_version.as_deref()) {
+            return Ok(Next::After(UNHEARD));
+        }
         let mut pass = Pass { key, release, now: self.clock.now() };
         if pass.release.metadata.deletion_timestamp.is_some() {
             return self.remove_release(&pass).boxed().await;
@@ -150,7 +155,7 @@ impl Controller {
             attempt: attempt(&status, &pass.attempted(spec_hash), pass.now),
         };
         match operation::next(&seen) {
-            Choice::Do(_) | Choice::EnterDeployed => {
+            choice @ (Choice::Do(_) | Choice::EnterDeployed) => {
                 let wanted = match wanted {
                     Some(wanted) => wanted,
                     None => match self.wanted(pass, identity).await {
@@ -158,7 +163,7 @@ impl Controller {
                         Err(failure) => return self.not_looked(pass, &failure).await,
                     },
                 };
-                match operation::next(&seen) {
+                match choice {
                     Choice::Do(step) => self.operate(pass, identity, step, wanted).boxed().await,
                     _ => self.enter_deployed(pass, identity, wanted).await,
                 }
@@ -295,6 +300,7 @@ impl Controller {
         let told =
             self.release_api(&pass.key.namespace).replace_status(&name, &PostParams::default(), &told).await;
         let told = told.doing(|| format!("write the status of release `{}`", pass.key))?;
+        self.told.note(pass.key.clone(), told.metadata.resource_version.as_deref());
         self.announce(pass.release.status.as_ref(), &told).await;
         Ok(Arc::new(told))
     }

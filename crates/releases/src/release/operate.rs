@@ -95,7 +95,10 @@ impl Controller {
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
         let change = Change { spec, identity, discovery: &helm.discovery };
-        let run = || run(spec, pass.timeout(), &change);
+        let run = || {
+            let sensitive = wanted.sensitive.texts().to_vec();
+            Run { sensitive, ..run(spec, pass.timeout(), &change) }
+        };
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
             helm.uninstall(&uninstall(pass, run())).boxed().await?;
@@ -247,6 +250,7 @@ impl Controller {
                 Err(kube::Error::Api(refused)) if refused.is_conflict() => {}
                 written => {
                     let told = written.doing(doing)?;
+                    self.told.note(begun.key.clone(), told.metadata.resource_version.as_deref());
                     self.announce(begun.release.status.as_ref(), &told).await;
                     return Ok(());
                 }

@@ -108,7 +108,11 @@ impl Controller {
     async fn remove_claims(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
         let Some(stored) = storage.last(&pass.key.name).await? else { return Ok(()) };
-        let objects = Object::parse_all(&stored.record.manifest).unwrap_or_default();
+        let objects = Object::parse_all(&stored.record.manifest).map_err(|error| Error::NotDeleted {
+            name: pass.key.name.to_string(),
+            kind: error.kind(),
+            why: format!("its claims are not known: {error}"),
+        })?;
         let prefixes: Vec<String> = objects.iter().flat_map(claim_prefixes).collect();
         if prefixes.is_empty() {
             return Ok(());

@@ -10,7 +10,7 @@ use domain::roles::PlatformRole;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube_types::user::conditions;
+use kube_types::user::{JoinedNode, conditions};
 use kube_types::{User, marks, progress};
 
 /// What is kept of a User object: its account, where it has an id.
@@ -59,6 +59,8 @@ pub struct Account {
     pub valid_days: i64,
     pub max_nodes: i64,
     pub nodes: i64,
+    /// Its nodes, and those that are about to be.
+    pub joined: Vec<JoinedNode>,
     pub created: Timestamp,
     /// Whether the id stands in the status, or only in the annotation that a new account has.
     pub(super) settled: bool,
@@ -98,6 +100,7 @@ impl Account {
             valid_days: user.spec.valid_period,
             max_nodes: user.spec.max_node_num,
             nodes: status.map_or(0, |status| status.node_num),
+            joined: status.map_or_else(Vec::new, |status| status.joined.clone()),
             created: time(&user.metadata.creation_timestamp).unwrap_or(Timestamp::UNIX_EPOCH),
         })
     }

@@ -10,6 +10,7 @@ use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
 use serde_json::Value;
 
 use super::{PLATFORM, written};
+use crate::edge::request::{CLIENT, KUBELET};
 use crate::roles::owned;
 
 /// API group, resources, verbs.
@@ -37,11 +38,21 @@ const EVERYWHERE: &[Row] = &[
     // How the objects of a release stand.
     ("",                          &["persistentvolumeclaims", "pods"],                             LOOK),
     ("apps",                      &["daemonsets", "deployments", "statefulsets"],                  LOOK),
-    ("batch",                     &["jobs"],                                                       LOOK),
+    ("batch",                     &["cronjobs", "jobs"],                                           LOOK),
+    // Nodes, pools and what is used of them.
+    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch"]),
+    ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "create", "update", "delete"]),
+    ("apps.openyurt.io",          &["nodepools/status"],                                           &["get", "patch"]),
+    ("metrics.k8s.io",            &["nodes"],                                                      &["list"]),
     // What a workspace consists of.
     ("",                          &["limitranges", "namespaces", "resourcequotas", "serviceaccounts"], KEEP),
     ("networking.k8s.io",         &["networkpolicies"],                                            KEEP),
     ("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"],                        KEEP),
+    // Machines that join, and whose they are from then on.
+    ("certificates.k8s.io",       &["certificatesigningrequests"],                                 &["get", "list", "watch", "delete"]),
+    ("certificates.k8s.io",       &["certificatesigningrequests/approval"],                        &["update", "patch"]),
+    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch", "delete"]),
+    ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "delete"]),
     // What people do, they do under their own name, and Kubernetes decides.
     ("",                          &["groups", "serviceaccounts", "users"],                         &["impersonate"]),
     ("authentication.k8s.io",     &["tokenreviews"],                                               &["create"]),
@@ -75,6 +86,14 @@ fn may_bind() -> PolicyRule {
     PolicyRule {
         resource_names: Some(names),
         ..rule(&("rbac.authorization.k8s.io", &["clusterroles"], &["bind"]))
+    }
+}
+
+/// The certificates of nodes, and no others.
+fn may_approve() -> PolicyRule {
+    PolicyRule {
+        resource_names: Some(owned(&[KUBELET, CLIENT])),
+        ..rule(&("certificates.k8s.io", &["signers"], &["approve"]))
     }
 }
 
@@ -126,7 +145,7 @@ fn inside(namespace: &str, rules: Vec<PolicyRule>) -> [Value; 2] {
 /// The roles that the server runs under, and their bindings.
 pub(super) fn objects() -> Vec<Value> {
     let mut everywhere: Vec<PolicyRule> = EVERYWHERE.iter().map(rule).collect();
-    everywhere.push(may_bind());
+    everywhere.extend([may_bind(), may_approve()]);
     let role = ClusterRole { metadata: metadata(None), rules: Some(everywhere), aggregation_rule: None };
     let binding = ClusterRoleBinding {
         metadata: metadata(None),
@@ -136,5 +155,7 @@ pub(super) fn objects() -> Vec<Value> {
     let mut all = vec![written(&role), written(&binding)];
     all.extend(inside(SYSTEM_NAMESPACE, AT_HOME.iter().map(rule).collect()));
     all.extend(inside("kube-public", vec![may_read_cluster_info()]));
+    // Where nodes have their events.
+    all.extend(inside("default", vec![rule(&("", &["events"], &["list"]))]));
     all
 }

@@ -1,15 +1,18 @@
 //! What follows from accounts and workspaces by itself: namespaces, limits, roles, and their removal.
 //!
-//! Two controllers, one for each kind. A pass reads its object (watches keep only what is needed all the time), looks (mostly at
+//! Two controllers, one for each kind, and one that decides on machines that ask to join. A pass reads its object (watches keep only what is needed all the time), looks (mostly at
 //! what watches have told), decides (pure), writes (each write can be repeated), and tells (status, events). A crash between two writes costs nothing: the next pass looks again.
 //!
 //! Always true: nothing is changed or removed that has not our mark and the recorded UID.
 //! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`bare`], [`seen`]), the
-//! controllers ([`user`], [`workspace`], [`removal`]).
+//! controllers ([`user`], [`workspace`], [`removal`]), and machines that are somebody's ([`joining`], [`nodes`], [`leaving`]).
 //! Elsewhere: what people ask for (`crate::register`, `crate::workspaces`), the roles themselves (`crate::roles`).
 
 mod bare;
+mod joining;
+mod leaving;
 mod namespace;
+mod nodes;
 mod pieces;
 mod removal;
 mod seen;
@@ -27,10 +30,13 @@ use futures::future::{BoxFuture, ready};
 use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::{ClusterResourceScope, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
 use kube_access::feed::{Change, Feed};
 use kube_access::queue::{self, Next};
@@ -42,6 +48,10 @@ use crate::Tenancy;
 use crate::directory::account::Person;
 use crate::directory::held::Held;
 use crate::directory::{Directory, Feeds, WorkspaceRecord};
+use crate::edge::names::{self, NAMES, Names};
+use crate::pages::PAGE;
+use joining::Waiting;
+use nodes::Kept;
 use pieces::{Piece, PieceKind};
 use seen::{Changed, Seen};
 
@@ -108,6 +118,14 @@ struct Provisioner {
     workspaces: Feed<WorkspaceRecord>,
     secrets: Feed<Held>,
     seen: Seen,
+    nodes: Feed<Kept>,
+    /// Whose the names of nodes are.
+    names: Feed<Names>,
+    requests: Feed<Waiting>,
+    /// When this server began to look after accounts.
+    began: Timestamp,
+    /// How long an expired account can be brought back.
+    grace: Duration,
     /// What a personal workspace may use.
     quota: BTreeMap<String, String>,
     clock: Arc<dyn Clock>,
@@ -120,7 +138,16 @@ pub async fn run(tenancy: Tenancy) -> Infallible {
     let client = tenancy.0.clients.own();
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let Feeds { users, workspaces, secrets } = tenancy.0.directory.feeds().clone();
+    let config = || Config::default().page_size(PAGE);
+    let named = config().fields(&format!("metadata.name={NAMES}"));
     let provisioner = Arc::new(Provisioner {
+        nodes: Feed::keeping(Api::all(client.clone()), config(), |node: Node| Kept::of(&node)),
+        names: Feed::keeping(names::api(client.clone()), named, |map: ConfigMap| Names::of(&map)),
+        requests: Feed::keeping(Api::all(client.clone()), config(), |csr: CertificateSigningRequest| {
+            Waiting::of(&csr)
+        }),
+        began: tenancy.0.clock.now(),
+        grace: tenancy.0.settings.account_grace,
         users,
         workspaces,
         secrets,
@@ -153,23 +180,50 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
         ready(())
     });
     let (by_owner, by_secret) = (provisioner.clone(), provisioner.clone());
+    let (by_node, by_name, by_named_node) = (provisioner.clone(), provisioner.clone(), provisioner.clone());
+    let (strays, by_stray_name, named_strays) =
+        (provisioner.clone(), provisioner.clone(), provisioner.clone());
     let user_keys = stream::select_all([
         provisioner.users.changes().map(|change| Some(object(&change).name.to_string())).boxed(),
         provisioner.workspaces.changes().map(move |change| by_owner.owner_of(object(&change))).boxed(),
         provisioner.secrets.changes().map(move |change| by_secret.owner_of_secret(object(&change))).boxed(),
         received(of_users).map(Some).boxed(),
+        provisioner.nodes.changes().map(move |change| by_node.owner_of_node(&change)).boxed(),
+        provisioner
+            .names
+            .changes()
+            .flat_map(move |change| stream::iter(by_name.named(&change)))
+            .map(move |change| by_named_node.owner_of_node(&change))
+            .boxed(),
     ]);
+    let stray_keys = stream::select_all([
+        provisioner.nodes.changes().map(move |change| strays.stray(&change)).boxed(),
+        provisioner
+            .names
+            .changes()
+            .flat_map(move |change| stream::iter(by_stray_name.named(&change)))
+            .map(move |change| named_strays.stray(&change))
+            .boxed(),
+    ]);
+    let request_keys = provisioner.requests.changes().map(|change| match change {
+        Change::Applied(request) => request.key(),
+        Change::Deleted(_) => None,
+    });
     let workspace_keys = stream::select_all([
         provisioner.workspaces.changes().map(|change| Some(object(&change).name.to_string())).boxed(),
         received(of_workspaces).map(Some).boxed(),
     ]);
-    let (users, workspaces) = (provisioner.clone(), provisioner);
+    let (users, stray_nodes, requests, workspaces) =
+        (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner);
     futures::join!(
         dispatch,
         queue::run(known(user_keys), AT_ONCE, move |name: &String| users.clone().pass_user(name.clone())),
         queue::run(known(workspace_keys), AT_ONCE, move |name: &String| {
             workspaces.clone().pass_workspace(name.clone())
         }),
+        // One at a time: what one machine is let in for, the next is counted after.
+        queue::run(known(request_keys), 1, move |name: &String| requests.clone().pass_request(name.clone())),
+        queue::run(known(stray_keys), 1, move |name: &String| stray_nodes.clone().pass_stray(name.clone())),
     );
 }
 
@@ -180,6 +234,9 @@ impl Provisioner {
             self.workspaces.synced(),
             self.secrets.synced(),
             self.seen.synced(),
+            self.nodes.synced(),
+            self.names.synced(),
+            self.requests.synced(),
         );
     }
 
@@ -189,6 +246,14 @@ impl Provisioner {
 
     fn pass_workspace(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
         async move { settle(self.sync_workspace(&name).await) }.boxed()
+    }
+
+    fn pass_request(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
+        async move { settle(self.sync_request(&name).await) }.boxed()
+    }
+
+    fn pass_stray(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
+        async move { settle(self.sync_stray(&name).await) }.boxed()
     }
 
     /// The name of the User who has this id.

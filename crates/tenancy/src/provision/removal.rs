@@ -33,6 +33,15 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete workspace `{name}`"))
     }
 
+    /// The time of an account is over for good, or it never became one. One that was prolonged meanwhile has another version, and
+    /// stays.
+    pub(super) async fn begin_user_removal(&self, user: &User) -> Result<(), ProvisionError> {
+        let name = user.name_any();
+        let same = Preconditions { uid: user.uid(), resource_version: user.resource_version() };
+        let deleted = self.api::<User>().delete(&name, &DeleteParams::default().preconditions(same)).await;
+        gone(deleted.map(drop)).doing(|| format!("delete user `{name}`"))
+    }
+
     pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<Next, ProvisionError> {
         let mut names = self.known_namespaces(workspace);
         names.extend(workspace.spec.namespaces.iter().map(|namespace| namespace.name.clone()));
@@ -70,6 +79,9 @@ impl Provisioner {
         if let Some(id) = id {
             self.revoke(id).await?;
             self.remove_service_account(user, id).await?;
+            if self.remove_edge(user, id).await? {
+                return Ok(Next::After(AGAIN));
+            }
             self.delete(None, PieceKind::ClusterRoleBinding, &administrator_binding(id)).await?;
             self.leave_workspaces(id).await?;
             if self.remove_personal_workspace(id).await? {

@@ -1,12 +1,12 @@
 //! Brings an account nearer to what it should be: an id, a ServiceAccount, a personal workspace, and for an
 //! administrator of the platform the right to everything.
 //!
-//! It leaves in the status: `tenantID`, `effectiveTime` (both once and for ever), `expireTime`, `expired`, and the conditions
-//! `NamespaceReady`, `AccessReady`, `CredentialsIssued`, `Expired`, `Ready`. An account that somebody wrote by hand comes
+//! It leaves in the status: `tenantID`, `effectiveTime` (both once and for ever), `expireTime`, `expired`, the account's nodes, and the
+//! conditions `NamespaceReady`, `AccessReady`, `CredentialsIssued`, `Expiring`, `Expired`, `Ready`. An account that somebody wrote by hand comes
 //! to the same, but for credentials.
 //! Elsewhere: what becomes of the personal workspace ([`super::workspace`]), how an account goes ([`super::removal`]).
 
-mod report;
+pub(super) mod report;
 
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ use kube_types::marks::{TENANT_ID, USER, USER_FINALIZER, USER_UID};
 use kube_types::workspace::{Member, WorkspaceNamespace};
 use kube_types::{SYSTEM_NAMESPACE, User, UserStatus, Workspace, WorkspaceSpec};
 
-use self::report::{Access, Door, Looked, door, status};
+use self::report::{Access, Door, Looked, door, due, next_look, status};
 use super::namespace::service_account;
+use super::nodes::Tended;
 use super::pieces::{Piece, PieceKind, labels};
 use super::{Doing, HOST, ProvisionError, Provisioner, until};
 use crate::directory::WorkspaceRecord;
@@ -59,22 +60,29 @@ impl Provisioner {
         let (user, id) = self.settle(&user).await?;
         let door = door(&user, now);
         // Whatever is done under an id that is another's would be done to them.
-        let (access, workspace) = if self.is_anothers(&user, &id) {
-            (Access::Contested, None)
+        let (access, workspace, nodes) = if self.is_anothers(&user, &id) {
+            (Access::Contested, None, Tended::default())
         } else {
-            let (access, workspace, administrator) = futures::join!(
+            let (access, workspace, administrator, nodes) = futures::join!(
                 self.give_access(&user, &id, door),
                 self.personal_workspace(&id),
                 self.administrate(&user, &id, door),
+                self.tend_nodes(&user, &id, now),
             );
             administrator?;
-            (access?, workspace?)
+            (access?, workspace?, nodes?)
         };
         let credentials = self.secrets.get(&format!("credentials-{id}")).is_some();
-        let seen = Looked { id: &id, door, access, workspace: workspace.as_deref(), credentials };
+        let awaited = nodes.next;
+        let seen = Looked { id: &id, door, access, workspace: workspace.as_deref(), credentials, nodes };
         let status = status(&user, &seen, now);
-        let next = status.expire_time.as_ref().map(|end| end.0).filter(|end| *end > now);
-        self.tell_user(&user, status).await?;
+        let user = self.tell_user(&user, status).await?;
+        if let Some(why) = due(&user, self.began, self.grace, now) {
+            tracing::info!(user.name = name, tenant.id = %id, ?why, "removing an account");
+            self.begin_user_removal(&user).await?;
+            return Ok(Next::Rest);
+        }
+        let next = next_look(&user, self.began, self.grace, now).into_iter().chain(awaited).min();
         Ok(next.map_or(Next::Rest, |end| Next::After(until(now, end))))
     }
 
@@ -207,9 +215,10 @@ impl Provisioner {
         Ok(claimed.then_some(id))
     }
 
-    async fn tell_user(&self, user: &User, status: UserStatus) -> Result<(), ProvisionError> {
+    /// The account, as it is after it was told of.
+    async fn tell_user(&self, user: &User, status: UserStatus) -> Result<User, ProvisionError> {
         if user.status.as_ref() == Some(&status) {
-            return Ok(());
+            return Ok(user.clone());
         }
         let conditions = |user: &User| user.status.clone().unwrap_or_default().conditions;
         let name = user.name_any();
@@ -220,7 +229,7 @@ impl Provisioner {
             .await
             .doing(|| format!("write the status of user `{name}`"))?;
         self.announce(&told, &conditions(user), &conditions(&told)).await;
-        Ok(())
+        Ok(told)
     }
 }
 

@@ -2,10 +2,12 @@
 
 use kube_apply::Silent;
 use releases::acts::now::TestResult;
+use releases::acts::plan::Plan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::named;
+use super::sent::{ChangedRelease, SentRelease};
 use super::view::{self, ReleaseAnswer};
 use crate::answer::Answer;
 use crate::call::Call;
@@ -36,6 +38,13 @@ pub async fn rollback(call: Call<Sent<WayBack>>) -> Result<Answer<ReleaseAnswer>
     let (actor, (namespace, name), revision) = (call.actor()?, named(&call)?, call.body.0.revision);
     let asked = call.asked();
     view::answer(&call, call.api.releases.rollback(actor, namespace, name, revision, asked).await?)
+}
+
+/// `POST …/plan`: what a change would make of it, or what a new one would consist of.
+pub async fn plan(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<Plan>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let changes = call.body.0.read()?;
+    Ok(Answer::new(call.api.releases.plan(actor, namespace, name, changes).await?))
 }
 
 /// `POST …/pause`

@@ -1,6 +1,7 @@
 //! What can be read of a release. What is sensitive in it is masked.
 
 use releases::acts::compare::{Comparison, Of};
+use releases::acts::logs::{LogView, Which};
 use releases::acts::resources::ResourcesView;
 use releases::acts::view::{RevisionView, ValuesView};
 use schemars::JsonSchema;
@@ -16,6 +17,8 @@ use crate::problem::Problem;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Manifest {
     objects: Vec<Value>,
+    /// What runs before and after.
+    hooks: Vec<Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -40,8 +43,10 @@ pub async fn values(call: Call) -> Result<Answer<ValuesView>, Problem> {
 /// `GET …/manifest`
 pub async fn manifest(call: Call) -> Result<Answer<Manifest>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
-    let objects = call.api.releases.manifest(actor, namespace, name, call.number("revision")?).await?;
-    Ok(Answer::new(Manifest { objects }))
+    let revision = call.number("revision")?;
+    let objects = call.api.releases.manifest(actor, namespace, name, revision).await?;
+    let hooks = call.api.releases.hooks(actor, namespace, name, revision).await?;
+    Ok(Answer::new(Manifest { objects, hooks }))
 }
 
 /// `GET …/notes`
@@ -61,6 +66,34 @@ pub async fn diff(call: Call) -> Result<Answer<Comparison>, Problem> {
     };
     let (from, to) = (call.number("from")?, call.number("to")?);
     Ok(Answer::new(call.api.releases.compare(actor, namespace, name, (from, to), of).await?))
+}
+
+/// `GET …/drift`
+pub async fn drift(call: Call) -> Result<Answer<Comparison>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    Ok(Answer::new(call.api.releases.drift(actor, namespace, name).await?))
+}
+
+/// `GET …/logs`
+pub async fn logs(call: Call) -> Result<Answer<List<LogView>>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    let owned = |name: &str| call.said(name).map(str::to_owned);
+    let positive = |name: &str, least: i64| match call.number(name)? {
+        Some(number) if number < least => {
+            Err(Problem::invalid(format!("`{name}` in the query is at least {least}")))
+        }
+        number => Ok(number),
+    };
+    let which = Which {
+        pod: owned("pod"),
+        container: owned("container"),
+        tail: positive("tail", 0)?,
+        since: positive("since", 1)?,
+        previous: call.asks("previous")?,
+        timestamps: call.asks("timestamps")?,
+    };
+    let logs = call.api.releases.logs(actor, namespace, name, &which).await?;
+    Ok(call.list(logs))
 }
 
 /// `GET …/resources`

@@ -48,6 +48,9 @@ pub struct ChangedRelease {
     chart: Option<SentChart>,
     /// In place of all that were given before.
     values: Option<Values>,
+    /// The values are put over those that were given before, and not in their place.
+    #[serde(default)]
+    merge_values: bool,
     options: Option<Strict<Options>>,
     #[schemars(length(max = 64))]
     patches: Option<Vec<Strict<Patch>>>,
@@ -147,10 +150,11 @@ impl NewRelease {
 
 impl ChangedRelease {
     pub fn read(&self) -> Result<Changes, Problem> {
-        let Self { chart, values, options, patches, roles, suspended, description } = self;
+        let Self { chart, values, merge_values, options, patches, roles, suspended, description } = self;
         Ok(Changes {
             source: chart.as_ref().map(SentChart::source).transpose()?,
             values: values.as_ref().map(Values::text).transpose()?,
+            merge_values: *merge_values,
             options: options.as_ref().map(|options| options.0.clone()),
             patches: patches.as_deref().map(all),
             roles: roles.as_deref().map(all),

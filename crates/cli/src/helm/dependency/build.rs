@@ -23,7 +23,7 @@ pub(super) fn run(args: &BuildArgs) -> Outcome {
     let mut said = String::new();
     match build(&args.chart, args.helm.profile, made, &mut said) {
         Ok(()) => Ok(said.into_bytes()),
-        Err(why) => Err(Refusal { output: said.into_bytes(), why }),
+        Err(why) => Err(Refusal::after(said, why)),
     }
 }
 

@@ -32,7 +32,7 @@ pub fn run(args: &RemoveArgs) -> Outcome {
         });
         let removed = removed.and_then(|()| places.forget_index(name));
         if let Err(why) = removed {
-            return Err(Refusal { output: said.into_bytes(), why });
+            return Err(Refusal::after(said, why));
         }
         said.push_str(&quote(name));
         said.push_str(" has been removed from your repositories\n");

@@ -50,7 +50,7 @@ pub fn run(args: &UpdateArgs) -> Outcome {
         return Ok(said.into_bytes());
     }
     let why = format!("failed to update the following repositories: [{}]", failed.join(" "));
-    Err(Refusal { output: said.into_bytes(), why })
+    Err(Refusal::after(said, why))
 }
 
 fn update(places: &Places, entry: &Entry) -> Result<(), String> {

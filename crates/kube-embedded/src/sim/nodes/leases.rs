@@ -13,7 +13,7 @@ use crate::clock::rfc3339_micro;
 use crate::control::queue::{Controller, Next};
 use crate::control::view::Node;
 use crate::control::{Component, Context, Failure};
-use crate::store::{Change, Event, Expect, Key, Object, Op};
+use crate::store::{Change, Event, EventKind, Expect, Key, Object, Op};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const NAMESPACE: &str = "kube-node-lease";
@@ -29,6 +29,13 @@ fn all_leases() -> Key {
 
 fn lease_of(context: &Context, node: &str) -> Option<Arc<Object>> {
     context.store.get(LEASES, NAMESPACE, node)
+}
+
+/// Somebody's first sign of life.
+pub(super) fn is_first(storage: &Arc<str>, event: &Event) -> bool {
+    storage.as_ref() == LEASES
+        && event.kind == EventKind::Added
+        && event.object.namespace.as_ref() == NAMESPACE
 }
 
 fn renewed_at(lease: &Value) -> Option<Timestamp> {

@@ -4,8 +4,9 @@
 //! somebody deleted does not come back at the next start, and a larger number adds the missing ones. Nodes that
 //! others create are simulated too, unless they carry the label [`SIMULATED`] with another value than `true`.
 //!
-//! A node with the annotation [`LOST`] has lost its kubelet. Nobody renews its Lease any longer, and when
-//! that has run out its conditions become unknown, with what follows: taints, pods that are not ready, eviction.
+//! A node that registered itself has a kubelet of its own and is not simulated. One with the annotation [`LOST`] has lost its
+//! simulated one. Either way, when nobody renews its Lease any longer and that has run out, its conditions become unknown, with
+//! what follows: taints, pods that are not ready, eviction.
 
 pub(crate) mod leases;
 mod machine;
@@ -70,6 +71,9 @@ impl Controller for Nodes {
     }
 
     fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if leases::is_first(storage, event) {
+            keys.push(Key::new(&NODES.into(), "", &event.object.name));
+        }
         if storage.as_ref() != NODES {
             return;
         }
@@ -175,13 +179,15 @@ fn tell(context: &Context, node: &Object, reason: &'static str, message: String)
     context.events.normal(COMPONENT, About::new("v1", "Node", node), reason, message);
 }
 
-/// When a lost node will have been silent for longer than its Lease lasts.
+/// When a node will have been silent for longer than its Lease lasts: one that is lost, or one with a kubelet of its own.
+/// One that has neither kubelet nor Lease is as whoever made it says.
 fn silent_at(context: &Context, node: &Object) -> Option<Timestamp> {
     let view = node.view::<Node>();
-    if !is_simulated(&view) || !is_lost(&view) {
+    if is_alive(&view) {
         return None;
     }
-    Some(leases::runs_out(context, &node.name).unwrap_or_else(|| context.clock.now()))
+    let end = leases::runs_out(context, &node.name);
+    if is_simulated(&view) { end.or_else(|| Some(context.clock.now())) } else { end }
 }
 
 /// Makes the configured nodes that have never been made.

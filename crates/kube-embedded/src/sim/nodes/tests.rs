@@ -164,3 +164,43 @@ async fn configured_nodes_are_made_once() {
     assert_eq!(nodes, ["node-1", "node-2"]);
     cluster.stop();
 }
+
+#[tokio::test]
+async fn a_node_with_a_kubelet_of_its_own_is_heard_by_its_lease() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    const NODE: &str = "/api/v1/nodes/edge";
+    let world = World::without_nodes().await;
+    let kubelet = world.cluster.client(User::named("system:node:edge", &["system:nodes"]));
+    let send = async |method: &str, path: &str, body: Value| {
+        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+        let body = body.to_string().into_bytes().into();
+        let answer = kubelet.send(request.body(body).unwrap()).await.unwrap();
+        assert!(answer.status().is_success(), "{method} {path}: {}", answer.status());
+        world.rest().await;
+    };
+    let renewed = || json!(crate::clock::rfc3339_micro(crate::clock::Clock::now(world.clock.as_ref())));
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    send("POST", "/api/v1/nodes", json!({"metadata": {"name": "edge"}})).await;
+    assert_eq!(condition(&world, NODE, "Ready").await, "-", "nobody answers for it");
+    assert_eq!(taints(&world, "edge").await, ["node.kubernetes.io/not-ready:NoSchedule"]);
+    send("PATCH", &format!("{NODE}/status"), ready.clone()).await;
+    assert_eq!(taints(&world, "edge").await, [""; 0]);
+    send(
+        "POST",
+        LEASES,
+        json!({"metadata": {"name": "edge"}, "spec": {"holderIdentity": "edge", "renewTime": renewed()}}),
+    )
+    .await;
+    world.advance(30).await;
+    send("PATCH", &format!("{LEASES}/edge"), json!({"spec": {"renewTime": renewed()}})).await;
+    world.advance(30).await;
+    assert_eq!(condition(&world, NODE, "Ready").await, "True", "it has renewed its Lease");
+    world.advance(11).await;
+    assert_eq!(condition(&world, NODE, "Ready").await, "Unknown");
+    assert!(taints(&world, "edge").await.contains(&"node.kubernetes.io/unreachable:NoExecute".to_owned()));
+    send("PATCH", &format!("{LEASES}/edge"), json!({"spec": {"renewTime": renewed()}})).await;
+    send("PATCH", &format!("{NODE}/status"), ready).await;
+    assert_eq!(condition(&world, NODE, "Ready").await, "True", "it is back");
+    assert_eq!(taints(&world, "edge").await, [""; 0]);
+}

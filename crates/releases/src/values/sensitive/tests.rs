@@ -1,5 +1,7 @@
 //! Masks, and the law that nothing gets past them.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use helm_template::yaml;
 use proptest::prelude::*;
@@ -48,12 +50,12 @@ fn what_the_schema_calls_secret() {
     assert_eq!(
         sensitive.mask_values(&plain),
         json!({
-            "db": {"host": "h", "password": "***", "next": {"password": "***"}},
-            "users": [{"name": "ann", "token": "***"}], "extra": {"a": "***"}, "port": "***",
+            "db": {"host": "h", "password": "[masked]", "next": {"password": "[masked]"}},
+            "users": [{"name": "ann", "token": "[masked]"}], "extra": {"a": "[masked]"}, "port": "[masked]",
         })
     );
     // A short one is masked in the values, and not elsewhere.
-    assert_eq!(sensitive.mask_text("p1 longer-secret"), "p1 ***");
+    assert_eq!(sensitive.mask_text("p1 longer-secret"), "p1 [masked]");
 }
 
 #[test]
@@ -63,14 +65,14 @@ fn schemas_of_subcharts_count_in_their_own_place() {
     let parent = Chart { dependencies: vec![child], ..chart(None) };
     let sensitive = Sensitive::of(&parent, &gathered("key: open\nchild: {key: shut}", &[]), &[]);
     let plain = json!({"key": "open", "child": {"key": "shut"}});
-    assert_eq!(sensitive.mask_values(&plain), json!({"key": "open", "child": {"key": "***"}}));
+    assert_eq!(sensitive.mask_values(&plain), json!({"key": "open", "child": {"key": "[masked]"}}));
 }
 
 #[test]
 fn a_schema_without_an_end_is_given_up() {
     let schema = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"writeOnly": true}}});
     let sensitive = Sensitive::of(&chart(Some(&schema)), &gathered("a: x", &[]), &[]);
-    assert_eq!(sensitive.mask_values(&json!({"a": "x"})), json!({"a": "***"}));
+    assert_eq!(sensitive.mask_values(&json!({"a": "x"})), json!({"a": "[masked]"}));
 }
 
 #[test]
@@ -81,22 +83,25 @@ fn what_came_from_a_secret_is_masked_in_every_form() {
     for offset in 0..4 {
         let around = format!("{}p@ss\"word and more", "x".repeat(offset));
         let masked = sensitive.mask_text(&STANDARD.encode(&around));
-        assert!(masked.contains(MASK), "{around}: {masked}");
+        assert!(masked.contains(MASKED), "{around}: {masked}");
     }
-    assert_eq!(sensitive.mask_text(r#"{"a":"p@ss\"word"}"#), r#"{"a":"***"}"#);
+    assert_eq!(sensitive.mask_text(r#"{"a":"p@ss\"word"}"#), r#"{"a":"[masked]"}"#);
     let block = key.trim_end().replace('\n', "\n    ");
-    assert_eq!(sensitive.mask_text(&format!("key: |\n    {block}\n")), "key: |\n    ***\n    ***\n    ***\n");
+    assert_eq!(
+        sensitive.mask_text(&format!("key: |\n    {block}\n")),
+        "key: |\n    [masked]\n    [masked]\n    [masked]\n"
+    );
 }
 
 #[test]
 fn of_a_secret_nothing_is_shown_and_its_texts_nowhere_else() {
     let object = secret("password", "correct horse");
     let sensitive = Sensitive::of_objects([&object]);
-    assert_eq!(sensitive.mask(object.value())["data"], json!({"password": "***"}));
+    assert_eq!(sensitive.mask(object.value())["data"], json!({"password": "[masked]"}));
     let plain = json!({"kind": "ConfigMap", "data": {"url": "x://a:correct horse@db", "correct horse": 1}});
     assert_eq!(
         sensitive.mask(&plain),
-        json!({"kind": "ConfigMap", "data": {"url": "x://a:***@db", "***": 1}})
+        json!({"kind": "ConfigMap", "data": {"url": "x://a:[masked]@db", "[masked]": 1}})
     );
     // Less than eight characters are not looked for.
     assert_eq!(Sensitive::of_objects([&secret("p", "horse")]).mask_text("horse"), "horse");
@@ -107,8 +112,8 @@ fn texts_that_overlap_are_masked_together_and_long_ones_whole() {
     let long = "0123456789".repeat(300);
     let objects = [secret("a", "abcdefgh"), secret("b", "ghijklmn"), secret("c", &long)];
     let sensitive = Sensitive::of_objects(&objects);
-    assert_eq!(sensitive.mask_text("<abcdefghijklmn>"), "<***>");
-    assert_eq!(sensitive.mask_text(&format!("<{long}>")), "<***>");
+    assert_eq!(sensitive.mask_text("<abcdefghijklmn>"), "<[masked]>");
+    assert_eq!(sensitive.mask_text(&format!("<{long}>")), "<[masked]>");
 }
 
 proptest! {

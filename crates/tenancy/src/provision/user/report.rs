@@ -1,14 +1,22 @@
 //! What the status of an account says of what a pass saw. Pure.
 
+use std::time::Duration;
+
 use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_types::progress::{Finding, enter};
+use kube_types::progress::{Finding, condition, enter};
 use kube_types::user::conditions;
 use kube_types::{User, UserStatus};
 
 use crate::directory::WorkspaceRecord;
 use crate::provision::NOT_YET;
+use crate::provision::nodes::Tended;
+
+/// So long before its end an account is warned.
+const WARNING: SignedDuration = SignedDuration::from_hours(3 * 24);
+/// So long an account may take to become one.
+const READY_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Whether an account has its ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +30,13 @@ pub(super) enum Access {
 
 /// Whether somebody may use the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+pub(in crate::provision) enum Door {
     Open,
     Disabled,
     Expired,
 }
 
-pub(super) fn door(user: &User, now: Timestamp) -> Door {
+pub(in crate::provision) fn door(user: &User, now: Timestamp) -> Door {
     match expiry(user) {
         _ if user.spec.disabled => Door::Disabled,
         Some(expiry) if expiry <= now => Door::Expired,
@@ -50,6 +58,7 @@ pub(super) struct Looked<'a> {
     pub access: Access,
     pub workspace: Option<&'a WorkspaceRecord>,
     pub credentials: bool,
+    pub nodes: Tended,
 }
 
 /// The status that follows from what was seen.
@@ -57,22 +66,84 @@ pub(super) fn status(user: &User, seen: &Looked<'_>, now: Timestamp) -> UserStat
     let mut status = user.status.clone().unwrap_or_default();
     seen.id.as_str().clone_into(&mut status.tenant_id);
     status.observed_generation = user.metadata.generation;
-    let findings = findings(seen);
+    status.nodes = seen.nodes.joined.iter().map(|joined| joined.name.clone()).collect();
+    status.joined.clone_from(&seen.nodes.joined);
+    status.node_num = i64::try_from(seen.nodes.present).unwrap_or(i64::MAX);
+    let mut findings = findings(seen);
     let complete = findings
         .iter()
         .filter(|finding| finding.kind != conditions::CREDENTIALS_ISSUED)
-        .all(|finding| finding.holds != (finding.kind == conditions::EXPIRED));
+        .all(|finding| finding.holds);
     if status.effective_time.is_none() && complete {
         status.effective_time = Some(Time(now));
     }
-    status.expire_time = expiry(&User { status: Some(status.clone()), ..user.clone() }).map(Time);
-    status.expired = seen.door == Door::Expired;
+    let end = expiry(&User { status: Some(status.clone()), ..user.clone() });
+    status.expire_time = end.map(Time);
+    status.expired = end.is_some_and(|end| end <= now);
+    findings.extend(of_time(end, now));
     let UserStatus { conditions, sequence, transitions, .. } = &mut status;
     enter(conditions, sequence, transitions, &findings, user.metadata.generation, now);
     status
 }
 
-fn findings(seen: &Looked<'_>) -> [Finding; 5] {
+/// Why an account is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Its time has been over for as long as it could be brought back.
+    Over,
+    NeverReady,
+}
+
+/// Whether an account, as its status has it, is to go now. `began` is when we began to look: before that nobody could have made it
+/// ready. A disabled account keeps what it has.
+pub(super) fn due(user: &User, began: Timestamp, grace: Duration, now: Timestamp) -> Option<Due> {
+    let (end, why) = deadline(user, began, grace)?;
+    (end <= now).then_some(why)
+}
+
+/// When an account is to be looked at again, whatever happens to it meanwhile.
+pub(super) fn next_look(user: &User, began: Timestamp, grace: Duration, now: Timestamp) -> Option<Timestamp> {
+    let end = expiry(user);
+    let warning = end.and_then(|end| end.checked_sub(WARNING).ok());
+    let removal = deadline(user, began, grace).map(|(end, _)| end);
+    [warning, end, removal].into_iter().flatten().filter(|moment| *moment > now).min()
+}
+
+/// When an account is to go, as far as that can be said now. The grace begins when it was written down that the account has expired, so
+/// that a clock that was wrong for a while takes nothing away.
+fn deadline(user: &User, began: Timestamp, grace: Duration) -> Option<(Timestamp, Due)> {
+    let status = user.status.as_ref().filter(|_| !user.spec.disabled)?;
+    if status.effective_time.is_none() {
+        let ours = !user.spec.platform_roles.is_empty();
+        let made = user.metadata.creation_timestamp.as_ref().map_or(began, |time| time.0).max(began);
+        return Some((made.checked_add(READY_WITHIN).ok()?, Due::NeverReady)).filter(|_| !ours);
+    }
+    let said = condition(&status.conditions, conditions::EXPIRED).filter(|said| said.status == "True")?;
+    let over = said.last_transition_time.0.max(expiry(user)?);
+    Some((over.checked_add(grace).ok()?, Due::Over))
+}
+
+/// What is to be said of the end of an account.
+fn of_time(end: Option<Timestamp>, now: Timestamp) -> [Finding; 2] {
+    let finding = |kind, holds, reason, message: String| Finding { kind, holds, reason, message };
+    let valid = || "the account's time is not over".to_owned();
+    match end {
+        Some(end) if end <= now => [
+            finding(conditions::EXPIRING, false, "Over", "the account's time is over".to_owned()),
+            finding(conditions::EXPIRED, true, "Over", "the account's time is over".to_owned()),
+        ],
+        Some(end) if end.duration_since(now) <= WARNING => [
+            finding(conditions::EXPIRING, true, "Soon", format!("the account's time is over at {end}")),
+            finding(conditions::EXPIRED, false, "Valid", valid()),
+        ],
+        _ => [
+            finding(conditions::EXPIRING, false, "Valid", valid()),
+            finding(conditions::EXPIRED, false, "Valid", valid()),
+        ],
+    }
+}
+
+fn findings(seen: &Looked<'_>) -> Vec<Finding> {
     let own = seen.workspace.filter(|workspace| *workspace.owner == *seen.id.as_str());
     let workspace = |fact: fn(&WorkspaceRecord) -> bool| own.is_some_and(fact);
     let finding =
@@ -115,14 +186,10 @@ fn findings(seen: &Looked<'_>) -> [Finding; 5] {
         let message = "nobody can sign in yet: an administrator can set a password";
         finding(conditions::CREDENTIALS_ISSUED, false, "NoCredentials", message)
     };
-    let expired = match seen.door {
-        Door::Expired => finding(conditions::EXPIRED, true, "Over", "the account's time is over"),
-        _ => finding(conditions::EXPIRED, false, "Valid", "the account's time is not over"),
-    };
     let missing = [&namespace, &access].into_iter().find(|finding| !finding.holds);
     let ready = match missing {
         None => finding(conditions::READY, true, "Ready", "the account can be used"),
         Some(missing) => finding(conditions::READY, false, missing.reason, &missing.message),
     };
-    [namespace, access, credentials, expired, ready]
+    vec![namespace, access, credentials, ready]
 }

@@ -1,0 +1,52 @@
+//! What the projections hold: a process that does nothing but follow the cluster by them says how much it grew.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use domain::clock::SystemClock;
+use fleet::Fleet;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube_access::Clients;
+
+const SETTLE: Duration = Duration::from_secs(5);
+
+#[derive(Args)]
+pub struct HeldArgs {
+    kubeconfig: PathBuf,
+}
+
+/// Runs this program as `bench held`, and reads what it says.
+pub fn measure(kubeconfig: &Path) -> Result<f64> {
+    let output = Command::new(std::env::current_exe()?).arg("held").arg(kubeconfig).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "bench held: {}", String::from_utf8_lossy(&output.stderr));
+    said.trim().parse().context("bench held did not say a number")
+}
+
+/// `bench held KUBECONFIG`: prints by how many MiB it grew.
+#[tokio::main]
+pub async fn run(args: &HeldArgs) -> Result<()> {
+    let kubeconfig = Kubeconfig::read_from(&args.kubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = kube::Client::try_from(config)?;
+    client.apiserver_version().await?; // with a connection, as everybody has one
+    let without = resident()?;
+    let fleet = Fleet::start(Clients::new(client), Arc::new(SystemClock), fleet::Settings::default()).await?;
+    tokio::time::sleep(SETTLE).await;
+    let with = resident()?;
+    drop(fleet);
+    println!("{}", with - without);
+    Ok(())
+}
+
+/// In MiB.
+fn resident() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes / 1024.0)
+}

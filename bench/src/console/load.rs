@@ -1,0 +1,98 @@
+//! Requests at a steady rate, whatever becomes of those before, and how late the latest answers are.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use http::Request;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube_embedded::access::User;
+use kube_embedded::cluster::Cluster;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use crate::door::{Person, Server};
+
+/// In a second.
+const RATE: u32 = 200;
+/// For how long each route is asked.
+pub const TURN: Duration = Duration::from_secs(10);
+pub const REQUESTS: usize = 2_000;
+/// How often the lists are asked for, one after the other: there are none that could be had 200 times in a second.
+const LISTS: usize = 100;
+
+/// A route, and the lists that say as much.
+pub struct Route {
+    pub name: &'static str,
+    pub work: &'static str,
+    pub path: &'static str,
+    /// As an administrator, of everybody.
+    pub all: bool,
+    /// `{}` is the tenant.
+    pub lists: &'static [&'static str],
+}
+
+/// The 99th percentile, in milliseconds, of what clients wait for who ask at their time. One that has to wait for its turn
+/// has begun to wait when it was due.
+pub async fn ours(route: &Route, server: &Server, people: &[Person], admin: &Person) -> Result<f64> {
+    let began = tokio::time::Instant::now();
+    let asked = (0..REQUESTS).map(async |number| {
+        let due = began + Duration::from_secs(1) * u32::try_from(number)? / RATE;
+        tokio::time::sleep_until(due).await;
+        let who = if route.all { admin } else { &people[number % people.len()] };
+        let answer = server.get(who, route.path).await?;
+        ensure!(!answer.is_empty(), "an empty answer");
+        anyhow::Ok(due.elapsed().as_secs_f64() * 1e3)
+    });
+    percentile(try_join_all(asked).await?)
+}
+
+/// The same for whoever lists from the API, one after the other.
+pub async fn straight(route: &Route, cluster: &Cluster, people: &[Person]) -> Result<f64> {
+    let client = cluster.client(User::admin());
+    let mut millis = Vec::with_capacity(LISTS);
+    let times = if route.all { LISTS / 10 } else { LISTS };
+    for number in 0..times {
+        let began = Instant::now();
+        for list in route.lists {
+            let path = list.replace("{}", &people[number % people.len()].id);
+            let answer = client.send(Request::get(&path).body(Body::empty())?).await?;
+            ensure!(answer.status().is_success(), "{path}: {}", answer.status());
+            answer.into_body().collect().await?;
+        }
+        millis.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    percentile(millis)
+}
+
+fn percentile(mut millis: Vec<f64>) -> Result<f64> {
+    millis.sort_by(f64::total_cmp);
+    millis.get(millis.len() * 99 / 100).copied().context("nothing was measured")
+}
+
+/// The calls that a cluster has answered.
+pub struct Counted(Registry);
+
+impl Counted {
+    pub fn of(cluster: &Cluster) -> Self {
+        let mut registry = Registry::default();
+        cluster.metrics().register(&mut registry);
+        Self(registry)
+    }
+
+    /// How many calls there were while that was done.
+    pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<u64> {
+        let before = self.now()?;
+        work.await?;
+        Ok(self.now()? - before)
+    }
+
+    fn now(&self) -> Result<u64> {
+        let mut text = String::new();
+        encode(&mut text, &self.0)?;
+        let lines = text.lines().filter(|line| line.starts_with("apiserver_request_total{"));
+        let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        Ok(counts.sum())
+    }
+}

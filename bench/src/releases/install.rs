@@ -1,0 +1,173 @@
+//! Installing many releases: by people at our door, and by as many who run `helm install`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use super::cluster::Cluster;
+use crate::door::{Person, Server};
+
+/// A server of ours on a cluster, and people on it who have the chart at hand.
+pub struct Ours {
+    pub server: Server,
+    pub people: Vec<Person>,
+    package: String,
+}
+
+/// A release by its namespace and name.
+pub type Name = (String, String);
+
+impl Ours {
+    /// So many people register, may have as much as they like, and bring the chart.
+    pub async fn new(server: Server, cluster: &Cluster, people: usize, archive: &Path) -> Result<Self> {
+        let people = try_join_all((0..people).map(|number| server.register(number))).await?;
+        cluster.allow(&people).await?;
+        let package = bring(&server, &people[0], archive).await?;
+        Ok(Self { server, people, package })
+    }
+
+    /// Asks for one.
+    pub async fn ask(&self, person: &Person, name: &str) -> Result<()> {
+        let body = json!({"namespace": person.id, "name": name, "chart": {"package": self.package}});
+        self.server.call(Some(person), Method::POST, "releases", Some(&body), 201).await.map(drop)
+    }
+
+    /// Everybody asks for `each` releases, one after the other has been deployed.
+    pub async fn one_by_one(&self, cluster: &Cluster, prefix: &str, each: usize) -> Result<Duration> {
+        let began = Instant::now();
+        try_join_all(self.people.iter().map(async |person| {
+            for number in 0..each {
+                let name = format!("{prefix}-{number}");
+                self.ask(person, &name).await?;
+                cluster.deployed(&person.id, &name).await?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    /// Everybody asks for `each` releases as fast as they are answered; until all are deployed.
+    pub async fn all_together(&self, cluster: &Cluster, prefix: &str, each: usize) -> Result<Duration> {
+        let began = Instant::now();
+        try_join_all(self.people.iter().map(async |person| {
+            for number in 0..each {
+                self.ask(person, &format!("{prefix}-{number}")).await?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        let names: Vec<Name> = self.names(prefix, each).collect();
+        cluster.all_deployed(&names).await?;
+        Ok(began.elapsed())
+    }
+
+    pub fn names(&self, prefix: &str, each: usize) -> impl Iterator<Item = Name> {
+        let numbers = move |person: &Person| {
+            let id = person.id.clone();
+            (0..each).map(move |number| (id.clone(), format!("{prefix}-{number}")))
+        };
+        self.people.iter().flat_map(numbers)
+    }
+
+    /// Deletes them again; returns when they are gone.
+    pub async fn remove(&self, prefix: &str, each: usize) -> Result<()> {
+        try_join_all(self.people.iter().map(async |person| {
+            for number in 0..each {
+                let path = format!("releases/host/{}/{prefix}-{number}", person.id);
+                self.server.call(Some(person), Method::DELETE, &path, None, 202).await?;
+            }
+            self.until(person, |list| list["total"] == 0, &format!("q={prefix}-")).await
+        }))
+        .await
+        .map(drop)
+    }
+
+    /// Resolves when everything that everybody has is ready.
+    pub async fn settled(&self, each: usize) -> Result<()> {
+        try_join_all(
+            self.people
+                .iter()
+                .map(|person| self.until(person, move |list| list["total"] == each, "field=state=active")),
+        )
+        .await
+        .map(drop)
+    }
+
+    async fn until(&self, person: &Person, holds: impl Fn(&Value) -> bool, query: &str) -> Result<()> {
+        let began = Instant::now();
+        let path = format!("releases?ns={}&limit=1&{query}", person.id);
+        loop {
+            let list = self.server.call(Some(person), Method::GET, &path, None, 200).await?;
+            if holds(&list) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < Duration::from_mins(5), "{path} stays at {}", list["total"]);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
+async fn bring(server: &Server, person: &Person, archive: &Path) -> Result<String> {
+    let archive = Bytes::from(std::fs::read(archive)?);
+    let (status, told) =
+        server.send(Some(person), Method::POST, "packages", "application/gzip", archive).await?;
+    let told = String::from_utf8_lossy(&told).into_owned();
+    ensure!(status == 200, "the chart was not taken: {status} {told}");
+    let told: Value = serde_json::from_str(&told)?;
+    told["package"].as_str().map(str::to_owned).context("a package without a name")
+}
+
+/// The real Helm, for the same people.
+pub struct Helm {
+    pub program: PathBuf,
+    pub kubeconfig: PathBuf,
+    pub archive: PathBuf,
+    /// Its own caches, so that nobody's home is touched.
+    pub home: PathBuf,
+}
+
+impl Helm {
+    /// For everybody `each` releases, one after the other, all people at a time.
+    pub async fn one_by_one(&self, people: &[Person], prefix: &str, each: usize) -> Result<Duration> {
+        let began = Instant::now();
+        try_join_all(people.iter().map(async |person| {
+            for number in 0..each {
+                let name = format!("{prefix}-{number}");
+                let archive = self.archive.to_string_lossy();
+                self.run(&["install", &name, &archive, "--namespace", &person.id]).await?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    pub async fn remove(&self, people: &[Person], prefix: &str, each: usize) -> Result<()> {
+        try_join_all(people.iter().map(async |person| {
+            let names: Vec<String> = (0..each).map(|number| format!("{prefix}-{number}")).collect();
+            let mut args = vec!["uninstall", "--namespace", &person.id];
+            args.extend(names.iter().map(String::as_str));
+            self.run(&args).await
+        }))
+        .await
+        .map(drop)
+    }
+
+    async fn run(&self, args: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(args).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
+        let done = spawn_blocking(move || command.output()).await??;
+        if !done.status.success() {
+            bail!("helm {}: {}", args.join(" "), String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(())
+    }
+}

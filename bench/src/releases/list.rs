@@ -1,0 +1,96 @@
+//! A list of many releases, asked for again and again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use http::Method;
+use kube::Api;
+use kube::api::PostParams;
+use kube_types::HelmRelease;
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use crate::door::{Person, Server};
+
+pub const RELEASES: usize = 10_000;
+const A_SECOND: u32 = 200;
+const COUNT: u32 = 20 * A_SECOND;
+const AT_ONCE: usize = 32;
+const WITHIN: Duration = Duration::from_mins(5);
+/// What is still to be told of the last of them is told by then.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// What is asked for: pages of 50, filtered in different ways, in different orders.
+const QUERIES: &[&str] = &[
+    "sort=-updated&q=app-1",
+    "sort=name&status=resting&field=chart=chart-7",
+    "sort=-name&q=app&at=500",
+    "sort=chart&label=tier=front",
+];
+
+/// The 99th percentile of all answers in milliseconds, and the largest of them in kilobytes.
+pub async fn measure(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
+    let person = server.register(0).await?;
+    fill(cluster, &person).await?;
+    listed(server, &person).await?;
+    tokio::time::sleep(SETTLE).await;
+    let began = Instant::now();
+    let asked = (0..COUNT).map(async |number| {
+        let due = began + number * Duration::from_secs(1) / A_SECOND;
+        tokio::time::sleep_until(due.into()).await;
+        let path = format!("releases?limit=50&{}", QUERIES[number as usize % QUERIES.len()]);
+        let (status, body) =
+            server.send(Some(&person), Method::GET, &path, "application/json", Bytes::new()).await?;
+        ensure!(status == 200, "{path}: {status} {}", String::from_utf8_lossy(&body));
+        // From the moment at which it was due: who is late has waited.
+        let took = due.elapsed().as_secs_f64() * 1e3;
+        let items = serde_json::from_slice::<Value>(&body)?["items"].as_array().map_or(0, Vec::len);
+        ensure!(items == 50, "{path}: {items} releases");
+        Ok((took, body.len()))
+    });
+    let answers: Vec<(f64, usize)> = futures::future::try_join_all(asked).await?;
+    let mut took: Vec<f64> = answers.iter().map(|answer| answer.0).collect();
+    took.sort_by(f64::total_cmp);
+    let largest = answers.iter().map(|answer| answer.1).max().context("nothing was answered")?;
+    println!("list        median {:.1} ms, last {:.1} ms", took[took.len() / 2], took[took.len() - 1]);
+    Ok((took[took.len() * 99 / 100], largest as f64 / 1e3))
+}
+
+/// Releases that somebody wrote by hand, and that nobody looks after.
+async fn fill(cluster: &Cluster, owner: &Person) -> Result<()> {
+    let releases: Api<HelmRelease> = Api::namespaced(cluster.client.clone(), &owner.id);
+    stream::iter(0..RELEASES)
+        .map(async |number| {
+            let name = format!("app-{number}");
+            let tier = if number % 2 == 0 { "front" } else { "back" };
+            let release: HelmRelease = serde_json::from_value(json!({
+                "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease",
+                "metadata": {"name": name, "labels": {"tier": tier}},
+                "spec": {
+                    "name": name, "chartName": format!("chart-{}", number % 20), "chartVersion": "1.0.0",
+                    "source": {"package": "pkg-aaaaaaaaaaaaaaaaaaaa"}, "suspend": true,
+                },
+            }))?;
+            releases.create(&PostParams::default(), &release).await.context("cannot write a release")
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_for_each(async |_| Ok(()))
+        .await
+}
+
+/// Returns when all are on the list, and each says that nobody looks after it.
+async fn listed(server: &Server, person: &Person) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let list = server
+            .call(Some(person), Method::GET, "releases?limit=1&field=state=suspended", None, 200)
+            .await?;
+        if list["total"] == RELEASES {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < WITHIN, "only {} releases are on the list", list["total"]);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}

@@ -1,0 +1,58 @@
+//! What is done when nothing has changed: at rest, and when a release is looked at once more.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube_types::HelmRelease;
+use serde_json::json;
+
+use super::cluster::{Cluster, others_in, since, writes_in};
+use super::install::Name;
+use crate::door::Server;
+
+const SETTLE: Duration = Duration::from_secs(10);
+const REST: Duration = Duration::from_mins(1);
+/// Whatever follows from a touch has followed by then.
+const FOLLOWED: Duration = Duration::from_secs(5);
+
+/// What others write all the time: Leases are renewed, nodes tell that they live.
+const OTHERS: &[&str] = &["leases", "nodes"];
+
+/// How many requests have written anything in a minute, and per cent of a core that our server used.
+pub async fn idle(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
+    tokio::time::sleep(SETTLE).await;
+    let (cpu, began, before) = (server.cpu()?, Instant::now(), cluster.writes().await?);
+    tokio::time::sleep(REST).await;
+    let used = server.cpu()?.saturating_sub(cpu).as_secs_f64() / began.elapsed().as_secs_f64();
+    let written = since(&before, cluster.writes().await?);
+    println!("at rest     written in a minute: {written:?}");
+    let ours: u64 =
+        written.iter().filter(|(what, _)| !OTHERS.contains(&what.as_str())).map(|(_, count)| count).sum();
+    Ok((ours as f64, 100.0 * used))
+}
+
+/// Touches releases so that each is looked at, on the server's own cluster; how many requests wrote beside the
+/// touches, and how many asked what there is.
+pub async fn touched(server: &Server, cluster: &Cluster, names: &[Name]) -> Result<(f64, f64)> {
+    let before = server.metrics().await?;
+    ensure!(!writes_in(&before).is_empty(), "the server does not count requests");
+    stream::iter(names)
+        .map(async |(namespace, name)| {
+            let releases: Api<HelmRelease> = Api::namespaced(cluster.client.clone(), namespace);
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {"bench.example/touched": "yes"}}}));
+            releases.patch(name, &PatchParams::default(), &patch).await
+        })
+        .buffer_unordered(8)
+        .try_collect::<Vec<_>>()
+        .await
+        .context("cannot touch a release")?;
+    tokio::time::sleep(FOLLOWED).await;
+    let after = server.metrics().await?;
+    let written = since(&writes_in(&before), writes_in(&after));
+    println!("touched     {} releases; written: {written:?}", names.len());
+    let writes = written.values().sum::<u64>().saturating_sub(names.len() as u64);
+    Ok((writes as f64, (others_in(&after) - others_in(&before)) as f64))
+}

@@ -1,0 +1,152 @@
+//! What is sent to the routes of the OpenYurt console: JSON, or a form as browsers send it. Either is taken strictly.
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::dialect::TOKEN;
+use crate::problem::{Problem, shortened};
+use crate::sent::{Taken, Takes, is_said, parse, whole};
+
+/// More than any of these bodies needs; an old client may send its whole kubeconfig.
+const LIMIT: usize = 128 * 1024;
+
+const JSON: &[&str] = &["application/json"];
+const FORM: &[&str] = &["application/x-www-form-urlencoded"];
+
+/// A body of JSON, or a form with the same names.
+#[derive(Debug)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Takes for Form<T> {
+    fn taken() -> Option<Taken> {
+        Some(Taken { media: "application/json", schema: SchemaGenerator::subschema_for::<T> })
+    }
+
+    async fn read(request: Request) -> Result<Self, Problem> {
+        let headers = request.headers().clone();
+        let body = whole(request, LIMIT).await?;
+        parse(&json(&headers, body)?).map(Self)
+    }
+}
+
+/// Something that old clients send, and that nobody here looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overlooked;
+
+impl<'de> Deserialize<'de> for Overlooked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+impl JsonSchema for Overlooked {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Overlooked".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"description": "Taken, and not looked at"})
+    }
+}
+
+/// The body as JSON, whichever of the two it is.
+fn json(headers: &HeaderMap, body: Bytes) -> Result<Bytes, Problem> {
+    if is_said(headers, JSON) {
+        return Ok(body);
+    }
+    if !is_said(headers, FORM) {
+        let detail = "the body has to be JSON or a form, and Content-Type has to say so";
+        return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
+    }
+    let mut fields = Map::new();
+    for (name, value) in form_urlencoded::parse(&body) {
+        if fields.contains_key(&*name) {
+            return Err(Problem::invalid(format!("the form has `{}` twice", shortened(&name))));
+        }
+        fields.insert(name.into_owned(), Value::String(value.into_owned()));
+    }
+    Ok(Value::Object(fields).to_string().into())
+}
+
+/// The token among what was sent, and the body for whoever reads it next. What cannot be read has none.
+pub async fn token(headers: &HeaderMap, body: Body) -> Result<(Body, Option<String>), Problem> {
+    let mut request = Request::new(body);
+    request.headers_mut().extend(headers.get(CONTENT_TYPE).map(|kind| (CONTENT_TYPE, kind.clone())));
+    let bytes = whole(request, LIMIT).await?;
+    let read = json(headers, bytes.clone()).ok();
+    let fields = read.and_then(|json| serde_json::from_slice::<Map<String, Value>>(&json).ok());
+    let token = fields.and_then(|fields| fields.get(TOKEN)?.as_str().map(str::to_owned));
+    Ok((Body::from(bytes), token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sent::Text;
+    use axum::response::IntoResponse;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Both {
+        #[serde(alias = "mobilephone", alias = "mobilePhone")]
+        phone: Text<20>,
+        #[expect(dead_code, reason = "nobody looks at it")]
+        #[serde(rename = "kubeConfig")]
+        kube_config: Option<Overlooked>,
+    }
+
+    async fn read(kind: &str, body: &'static str) -> Result<String, u16> {
+        let request = Request::post("/").header(CONTENT_TYPE, kind).body(Body::from(body)).unwrap();
+        let read = Form::<Both>::read(request).await;
+        read.map(|Form(both)| both.phone.to_string())
+            .map_err(|problem| problem.into_response().status().as_u16())
+    }
+
+    #[tokio::test]
+    async fn a_form_says_what_json_says() {
+        let form = "application/x-www-form-urlencoded";
+        let json = "application/json; charset=utf-8";
+        let rows = [
+            (json, r#"{"phone": "1 2"}"#, Ok("1 2")),
+            (json, r#"{"mobilePhone": "12", "kubeConfig": {"server": ["x"]}}"#, Ok("12")),
+            (form, "phone=%2B1+2", Ok("+1 2")),
+            (form, "mobilephone=12&kubeConfig=apiVersion%3A+v1", Ok("12")),
+            (form, "phone=1&phone=2", Err(400)),
+            (form, "phone=1&mobilephone=2", Err(400)),
+            (json, r#"{"phone": "1", "mobilephone": "2"}"#, Err(400)),
+            (form, "phone=1&role=admin", Err(400)),
+            (form, "", Err(400)),
+            (json, "", Err(400)),
+            ("text/plain", r#"{"phone": "1"}"#, Err(415)),
+        ];
+        for (kind, body, expected) in rows {
+            assert_eq!(read(kind, body).await, expected.map(str::to_owned), "{kind} {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_found_in_either_and_the_body_stays() {
+        for (kind, body, expected) in [
+            ("application/json", r#"{"name": "a", "token": "t"}"#, Some("t")),
+            ("application/json", r#"{"token": 7}"#, None),
+            ("application/json", r"[", None),
+            ("application/x-www-form-urlencoded", "name=a&token=t%20u", Some("t u")),
+            ("text/plain", "token=t", None),
+        ] {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]);
+            let (again, found) = token(&headers, Body::from(body)).await.unwrap();
+            assert_eq!(found.as_deref(), expected, "{body}");
+            assert_eq!(axum::body::to_bytes(again, 999).await.unwrap(), body.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Who sees what: nodes and pools of whose account, and workloads of which namespaces.
+//!
+//! A `namespace` that is asked for is a filter. Without one it is the caller's own, and for administrators every one; one that is
+//! not the caller's is refused in the same words whether it exists or not.
+
+use domain::actor::Who;
+use domain::ids::WorkspaceName;
+use domain::roles::Capability;
+use domain::{Actor, Kind, Place, Refusal};
+use fleet::{Namespaces, Whose};
+use tenancy::Directory;
+
+use crate::call::Call;
+use crate::problem::{Problem, shortened};
+
+/// What a caller may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// Nodes and pools of the tenant of this id, which nobody has if it is empty; none: everybody's.
+    tenant: Option<String>,
+    /// Workloads of these namespaces; none: of all.
+    namespaces: Option<Vec<String>>,
+}
+
+impl Sight {
+    /// Of nodes and pools alone.
+    pub fn of_nodes(call: &Call) -> Result<Self, Problem> {
+        let tenant = tenant(call.actor()?, call.api.tenancy.directory())?;
+        Ok(Self { tenant, namespaces: Some(Vec::new()) })
+    }
+
+    /// Of what is in namespaces alone.
+    pub fn of_namespaces(call: &Call) -> Result<Self, Problem> {
+        let namespaces = namespaces(call.actor()?, call.api.tenancy.directory(), call.said("namespace"))?;
+        Ok(Self { tenant: Some(String::new()), namespaces })
+    }
+
+    /// Of both. Who may see no nodes sees the rest all the same.
+    pub fn of_all(call: &Call) -> Result<Self, Problem> {
+        let nobody = |_: Problem| Some(String::new());
+        let tenant = tenant(call.actor()?, call.api.tenancy.directory()).unwrap_or_else(nobody);
+        Ok(Self { tenant, ..Self::of_namespaces(call)? })
+    }
+
+    pub fn whose(&self) -> Whose<'_> {
+        let namespaces = self.namespaces.as_deref().map_or(Namespaces::All, Namespaces::Of);
+        Whose { tenant: self.tenant.as_deref(), namespaces }
+    }
+}
+
+/// Where somebody is at home: their personal workspace, or that of the namespace in which a program runs.
+fn home(actor: &Actor, directory: &Directory) -> Option<WorkspaceName> {
+    match &actor.who {
+        Who::Person { id, .. } => Some(WorkspaceName::personal(id)),
+        Who::ServiceAccount { namespace, .. } => directory.workspace_of(namespace),
+    }
+}
+
+/// Whose nodes `actor` sees; none: everybody's.
+fn tenant(actor: &Actor, directory: &Directory) -> Result<Option<String>, Problem> {
+    let what = Capability::ReadNodes;
+    if actor.may(what, Place::Platform).is_ok() {
+        return Ok(None);
+    }
+    let home = home(actor, directory).ok_or_else(homeless)?;
+    match actor.may(what, Place::Workspace(&home)) {
+        Ok(()) => Ok(Some(home.to_string())),
+        Err(Refusal::Unseen(_)) => Err(homeless()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Of which namespaces `actor` sees the workloads, who asks for `namespace`; none: of all.
+fn namespaces(
+    actor: &Actor,
+    directory: &Directory,
+    namespace: Option<&str>,
+) -> Result<Option<Vec<String>>, Problem> {
+    let sees = |place: Place<'_>| actor.may(Capability::ReadWorkspace, place).is_ok();
+    let everything = sees(Place::Platform);
+    let name = match namespace {
+        None if everything => return Ok(None),
+        None => {
+            let home = home(actor, directory).filter(|home| sees(Place::Workspace(home)));
+            let home = home.ok_or_else(homeless)?;
+            match &actor.who {
+                Who::Person { .. } => home.to_string(),
+                Who::ServiceAccount { namespace, .. } => namespace.clone(),
+            }
+        }
+        Some(name) => {
+            let owner = directory.workspace_of(name);
+            let own = owner.is_some_and(|owner| sees(Place::Workspace(&owner)));
+            if !own && !everything {
+                return Err(foreign(name));
+            }
+            name.to_owned()
+        }
+    };
+    Ok(Some(vec![name]))
+}
+
+fn foreign(namespace: &str) -> Problem {
+    let detail = format!("the namespace `{}` is not yours", shortened(namespace));
+    Problem::new(Kind::Forbidden, "namespace", detail)
+}
+
+fn homeless() -> Problem {
+    let detail = "there is no namespace of yours that this credential is good for";
+    Problem::new(Kind::Forbidden, "forbidden", detail)
+}

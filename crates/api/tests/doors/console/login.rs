@@ -1,0 +1,133 @@
+//! Logging in at the console's door.
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE};
+use axum::http::{Method, Request};
+use events::audit::Outcome;
+use serde_json::{Value, json};
+
+use super::send;
+use crate::house::{Answer, House, Key, PASSWORD, Person, request};
+
+async fn get(house: &House, path: &str) -> Answer {
+    send(house, Method::GET, path, &Key::Nothing, None).await
+}
+
+async fn post(house: &House, body: Value) -> Answer {
+    send(house, Method::POST, "/login", &Key::Nothing, Some(body)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_in_says_the_same_and_opens_a_session() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let Person { id, token } = &person;
+    let form = format!("mobilephone=18300000001&token={token}");
+    let posted = Request::post("/login")
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(form))
+        .unwrap();
+    let answers = [
+        get(&house, &format!("/login?email=P1%40example.com&token={token}")).await,
+        get(&house, &format!("/login?mobilePhone=18300000001&token={token}")).await,
+        get(&house, &format!("/login?name=user-18300000001&token={token}&kubeConfig=x")).await,
+        post(&house, json!({"email": "p1@example.com", "token": token})).await,
+        post(&house, json!({"phone": "18300000001", "password": PASSWORD, "kubeConfig": {"a": 1}})).await,
+        house.send(posted).await,
+    ];
+    for (place, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.code(), 200, "{place}: {}", answer.text);
+        let told = answer.json();
+        assert_eq!(told["spec"]["namespace"], id.as_str());
+        assert_eq!((&told["spec"]["validPeriod"], &told["spec"]["maxNodeNum"]), (&json!(7), &json!(3)));
+        assert_eq!((&told["status"]["nodeNum"], &told["status"]["expired"]), (&json!(0), &json!(false)));
+        assert!(told["spec"]["kubeConfig"].as_str().unwrap().contains("current-context"), "{told}");
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(keys(&told), "spec status");
+        assert_eq!(keys(&told["spec"]), "kubeConfig maxNodeNum namespace nodeAddScript validPeriod");
+        assert_eq!(keys(&told["status"]), "effectiveTime expired nodeNum");
+        assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
+        assert_eq!(answer.headers[REFERRER_POLICY], "no-referrer");
+        assert_eq!(answer.headers.contains_key("deprecation"), place < 3, "{place}: in the query only");
+        let cookie = answer.headers[SET_COOKIE].to_str().unwrap();
+        assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        let session = house.get("session", &Key::Session { cookie, csrf: String::new() }).await;
+        assert_eq!(session.json()["user"]["id"], id.as_str());
+    }
+    let records = house.audit.take();
+    let logins = records.iter().filter(|record| record.act.starts_with("console.login"));
+    let told: Vec<_> = logins.map(|record| (record.object.as_deref(), record.result)).collect();
+    assert_eq!(told, vec![(Some(id.as_str()), Outcome::Done); 6], "each is in the trail, those by GET too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_wrong_the_answer_is_one_until_it_is_too_often() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let other = house.person(2, &[]).await;
+    let rows = [
+        get(&house, "/login?email=nobody%40example.com&token=lsh_a_b").await,
+        get(&house, &format!("/login?email=p1%40example.com&token={}", other.token)).await,
+        get(&house, "/login?email=p1%40example.com&token=").await,
+        post(&house, json!({"phone": "18300000001", "token": ""})).await,
+        post(&house, json!({"phone": "18300000099", "password": ""})).await,
+    ];
+    let msg = "there is no such account, or the secret is wrong";
+    for (place, answer) in rows.iter().enumerate() {
+        assert_eq!(answer.code(), 401, "{place}: {}", answer.text);
+        assert_eq!(
+            answer.json(),
+            json!({"msg": msg, "status": false, "code": "wrong_credentials"}),
+            "{place}"
+        );
+        assert!(answer.headers.get(SET_COOKIE).is_none(), "{place}");
+    }
+    for wrong in [
+        "/login",
+        "/login?token=x",
+        "/login?email=a%40b.c",
+        "/login?email=a%40b.c&phone=1&token=x",
+        "/login?email=a%40b.c&token=x&password=y",
+        "/login?email=a%40b.c&token=x&validPeriod=3",
+    ] {
+        assert_eq!(get(&house, wrong).await.code(), 400, "{wrong}");
+    }
+    assert_eq!(post(&house, json!({"email": "a@b.c", "token": "x", "password": "y"})).await.code(), 400);
+    let mut last = None;
+    for _ in 0..6 {
+        last = Some(post(&house, json!({"name": person.id.as_str(), "token": "lsh_a_b"})).await);
+    }
+    let last = last.unwrap();
+    assert_eq!((last.code(), last.json()["code"].as_str()), (429, Some("throttled")), "{}", last.text);
+    assert!(last.headers.contains_key("retry-after"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_opens_no_session() {
+    let house = House::new().await;
+    let person = house.person(1, &[]).await;
+    let path = format!("/login?email=p1%40example.com&token={}", person.token);
+    for (site, opens) in [("cross-site", false), ("same-origin", true), ("none", true)] {
+        let mut asked = request(Method::GET, &path, &Key::Nothing, None);
+        asked.headers_mut().insert("sec-fetch-site", site.parse().unwrap());
+        let answer = house.send(asked).await;
+        assert_eq!((answer.code(), answer.headers.contains_key(SET_COOKIE)), (200, opens), "{site}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_parameters_take_no_tokens_nobody_logs_in_by_get() {
+    let settings = api::Settings {
+        trusted_proxy: false,
+        tls: false,
+        embedded: true,
+        token_parameter: false,
+        version: "test",
+    };
+    let house = House::with(settings).await;
+    let person = house.person(1, &[]).await;
+    let by_get = get(&house, &format!("/login?email=p1%40example.com&token={}", person.token)).await;
+    assert_eq!((by_get.code(), by_get.json()["code"].as_str()), (400, Some("invalid")), "{}", by_get.text);
+    assert_eq!(post(&house, json!({"email": "p1@example.com", "token": person.token})).await.code(), 200);
+}

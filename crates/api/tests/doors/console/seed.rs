@@ -1,0 +1,142 @@
+//! The document that the console's API was written down in, replayed: every interface of its first half is asked, and everything
+//! that it draws has to be in the answer, under its name and of its type.
+
+use std::path::PathBuf;
+
+use axum::http::Method;
+use domain::roles::PlatformRole;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::api::PostParams;
+use kube_types::NodePool;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use testkit::until;
+
+use super::send;
+use super::tree::{Interface, differences, interfaces};
+use crate::house::{House, Key};
+
+/// The document, where the recorded truth is at hand.
+fn document() -> Option<String> {
+    let folder = std::env::var_os("LONGSHORE_CORPUS").map(|corpus| PathBuf::from(corpus).join("seeds"));
+    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    let found = files.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let mut found =
+        found.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("003_")));
+    let Some(file) = found.next() else {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "LONGSHORE_CORPUS names no folder with the document"
+        );
+        eprintln!(
+            "skipped: every_interface_of_the_document: LONGSHORE_CORPUS names no folder with the document"
+        );
+        return None;
+    };
+    Some(std::fs::read_to_string(file).unwrap())
+}
+
+async fn make<K>(house: &House, namespace: &str, object: Value)
+where
+    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Serialize
+        + std::fmt::Debug,
+{
+    let objects: Api<K> = Api::namespaced(house.world.admin(), namespace);
+    objects.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+/// One of everything in a namespace, and a pool.
+async fn furnish(house: &House, namespace: &str) {
+    let template = |name: &str, policy: &str| json!({"metadata": {"labels": {"app": name}}, "spec": {"restartPolicy": policy, "containers": [{"name": "a", "image": "nginx:1.25"}]}});
+    let meta = |name: &str| json!({"name": name, "labels": {"app": name, "tier": "front"}});
+    let running = |name: &str| json!({"metadata": meta(name), "spec": {"replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template(name, "Always")}});
+    make::<StatefulSet>(house, namespace, running("db")).await;
+    let mut deployment = running("web");
+    deployment["spec"].as_object_mut().unwrap().remove("serviceName");
+    make::<Deployment>(house, namespace, deployment).await;
+    let job = json!({"metadata": meta("import"), "spec": {"template": template("import", "Never")}});
+    make::<Job>(house, namespace, job).await;
+    let pools: Api<NodePool> = Api::all(house.world.admin());
+    let pool = json!({"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "NodePool", "metadata": {"name": "hangzhou"}, "spec": {"type": "Edge"}});
+    pools.create(&PostParams::default(), &serde_json::from_value(pool).unwrap()).await.unwrap();
+}
+
+/// What the document says is sent, as whoever is asked for sends it.
+fn path(interface: &Interface, token: &str, namespace: &str) -> String {
+    let value = |name: &str| match name {
+        "token" => token.to_owned(),
+        "namespace" => namespace.to_owned(),
+        "email" => "p2%40example.com".to_owned(),
+        other => panic!("{}: nobody knows what to send as {other}", interface.address),
+    };
+    let sent: Vec<String> =
+        interface.takes.iter().map(|field| format!("{}={}", field.name, value(&field.name))).collect();
+    if sent.is_empty() {
+        interface.address.clone()
+    } else {
+        format!("{}?{}", interface.address, sent.join("&"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_interface_of_the_document() {
+    let Some(document) = document() else { return };
+    let first_half = document.split("# openyurt_backend").next().unwrap();
+    let drawn = interfaces(first_half);
+    assert_eq!(drawn.len(), 9, "the document has nine interfaces");
+    let house = House::running().await;
+    let admin = house.person(1, &[PlatformRole::Admin]).await;
+    let visitor = house.person(2, &[]).await;
+    let namespace = visitor.id.to_string();
+    furnish(&house, &namespace).await;
+    for interface in &drawn {
+        let (method, path) = match interface.address.as_str() {
+            "/register" => (Method::POST, interface.address.clone()),
+            // The visitor has joined no machine; whoever administrates sees those of the platform.
+            "/nodes" | "/nodepools" => (Method::GET, path(interface, &admin.token, &namespace)),
+            _ => (Method::GET, path(interface, &visitor.token, &namespace)),
+        };
+        assert_eq!(method.as_str(), interface.method);
+        let body = (method == Method::POST)
+            .then(|| json!({"email": "new@example.com", "phone": "18300000077", "organization": "Acme"}));
+        // The document asks for no token here; we ask for somebody everywhere.
+        let needs_header = matches!(interface.address.as_str(), "/clusterOverview" | "/clusterEvents");
+        let key = if needs_header { visitor.key() } else { Key::Nothing };
+        until(&format!("{method} {path} to be as drawn"), async || {
+            let answer = send(&house, method.clone(), &path, &key, body.clone()).await;
+            assert_eq!(answer.code(), interface.status, "{path}: {}", answer.text);
+            let differences = differences(&interface.gives, &answer.json());
+            // What was just made is heard of soon; anything else does not come by waiting.
+            if differences.is_empty() {
+                Some(())
+            } else {
+                assert!(
+                    differences.lines().all(|line| line.ends_with("is no Array: []")),
+                    "{path}:\n{differences}{}",
+                    answer.text
+                );
+                None
+            }
+        })
+        .await;
+    }
+}
+
+/// That the walk above would find what is missing.
+#[test]
+fn an_answer_without_a_drawn_key_is_found_out() {
+    let Some(document) = document() else { return };
+    let drawn = interfaces(&document);
+    let nodes = drawn.iter().find(|interface| interface.address == "/nodes").unwrap();
+    let row = json!({"name": "a", "uid": "", "ip": "", "nodePool": "", "role": "", "status": "", "nodeInfo": {}, "nodeStatus": {"cpu": "", "memory": 7}, "configuration": "", "containerGroup": ""});
+    let found = differences(&nodes.gives, &json!({"allNodes": [row]}));
+    assert!(found.contains("/allNodes[]/nodeInfo/atchitecture is missing"), "{found}");
+    assert!(found.contains("/allNodes[]/nodeStatus/memory is no String: 7"), "{found}");
+    assert!(found.contains("/createTime is missing"), "{found}");
+}

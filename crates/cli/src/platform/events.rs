@@ -1,0 +1,106 @@
+//! What a platform tells as it happens: server-sent events.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use serde_json::Value;
+
+use super::Failure;
+use super::address::Address;
+
+/// The platform says every ten seconds that it is still there.
+const SILENCE: Duration = Duration::from_secs(35);
+/// More than anything of ours that is told at once.
+const LARGEST_EVENT: usize = 4 << 20;
+
+/// Events, one after the other. It may be asked for the next, and the asking given up, at any time.
+pub struct Events {
+    server: Address,
+    /// Its errors are words already.
+    body: UnsyncBoxBody<Bytes, String>,
+    read: Reading,
+}
+
+impl Events {
+    pub(super) fn new(server: Address, body: UnsyncBoxBody<Bytes, String>) -> Self {
+        Self { server, body, read: Reading::default() }
+    }
+
+    /// The next that says something, or nothing where the platform has said all.
+    pub async fn next(&mut self) -> Result<Option<Value>, Failure> {
+        loop {
+            if let Some(data) = self.read.next() {
+                let told = serde_json::from_str(&data);
+                return told.map(Some).map_err(|_| self.strange("what it tells is not JSON"));
+            }
+            if self.read.text.len() > LARGEST_EVENT {
+                return Err(self.strange("what it tells has no end"));
+            }
+            let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
+            let frame = frame
+                .map_err(|_| Failure::Silent { server: self.server.clone(), seconds: SILENCE.as_secs() })?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(why)) => return Err(Failure::Unreachable { server: self.server.clone(), why }),
+                Some(Ok(frame)) => self.read.hear(&frame.into_data().unwrap_or_default()),
+            }
+        }
+    }
+
+    fn strange(&self, why: &str) -> Failure {
+        Failure::Strange { server: self.server.clone(), why: why.to_owned() }
+    }
+}
+
+/// What was heard and not yet told.
+#[derive(Default)]
+struct Reading {
+    text: Vec<u8>,
+}
+
+impl Reading {
+    fn hear(&mut self, bytes: &Bytes) {
+        self.text.extend(bytes.iter().filter(|byte| **byte != b'\r'));
+    }
+
+    /// The data of the next whole event that is none but to show that somebody is there.
+    fn next(&mut self) -> Option<String> {
+        loop {
+            let end = self.text.windows(2).position(|pair| pair == b"\n\n")?;
+            let rest = self.text.split_off(end + 2);
+            let event = std::mem::replace(&mut self.text, rest);
+            let event = String::from_utf8_lossy(&event).into_owned();
+            let field = |name: &'static str| {
+                event.lines().filter_map(move |line| line.strip_prefix(name)).map(str::trim_start)
+            };
+            let data: Vec<&str> = field("data:").collect();
+            if field("event:").next() != Some("ping") && !data.is_empty() {
+                return Some(data.join("\n"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_pieces() {
+        let mut read = Reading::default();
+        let mut told = Vec::new();
+        let pieces = [
+            "event: ping\ndata: {}\n\nevent: oper",
+            "ation\r\ndata: {\"a\":1}\r\n\r",
+            "\n:a remark\n\ndata: 2\ndata: 3\n",
+            "\ndata: half",
+        ];
+        for piece in pieces {
+            read.hear(&Bytes::from(piece));
+            told.extend(std::iter::from_fn(|| read.next()));
+        }
+        assert_eq!(told, ["{\"a\":1}", "2\n3"]);
+    }
+}

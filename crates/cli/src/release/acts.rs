@@ -1,0 +1,33 @@
+//! What only a platform can do: pause, recover, restart, adopt. `crate::release::served` does it.
+
+use clap::Args;
+
+use super::flags::OutputArg;
+use super::place::PlaceArgs;
+use crate::helm::flags::{Switch, switch};
+
+#[derive(Clone, Debug, Args)]
+pub struct PauseArgs {
+    /// The release
+    pub name: String,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// Wait until everything is as it is meant to be
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub wait: Switch,
+    #[command(flatten)]
+    pub output: OutputArg,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct RestartArgs {
+    /// The release
+    pub name: String,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// One pod after the other, as the workloads say; without it all at once
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub rolling: Switch,
+    #[command(flatten)]
+    pub output: OutputArg,
+}

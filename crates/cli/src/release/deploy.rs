@@ -1,0 +1,62 @@
+//! What `install` and `upgrade` have in common, on a platform and on a cluster.
+
+use clap::Args;
+
+use super::flags::{LabelsArg, OutputArg, WaitArgs, WriteArgs};
+use crate::helm::flags::{Switch, ValuesArgs, switch};
+use crate::helm::remote::RemoteArgs;
+
+/// Which chart with which values, how it is written, what is waited for, and what is printed.
+#[derive(Clone, Debug, Args)]
+pub struct DeployArgs {
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+    #[command(flatten)]
+    pub values: ValuesArgs,
+    #[command(flatten)]
+    pub write: WriteArgs,
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    #[command(flatten)]
+    pub labels: LabelsArg,
+    #[command(flatten)]
+    pub output: OutputArg,
+    #[command(flatten)]
+    pub fresh: FreshArgs,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+}
+
+/// What counts when a release is made, by `install` or by `upgrade --install`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct FreshArgs {
+    /// Make the namespace if it is not there
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub create_namespace: Switch,
+    /// Install nothing of `crds/`
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub skip_crds: Switch,
+    /// Do not hold values against the charts' schemas
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub skip_schema_validation: Switch,
+    /// Take objects that are there already and are not marked as this release's
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub take_ownership: Switch,
+    /// Undo what fails; waits
+    #[arg(long, visible_alias = "atomic", value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub rollback_on_failure: Switch,
+    /// Notes of subcharts count, too
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub render_subchart_notes: Switch,
+}
+
+/// What is left out of the result.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ShownArgs {
+    /// Print no notes
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub hide_notes: Switch,
+    /// Print no Secrets of a dry run
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub hide_secret: Switch,
+}

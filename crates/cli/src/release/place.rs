@@ -1,0 +1,83 @@
+//! Where a command acts: on a platform or, with a kubeconfig, straight on a cluster.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::connect::At;
+use super::served::Served;
+use crate::helm::Refusal;
+use crate::platform::access::Target;
+use crate::platform::{Failure, World};
+
+/// Leads to a cluster where nothing was typed that leads to a platform.
+const KUBECONFIG: &str = "LONGSHORE_KUBE_KUBECONFIG";
+/// The namespace where none was typed.
+const NAMESPACE: &str = "LONGSHORE_NAMESPACE";
+
+/// Which platform or cluster, and where in it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PlaceArgs {
+    /// The namespace of the release [default: `LONGSHORE_NAMESPACE`, else your own; on a cluster that of the kubeconfig]
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub target: Target,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Which cluster",
+        conflicts_with_all = ["server", "token", "ca"],
+        help = "Act straight on the cluster that this kubeconfig names, without a platform [default: LONGSHORE_KUBE_KUBECONFIG]"
+    )]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which of the kubeconfig's contexts; --context says it as well
+    #[arg(long, value_name = "NAME", help_heading = "Which cluster", conflicts_with_all = ["server", "token", "ca"])]
+    pub kube_context: Option<String>,
+}
+
+/// Where a command acts.
+pub enum Place {
+    Cluster(At),
+    Platform(Served),
+}
+
+impl PlaceArgs {
+    pub fn find(&self, world: &World) -> Result<Place, Refusal> {
+        let variable = |name: &str| world.environment.get(name).filter(|value| !value.is_empty()).cloned();
+        let namespace = self.namespace.clone().or_else(|| variable(NAMESPACE));
+        let Target { server, ca: _, context, token: _ } = &self.target;
+        let said = server.is_some() || context.is_some();
+        let unsaid = || variable(KUBECONFIG).map(PathBuf::from).filter(|_| !said);
+        if let Some(kubeconfig) = self.kubeconfig.clone().or_else(unsaid) {
+            let context = self.kube_context.clone().or_else(|| context.clone());
+            return Ok(Place::Cluster(At { kubeconfig, context, namespace }));
+        }
+        if self.kube_context.is_some() {
+            return Err("--kube-context is one of a kubeconfig: give --kubeconfig FILE".into());
+        }
+        match world.client(&self.target) {
+            Ok(client) => Ok(Place::Platform(Served::new(client, namespace, world.clock.clone()))),
+            Err(failure @ Failure::NoServer) => {
+                Err(format!("{failure}; or give --kubeconfig FILE to act straight on a cluster").into())
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+}
+
+/// What a command that only a platform can do says of a cluster.
+pub fn needs_platform(command: &str) -> Refusal {
+    format!("`longshore {command}` needs a platform: a cluster alone keeps nothing that it could go by. Leave out --kubeconfig, or give --server")
+        .into()
+}
+
+/// What a flag that only a cluster can heed says of a platform.
+pub fn needs_cluster(flags: &[(bool, &str)]) -> Result<(), Refusal> {
+    match flags.iter().find(|(said, _)| *said) {
+        None => Ok(()),
+        Some((_, flag)) => {
+            Err(format!("{flag} works straight on a cluster only: leave it out, or give --kubeconfig").into())
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Where the platform finds a chart: in a repository or registry that it reads itself, or in what is brought to it.
+
+use helm_chart::archive;
+use serde_json::{Value, json};
+use std::path::Path;
+
+use super::{Served, text};
+use crate::helm::Refusal;
+use crate::helm::remote::RemoteArgs;
+use crate::helm::repo::served::{all, key, meant};
+use crate::release::chart::{PROFILE, checked, locate};
+
+/// The chart as a request names it.
+///
+/// A folder, an archive, an address, and whatever needs credentials of this machine is read here and brought there. A name
+/// `REPO/CHART` means a repository of the platform, or one of this machine where the platform has none of that name.
+pub async fn source(served: &Served, name: &str, remote: &RemoteArgs) -> Result<Value, Refusal> {
+    let version = Some(remote.wanted()).filter(|version| !version.is_empty());
+    if !remote.is_of_this_machine() && !Path::new(name).exists() {
+        if name.starts_with("oci://") {
+            return Ok(json!({"oci": name, "version": version}));
+        }
+        if let Some((repo, chart)) =
+            name.split_once('/').filter(|_| !name.contains("://") && !name.starts_with('.'))
+            && let Some(repo) = meant(&all(&served.client).await?, repo)?
+        {
+            return Ok(json!({"repo": key(repo), "name": chart, "version": version}));
+        }
+    }
+    bring(served, name, remote).await
+}
+
+/// Takes the chart there.
+async fn bring(served: &Served, name: &str, remote: &RemoteArgs) -> Result<Value, Refusal> {
+    let (name, remote) = (name.to_owned(), remote.clone());
+    let packed = tokio::task::spawn_blocking(move || pack(&name, &remote)).await;
+    let archive = packed.unwrap_or_else(|broken| Err(format!("reading the chart broke off: {broken}")))?;
+    let kept = served.client.upload("packages", archive.into()).await?;
+    Ok(json!({"package": text(&kept, "/package")}))
+}
+
+/// An archive as it is, a folder as an archive that comes out the same each time.
+fn pack(name: &str, remote: &RemoteArgs) -> Result<Vec<u8>, String> {
+    let path = locate(name, remote)?;
+    let chart = checked(&path)?;
+    if path.is_file() {
+        return std::fs::read(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()));
+    }
+    archive::write(&chart, PROFILE, 0).map_err(|error| format!("cannot pack `{}`: {error}", path.display()))
+}

@@ -1,0 +1,198 @@
+//! Asking for a release, and changing one.
+
+use std::time::Duration;
+
+use helm_release::actions::{Applying, DryRun, Wait};
+use helm_template::data::Data;
+use serde_json::{Value, json};
+
+use super::follow::{Until, follow};
+use super::{Release, Served, chart, items, number, status, text};
+use crate::helm::flags::ValuesArgs;
+use crate::helm::{Outcome, Refusal};
+use crate::release::chart::{Names, PROFILE};
+use crate::release::deploy::DeployArgs;
+use crate::release::flags::{Format, WaitArgs};
+use crate::release::install::InstallArgs;
+use crate::release::output::{as_yaml, encoded, write_yaml};
+use crate::release::place::needs_cluster;
+use crate::release::upgrade::{OldValuesArgs, UpgradeArgs};
+
+/// How long an operation may take, unless somebody says otherwise.
+const USUAL: Duration = Duration::from_mins(5);
+
+pub async fn install(args: &InstallArgs, served: &Served) -> Outcome {
+    let failed =
+        |refusal: Refusal| Refusal { why: format!("INSTALLATION FAILED: {}", refusal.why), ..refusal };
+    heeded(&args.deploy).map_err(failed)?;
+    needs_cluster(&[(args.replace.0, "--replace")]).map_err(failed)?;
+    let names = Names {
+        arguments: &args.names,
+        generate: args.generate_name.0,
+        template: &args.name_template,
+        now: served.now().as_second(),
+    };
+    let (name, chart) = names.both().map_err(|why| failed(why.into()))?;
+    let release = served.release(&name).await?;
+    create(&release, &chart, &args.deploy, options(&args.deploy)).await.map_err(failed)
+}
+
+pub async fn upgrade(args: &UpgradeArgs, served: &Served) -> Outcome {
+    let failed = |refusal: Refusal| Refusal { why: format!("UPGRADE FAILED: {}", refusal.why), ..refusal };
+    heeded(&args.deploy).map_err(failed)?;
+    let mut options = options(&args.deploy);
+    if args.cleanup_on_fail.0 {
+        options["cleanupOnFail"] = true.into();
+    }
+    match args.history_max {
+        10 => {}
+        0 => {
+            return Err(failed(
+                "a platform keeps 1 to 100 revisions: --history-max 0 is none of these".into(),
+            ));
+        }
+        most => options["maxHistory"] = most.into(),
+    }
+    let release = served.release(&args.name).await?;
+    let known = if args.install.0 { release.if_there().await? } else { None };
+    if args.install.0 && known.is_none() {
+        if args.deploy.output.output == Format::Table {
+            eprintln!("Release {:?} does not exist. Installing it now.", args.name);
+        }
+        return create(&release, &args.chart, &args.deploy, options).await;
+    }
+    change(&release, args, options).await.map_err(failed)
+}
+
+async fn create(release: &Release<'_>, chart: &str, deploy: &DeployArgs, options: Value) -> Outcome {
+    let values = values(&deploy.values)?;
+    let chart = chart::source(release.served, chart, &deploy.remote).await?;
+    if let Some(where_) = dry(deploy) {
+        let body = json!({"chart": chart, "values": values});
+        return planned(release, &body, deploy, where_).await;
+    }
+    let mut body = json!({
+        "namespace": release.namespace, "name": release.name, "chart": chart, "values": values, "options": options,
+    });
+    if let Some(description) = &deploy.write.description {
+        body["description"] = description.as_str().into();
+    }
+    let asked = release.served.client.post("releases", &body).await?;
+    done(release, &asked, deploy).await
+}
+
+async fn change(release: &Release<'_>, args: &UpgradeArgs, options: Value) -> Outcome {
+    let deploy = &args.deploy;
+    let mut body = changed_values(&deploy.values, &args.old_values)?;
+    body["chart"] = chart::source(release.served, &args.chart, &deploy.remote).await?;
+    if let Some(where_) = dry(deploy) {
+        return planned(release, &body, deploy, where_).await;
+    }
+    // What nobody says anything of stays as it was.
+    if options.as_object().is_some_and(|options| !options.is_empty()) {
+        body["options"] = options;
+    }
+    if let Some(description) = &deploy.write.description {
+        body["description"] = description.as_str().into();
+    }
+    let asked = release.served.client.patch(&release.path(""), &body).await?;
+    done(release, &asked, deploy).await
+}
+
+/// Follows what was asked for, and shows what came of it.
+async fn done(release: &Release<'_>, asked: &Value, deploy: &DeployArgs) -> Outcome {
+    let until = if waits(deploy) { Until::Ready } else { Until::Deployed };
+    follow(release, text(asked, "/operation"), until).await?;
+    status::after(release, deploy.output.output, deploy.shown.hide_notes.0).await
+}
+
+/// Flags that a platform has no ear for.
+fn heeded(deploy: &DeployArgs) -> Result<(), Refusal> {
+    let DeployArgs { remote: _, values: _, write, wait, labels, output: _, fresh, shown } = deploy;
+    if shown.hide_secret.0 && !write.is_dry() {
+        return Err("hiding Kubernetes secrets requires a dry-run mode".into());
+    }
+    needs_cluster(&[
+        (!matches!(write.server_side.0, Applying::Auto | Applying::ServerSide), "--server-side=false"),
+        (write.force_conflicts, "--force-conflicts"),
+        (matches!(wait.wait, Some(Wait::Legacy)), "--wait=legacy"),
+        (!labels.labels.is_empty(), "--labels"),
+        (fresh.skip_schema_validation.0, "--skip-schema-validation"),
+        (fresh.render_subchart_notes.0, "--render-subchart-notes"),
+        (
+            fresh.create_namespace.0,
+            "--create-namespace (on a platform workspaces have namespaces, see `longshore workspace`)",
+        ),
+    ])
+}
+
+fn waits(deploy: &DeployArgs) -> bool {
+    let WaitArgs { wait, wait_for_jobs, timeout: _ } = &deploy.wait;
+    matches!(wait, Some(Wait::Watcher)) || wait_for_jobs.0 || deploy.fresh.rollback_on_failure.0
+}
+
+/// How it is to be done, as far as anybody said.
+fn options(deploy: &DeployArgs) -> Value {
+    let rows = [
+        ("wait", matches!(deploy.wait.wait, Some(Wait::Watcher))),
+        ("waitForJobs", deploy.wait.wait_for_jobs.0),
+        ("atomic", deploy.fresh.rollback_on_failure.0),
+        ("skipCRDs", deploy.fresh.skip_crds.0),
+        ("disableHooks", deploy.write.no_hooks.0),
+        ("force", deploy.write.force_replace.0),
+        ("takeOwnership", deploy.fresh.take_ownership.0),
+    ];
+    let mut options: serde_json::Map<String, Value> =
+        rows.into_iter().filter(|row| row.1).map(|row| (row.0.to_owned(), true.into())).collect();
+    if deploy.wait.timeout != USUAL {
+        options.insert("timeout".to_owned(), format!("{}ms", deploy.wait.timeout.as_millis()).into());
+    }
+    Value::Object(options)
+}
+
+/// All that was said of values, as one text.
+fn values(args: &ValuesArgs) -> Result<String, String> {
+    let values = args.read(PROFILE)?;
+    if values.is_empty() { Ok(String::new()) } else { write_yaml(&Data::Map(values)) }
+}
+
+/// What becomes of the values of a release: those that are said take the place of those before, as Helm has it, or are put over
+/// them; none said leave them.
+pub fn changed_values(args: &ValuesArgs, old: &OldValuesArgs) -> Result<Value, String> {
+    let values = values(args)?;
+    let keep = old.reuse_values.0 || old.reset_then_reuse_values.0;
+    Ok(match (old.reset_values.0, keep, values.is_empty()) {
+        (true, ..) => json!({"values": values}),
+        (false, _, true) => json!({}),
+        (false, true, false) => json!({"values": values, "mergeValues": true}),
+        (false, false, false) => json!({"values": values}),
+    })
+}
+
+fn dry(deploy: &DeployArgs) -> Option<DryRun> {
+    deploy.write.dry_run.filter(|_| deploy.write.is_dry())
+}
+
+/// What would be done, in Helm's words. Nothing secret is told.
+async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs, _: DryRun) -> Outcome {
+    let plan = release.post("/plan", body).await?;
+    if let Some(encoded) = encoded(deploy.output.output, &plan) {
+        return encoded;
+    }
+    let mut out = format!(
+        "NAME: {}\nNAMESPACE: {}\nSTATUS: pending-{}\nREVISION: {}\nDESCRIPTION: Dry run complete\nMANIFEST:\n",
+        release.name,
+        release.namespace,
+        text(&plan, "/act"),
+        number(&plan, "/revision"),
+    );
+    for object in items(&plan, "objects") {
+        out.push_str("---\n");
+        out.push_str(&as_yaml(object)?);
+    }
+    let notes = text(&plan, "/notes").trim();
+    if !notes.is_empty() && !deploy.shown.hide_notes.0 {
+        out.push_str(&format!("NOTES:\n{notes}\n"));
+    }
+    Ok(out.into_bytes())
+}

@@ -1,0 +1,191 @@
+//! `longshore list` on a platform: the releases that one may see.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::{Served, items, number, query, text};
+use crate::helm::{Outcome, Refusal};
+use crate::platform::output::{Show, cell, lines};
+use crate::release::list::{ListArgs, StateArgs};
+use crate::release::output::encoded;
+use crate::release::place::needs_cluster;
+
+/// How many come at once.
+const PAGE: usize = 500;
+/// How often a list that is watched is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// As much of a message as a line has room for.
+const MESSAGE: usize = 60;
+
+pub async fn run(args: &ListArgs, served: &Served) -> Outcome {
+    needs_cluster(&[
+        (args.states.superseded.0, "--superseded"),
+        (args.states.uninstalled.0, "--uninstalled"),
+        (!args.time_format.is_empty(), "--time-format"),
+    ])?;
+    let name = match args.filter.as_str() {
+        "" => None,
+        text => Some(Regex::new(text).map_err(|error| format!("error parsing regexp: {error}"))?),
+    };
+    let releases = find(args, name.as_ref(), served).await?;
+    if args.watch.0 {
+        return watch(args, name.as_ref(), served, &releases).await;
+    }
+    if args.short.0 {
+        let names: Vec<&str> = releases.iter().map(named).collect();
+        let lines = || names.iter().flat_map(|name| [*name, "\n"]).collect::<String>().into_bytes();
+        return encoded(args.output.output, &json!(names)).unwrap_or_else(|| Ok(lines()));
+    }
+    if let Some(encoded) = encoded(args.output.output, &releases.clone().into()) {
+        return encoded;
+    }
+    if releases.is_empty() {
+        eprintln!("there are no releases");
+        return Ok(Vec::new());
+    }
+    Ok(table(&releases, !args.no_headers.0, served).into_bytes())
+}
+
+/// All that are meant, in order.
+async fn find(args: &ListArgs, name: Option<&Regex>, served: &Served) -> Result<Vec<Value>, Refusal> {
+    let namespace = if args.all_namespaces.0 { None } else { Some(served.namespace().await?) };
+    let selector = Some(args.selector.clone()).filter(|selector| !selector.is_empty());
+    let sort = match (args.date.0, args.reverse.0) {
+        (false, false) => "name",
+        (false, true) => "-name",
+        // Helm's newest comes last.
+        (true, false) => "updated",
+        (true, true) => "-updated",
+    };
+    let mut found = Vec::new();
+    let mut cursor = None;
+    loop {
+        let asked = query(&[
+            ("ns", namespace.clone()),
+            ("label", selector.clone()),
+            ("sort", Some(sort.to_owned())),
+            ("limit", Some(PAGE.to_string())),
+            ("cursor", cursor),
+        ]);
+        let page = served.client.get(&format!("releases{asked}")).await?;
+        if let Some(seconds) = page["stale"].as_u64() {
+            eprintln!("this is {seconds} s old: the cluster does not answer the platform");
+        }
+        let meant = items(&page, "items").iter().filter(|release| {
+            name.is_none_or(|name| name.is_match(named(release)))
+                && wanted(&args.states, text(release, "/state"))
+        });
+        found.extend(meant.cloned());
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let most = if args.max == 0 { usize::MAX } else { args.max };
+    Ok(found.into_iter().skip(args.offset).take(most).collect())
+}
+
+/// Whether a release in that state is meant; where nothing is said, all are.
+fn wanted(states: &StateArgs, state: &str) -> bool {
+    let rows: [(bool, &[&str]); 4] = [
+        (
+            states.deployed.0,
+            &["active", "created", "upgraded", "degraded", "paused", "suspended", "deployed"],
+        ),
+        (states.failed.0, &["failed"]),
+        (
+            states.pending.0,
+            &[
+                "pending",
+                "dispatching",
+                "creating",
+                "upgrading",
+                "rollbacking",
+                "pending-install",
+                "pending-upgrade",
+                "pending-rollback",
+            ],
+        ),
+        (states.uninstalling.0, &["deleting", "uninstalling"]),
+    ];
+    states.all.0 || rows.iter().all(|row| !row.0) || rows.iter().any(|row| row.0 && row.1.contains(&state))
+}
+
+/// The last part of its key.
+fn named(release: &Value) -> &str {
+    text(release, "/key").rsplit('/').next().unwrap_or_default()
+}
+
+fn table(releases: &[Value], headers: bool, served: &Served) -> String {
+    const HEADERS: [&str; 9] =
+        ["NAME", "NAMESPACE", "REVISION", "STATE", "READY", "CHART", "APP VERSION", "UPDATED", "MESSAGE"];
+    let with_messages = releases.iter().any(|release| !text(release, "/message").is_empty());
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if headers {
+        rows.push(HEADERS.map(str::to_owned).to_vec());
+    }
+    rows.extend(releases.iter().map(|release| row(release, served)));
+    if !with_messages {
+        rows.iter_mut().for_each(|row| row.truncate(HEADERS.len() - 1));
+    }
+    lines(&rows)
+}
+
+fn row(release: &Value, served: &Served) -> Vec<String> {
+    let part = |place: &str, show: Show| cell(release, place, show, served.now());
+    let mut key = text(release, "/key").split('/').skip(1);
+    let namespace = key.next().unwrap_or_default().to_owned();
+    let ready = match number(release, "/objects") {
+        0 => "-".to_owned(),
+        objects => format!("{}/{objects}", number(release, "/ready")),
+    };
+    let message = part("/message", Show::Text);
+    let message = match message.chars().count() {
+        ..=MESSAGE if message == "-" => String::new(),
+        ..=MESSAGE => message,
+        _ => message.chars().take(MESSAGE - 1).chain(['…']).collect(),
+    };
+    vec![
+        named(release).to_owned(),
+        namespace,
+        number(release, "/revision").to_string(),
+        part("/state", Show::Text),
+        ready,
+        format!("{}-{}", part("/chart/name", Show::Text), part("/chart/version", Show::Text)),
+        part("/chart/appVersion", Show::Text),
+        part("/updated", Show::Age),
+        message,
+    ]
+}
+
+/// The list, and then a line for each release that is another than before, as kubectl does.
+async fn watch(args: &ListArgs, name: Option<&Regex>, served: &Served, first: &[Value]) -> Outcome {
+    let print = |text: &str| crate::print(text).map_err(|error| Refusal::from(error.to_string()));
+    let known = |releases: &[Value]| -> BTreeMap<String, Value> {
+        releases.iter().map(|release| (text(release, "/key").to_owned(), steady(release))).collect()
+    };
+    print(&table(first, !args.no_headers.0, served))?;
+    let mut before = known(first);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let releases = find(args, name, served).await?;
+        let now = known(&releases);
+        let other = |release: &&Value| before.get(text(release, "/key")) != Some(&steady(release));
+        let changed: Vec<Value> = releases.iter().filter(other).cloned().collect();
+        if !changed.is_empty() {
+            print(&table(&changed, false, served))?;
+        }
+        for gone in before.keys().filter(|key| !now.contains_key(*key)) {
+            print(&format!("{} is gone\n", gone.trim_start_matches("host/")))?;
+        }
+        before = now;
+    }
+}
+
+/// What of a release is worth a new line.
+fn steady(release: &Value) -> Value {
+    json!([release["state"], release["revision"], release["ready"], release["objects"], release["message"]])
+}

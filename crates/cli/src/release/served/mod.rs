@@ -1,0 +1,144 @@
+//! What the commands do on a platform: they ask for it by REST, and follow what comes of it.
+//!
+//! Modules in reading order: which chart (`chart`), asking for a release and changing it (`deploy`), what is done with one
+//! (`acts`), following an operation (`follow`), lists and looks (`list`, `status`, `look`, `diff`, `logs`).
+
+mod acts;
+mod chart;
+mod deploy;
+mod diff;
+mod follow;
+mod list;
+mod logs;
+mod look;
+mod status;
+
+use std::sync::Arc;
+
+use domain::clock::Clock;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Command;
+use crate::helm::{Outcome, Refusal};
+use crate::platform::Failure;
+use crate::platform::client::{Client, segment};
+
+/// A platform, for somebody who is signed in.
+pub struct Served {
+    client: Client,
+    /// What was said of the namespace.
+    namespace: Option<String>,
+    clock: Arc<dyn Clock>,
+}
+
+/// One release there, whether there is such a one or not.
+struct Release<'s> {
+    served: &'s Served,
+    namespace: String,
+    name: String,
+}
+
+pub async fn run(command: &Command, served: &Served) -> Outcome {
+    match command {
+        Command::Install(args) => deploy::install(args, served).await,
+        Command::Upgrade(args) => deploy::upgrade(args, served).await,
+        Command::Rollback(args) => acts::rollback(args, served).await,
+        Command::Uninstall(args) => acts::uninstall(args, served).await,
+        Command::List(args) => list::run(args, served).await,
+        Command::Status(args) => status::run(args, served).await,
+        Command::History(args) => look::history(args, served).await,
+        Command::Get(args) => look::get(args, served).await,
+        Command::Diff(args) => diff::run(args, served).await,
+        Command::Test(args) => acts::test(args, served).await,
+        Command::Pause(args) => acts::change("pause", args, served).await,
+        Command::Recover(args) => acts::change("recover", args, served).await,
+        Command::Restart(args) => acts::restart(args, served).await,
+        Command::Adopt(args) => acts::change("adopt", args, served).await,
+        Command::Logs(args) => logs::run(args, served).await,
+    }
+}
+
+impl Served {
+    pub fn new(client: Client, namespace: Option<String>, clock: Arc<dyn Clock>) -> Self {
+        Self { client, namespace, clock }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The one that was said, or one's own.
+    async fn namespace(&self) -> Result<String, Refusal> {
+        if let Some(said) = &self.namespace {
+            return Ok(said.clone());
+        }
+        let session = self.client.get("session").await?;
+        let own = session["user"]["id"].as_str().unwrap_or_default();
+        let workspaces = session["workspaces"].as_array().map(Vec::as_slice).unwrap_or_default();
+        // Everybody's first namespace is called as they are.
+        if !own.is_empty() && workspaces.iter().any(|workspace| workspace["name"] == own) {
+            return Ok(own.to_owned());
+        }
+        let server = self.client.server();
+        Err(format!("you have no namespace of your own on {server}: give --namespace").into())
+    }
+
+    async fn release(&self, name: &str) -> Result<Release<'_>, Refusal> {
+        Ok(Release { served: self, namespace: self.namespace().await?, name: name.to_owned() })
+    }
+}
+
+impl Release<'_> {
+    fn path(&self, part: &str) -> String {
+        format!("releases/host/{}/{}{part}", segment(&self.namespace), segment(&self.name))
+    }
+
+    async fn get(&self, part: &str) -> Result<Value, Failure> {
+        self.served.client.get(&self.path(part)).await
+    }
+
+    async fn post(&self, part: &str, body: &Value) -> Result<Value, Failure> {
+        self.served.client.post(&self.path(part), body).await
+    }
+
+    /// Nothing, where there is no such release.
+    async fn if_there(&self) -> Result<Option<Value>, Failure> {
+        absent(self.get("").await)
+    }
+
+    /// How one looks at it later.
+    fn look_again(&self) -> String {
+        format!("longshore status {} -n {}", self.name, self.namespace)
+    }
+}
+
+/// What is not there is no failure.
+fn absent(answer: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(Failure::Refused(problem)) if problem.status == StatusCode::NOT_FOUND => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The text at a place of an answer; nothing where there is none.
+fn text<'v>(value: &'v Value, place: &str) -> &'v str {
+    value.pointer(place).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, place: &str) -> i64 {
+    value.pointer(place).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn items<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+    value[name].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A query of what has a value.
+fn query(pairs: &[(&str, Option<String>)]) -> String {
+    let said = pairs.iter().filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_ref()?))));
+    let said: Vec<String> = said.collect();
+    if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) }
+}

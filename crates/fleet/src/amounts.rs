@@ -1,0 +1,191 @@
+//! How much of a node is asked for, may be used, and is used; and how amounts are written for people.
+
+use domain::quantity::Quantity;
+use serde_json::Value;
+
+const KI: i64 = 1024;
+const MI: i64 = KI * 1024;
+const GI: i64 = MI * 1024;
+
+/// Of a resource list: thousandths of processors.
+pub(crate) fn milli(list: &Value, name: &str) -> Option<i64> {
+    Quantity::of(&list[name]).map(|amount| amount.milli_value())
+}
+
+/// Of a resource list: whole bytes, or whole things.
+pub(crate) fn whole(list: &Value, name: &str) -> Option<i64> {
+    Quantity::of(&list[name]).map(|amount| amount.value())
+}
+
+/// What one pod takes of its node: thousandths of processors, and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Takes {
+    pub cpu: Share,
+    pub memory: Share,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub request: i64,
+    pub limit: i64,
+    /// One of its containers has no limit.
+    pub unlimited: bool,
+}
+
+/// What all pods on a node take of it. Wide enough that nothing is ever cut off, so that what was added can be taken away again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub cpu: Sum,
+    pub memory: Sum,
+    /// Pods that take something: neither succeeded nor failed.
+    pub pods: u32,
+    pub running: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    request: i128,
+    limit: i128,
+    unlimited: u32,
+}
+
+impl Sum {
+    fn add(&mut self, share: Share) {
+        self.request += i128::from(share.request);
+        self.limit += i128::from(share.limit);
+        self.unlimited += u32::from(share.unlimited);
+    }
+
+    fn take(&mut self, share: Share) {
+        self.request -= i128::from(share.request);
+        self.limit -= i128::from(share.limit);
+        self.unlimited -= u32::from(share.unlimited);
+    }
+
+    pub fn request(&self) -> i64 {
+        near(self.request)
+    }
+
+    pub fn limit(&self) -> i64 {
+        near(self.limit)
+    }
+
+    pub fn unlimited(&self) -> bool {
+        self.unlimited > 0
+    }
+}
+
+fn near(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl Load {
+    pub fn add(&mut self, takes: &Takes, running: bool) {
+        self.cpu.add(takes.cpu);
+        self.memory.add(takes.memory);
+        self.pods += 1;
+        self.running += u32::from(running);
+    }
+
+    pub fn take(&mut self, takes: &Takes, running: bool) {
+        self.cpu.take(takes.cpu);
+        self.memory.take(takes.memory);
+        self.pods -= 1;
+        self.running -= u32::from(running);
+    }
+}
+
+/// What is used of a node, as its metrics say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub cpu: Option<i64>,
+    pub memory: Option<i64>,
+}
+
+/// `850m`
+pub(crate) fn cpu(milli: Option<i64>) -> String {
+    milli.map_or_else(unknown, |milli| format!("{milli}m"))
+}
+
+/// `512.0Mi`, and from one up `1.2Gi`.
+pub(crate) fn memory(bytes: Option<i64>) -> String {
+    bytes.map_or_else(unknown, |bytes| {
+        let (unit, name) = if bytes >= GI { (GI, "Gi") } else { (MI, "Mi") };
+        let tenths = (i128::from(bytes) * 10 + i128::from(unit) / 2) / i128::from(unit);
+        format!("{}.{}{name}", tenths / 10, tenths % 10)
+    })
+}
+
+/// `4 CPU`, `3.92 CPU`
+pub(crate) fn cpus(milli: Option<i64>) -> String {
+    milli.map_or_else(unknown, |milli| {
+        let text = format!("{}.{:03}", milli / 1000, (milli % 1000).abs());
+        format!("{} CPU", text.trim_end_matches('0').trim_end_matches('.'))
+    })
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_suffix_is_read() {
+        #[rustfmt::skip]
+        let table = [
+            ("2", 2000, 2), ("500m", 500, 1), ("1", 1000, 1), ("0", 0, 0), ("100u", 1, 1), ("1n", 1, 1),
+            ("1k", 1_000_000, 1000), ("2M", 2_000_000_000, 2_000_000), ("1G", 1_000_000_000_000, 1_000_000_000),
+            ("1Ki", 1_024_000, 1024), ("1Mi", 1_048_576_000, MI), ("1.5Gi", 1_610_612_736_000, GI * 3 / 2),
+            ("1Ti", 1_099_511_627_776_000, GI * KI), ("1e3", 1_000_000, 1000), ("1E3", 1_000_000, 1000),
+            ("12e-1", 1200, 2), ("0.1", 100, 1),
+        ];
+        for (text, in_milli, in_whole) in table {
+            let list = json!({"x": text});
+            assert_eq!((milli(&list, "x"), whole(&list, "x")), (Some(in_milli), Some(in_whole)), "{text}");
+        }
+        assert_eq!(milli(&json!({"x": "nonsense"}), "x"), None);
+        assert_eq!(whole(&json!({}), "x"), None);
+        assert_eq!(whole(&json!({"x": 110}), "x"), Some(110));
+    }
+
+    #[test]
+    fn amounts_as_people_read_them() {
+        assert_eq!(cpu(Some(850)), "850m");
+        assert_eq!(cpu(Some(0)), "0m");
+        assert_eq!(cpu(None), "-");
+        for (bytes, expected) in [
+            (0, "0.0Mi"),
+            (MI / 2, "0.5Mi"),
+            (512 * MI, "512.0Mi"),
+            (GI - 1, "1024.0Mi"),
+            (GI, "1.0Gi"),
+            (8_160_437_862, "7.6Gi"),
+            (40 * GI, "40.0Gi"),
+            (i64::MAX, "8589934592.0Gi"),
+        ] {
+            assert_eq!(memory(Some(bytes)), expected, "{bytes}");
+        }
+        for (milli, expected) in [(4000, "4 CPU"), (3920, "3.92 CPU"), (500, "0.5 CPU"), (0, "0 CPU")] {
+            assert_eq!(cpus(Some(milli)), expected);
+        }
+        assert_eq!(cpus(None), "-");
+    }
+
+    #[test]
+    fn what_was_added_can_be_taken_away_however_much_it_was() {
+        let share = Share { request: i64::MAX, limit: i64::MAX, unlimited: true };
+        let takes = Takes { cpu: share, memory: share };
+        let mut load = Load::default();
+        load.add(&takes, true);
+        load.add(&takes, false);
+        assert_eq!((load.cpu.request(), load.cpu.unlimited(), load.running), (i64::MAX, true, 1));
+        load.take(&takes, true);
+        load.take(&takes, false);
+        assert_eq!(load, Load::default());
+    }
+}

@@ -1,0 +1,82 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn spec(value: Value) -> NodePoolSpec {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn what_a_pool_may_say_and_who() {
+    let label = |key: &str, value: &str| json!({"labels": {key: value}});
+    let taint = |key: &str, effect: &str| json!({"taints": [{"key": key, "effect": effect, "value": "v"}]});
+    #[rustfmt::skip]
+    let table = [
+        // What, by an administrator, by a tenant.
+        (label("region", "hz"), true, true),
+        (label("example.com/region", ""), true, true),
+        (label("topology.kubernetes.io/zone", "z"), true, false),
+        (label("node-role.kubernetes.io/control-plane", ""), true, false),
+        (label("openyurt.io/is-edge-worker", "true"), true, false),
+        (label("notkubernetes.io/x", ""), true, true),
+        // Whose a node is, and where it belongs, nobody says by a pool.
+        (label("openyurt/tenant", "uaaaaaaaaaa"), false, false),
+        (label("apps.openyurt.io/nodepool", "x"), false, false),
+        (label("apps.openyurt.io/desired-nodepool", "x"), false, false),
+        (label("nodepool.openyurt.io/hostnetwork", "true"), false, false),
+        (label("kubernetes.io/hostname", "x"), false, false),
+        (json!({"annotations": {"nodepool.openyurt.io/previous-attributes": "{}"}}), false, false),
+        (json!({"annotations": {"note": "what I want: ü, 7"}}), true, true),
+        (json!({"annotations": {"note": "x".repeat(5000)}}), false, false),
+        (taint("openyurt/tenant", "NoSchedule"), false, false),
+        (taint("edge", "NoExecute"), true, true),
+        (taint("edge", "Sometimes"), false, false),
+        (taint("node.kubernetes.io/unschedulable", "NoSchedule"), true, false),
+        // What Kubernetes would not take is refused before it is asked.
+        (label("", "x"), false, false),
+        (label("a b", "x"), false, false),
+        (label("-a", "x"), false, false),
+        (label("A/b", "x"), false, false),
+        (label("a/b/c", "x"), false, false),
+        (label("a/", "x"), false, false),
+        (label("a", "x y"), false, false),
+        (label("a", &"x".repeat(64)), false, false),
+    ];
+    for (said, administrator, tenant) in table {
+        for (of_tenant, expected) in [(false, administrator), (true, tenant)] {
+            let spec = spec(said.clone());
+            assert_eq!(
+                check(&spec, of_tenant).is_ok(),
+                expected,
+                "{said} {of_tenant} {:?}",
+                check(&spec, of_tenant)
+            );
+            // What is refused to people is not done for a pool that came in by another way.
+            let given = of(&spec, of_tenant);
+            let any = !given.labels.is_empty() || !given.annotations.is_empty() || !given.taints.is_empty();
+            assert_eq!(any, expected, "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_what_is_wrong() {
+    let wrong = check(&spec(json!({"labels": {"fine": "x", "openyurt/tenant": "u"}})), true).unwrap_err();
+    assert_eq!(wrong, "label `openyurt/tenant`: the system's, which no pool of yours can set");
+    let many: BTreeMap<_, _> = (0..65).map(|number| (format!("l{number}"), String::new())).collect();
+    assert!(check(&NodePoolSpec { labels: many, ..NodePoolSpec::default() }, false).is_err());
+}
+
+#[test]
+fn host_network_is_a_label_and_the_last_of_equal_taints_counts() {
+    let given = of(
+        &spec(json!({"hostNetwork": true, "taints": [
+            {"key": "a", "effect": "NoSchedule", "value": "1"}, {"key": "a", "effect": "NoSchedule", "value": "2"},
+            {"key": "a", "effect": "NoExecute", "value": "3"},
+        ]})),
+        false,
+    );
+    assert_eq!(given.labels[HOST_NETWORK], "true");
+    let taints: Vec<_> = given.taints.iter().map(|taint| taint.value.as_deref().unwrap()).collect();
+    assert_eq!(taints, ["3", "2"]);
+}

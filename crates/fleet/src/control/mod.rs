@@ -1,0 +1,209 @@
+//! The controller of pools: which nodes are in which pool, what follows for them, and what the pool says of them.
+//!
+//! It looks (watches), thinks (`plan`, pure), and writes: nodes against the version that it saw, statuses of pools as often as they
+//! differ. It remembers nothing that is not on the objects, so that it can be stopped anywhere.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::pending;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{self, Stream, StreamExt};
+use k8s_openapi::api::core;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::core::ApiResource;
+use kube_access::queue::{self, Next};
+use kube_access::{Change, Feed};
+use kube_types::FIELD_MANAGER;
+use kube_types::marks::POOL;
+use kube_types::node_pool::NodePoolStatus;
+use serde_json::json;
+
+use crate::Fleet;
+use crate::node::{self, Node};
+use crate::pool::{self, Pool};
+use crate::served::Pools;
+use worn::Worn;
+
+mod plan;
+mod worn;
+
+/// So many nodes and pools are worked on at once. Most of it is waiting for the cluster.
+const AT_ONCE: usize = 16;
+
+/// What is passed over.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Node(Arc<str>),
+    Pool(Arc<str>),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => write!(f, "node {name}"),
+            Self::Pool(name) => write!(f, "node pool {name}"),
+        }
+    }
+}
+
+impl Fleet {
+    /// Looks after pools for ever, where they are ours to look after; ended by dropping it. Only the leader may.
+    pub async fn lead(&self) -> Infallible {
+        let mut served = self.0.pools.clone();
+        loop {
+            let now = served.borrow_and_update().clone();
+            let work = async {
+                if let Some(pools) = now.filter(|pools| pools.ours || self.0.settings.manage_pools) {
+                    Arc::new(Controller::new(self, pools)).run().await;
+                }
+                pending::<Infallible>().await
+            };
+            tokio::select! {
+                never = work => match never {},
+                changed = served.changed() => if changed.is_err() {
+                    return pending().await;
+                },
+            }
+        }
+    }
+}
+
+struct Controller {
+    nodes: Feed<Node>,
+    pools: Feed<Pool>,
+    node_api: Api<node::Told>,
+    pool_api: Api<pool::Told>,
+}
+
+impl Controller {
+    fn new(fleet: &Fleet, Pools { feed, resource, .. }: Pools) -> Self {
+        let client = fleet.0.clients.own();
+        Self {
+            nodes: fleet.0.feeds.nodes.feed.clone(),
+            pools: feed,
+            node_api: Api::all_with(client.clone(), &ApiResource::erase::<core::v1::Node>(&())),
+            pool_api: Api::all_with(client, &resource),
+        }
+    }
+
+    async fn run(self: Arc<Self>) {
+        // Without all pools, a node would be taken out of the one that has not been heard of yet.
+        self.pools.synced().await;
+        self.nodes.synced().await;
+        let keys = stream::select(self.of_nodes(), self.of_pools());
+        queue::run(keys, AT_ONCE, move |key: &Key| self.clone().pass(key.clone())).await;
+    }
+
+    fn pass(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, kube::Error>> {
+        async move {
+            match key {
+                Key::Node(name) => self.pass_node(&name).await,
+                Key::Pool(name) => self.pass_pool(&name).await,
+            }
+        }
+        .boxed()
+    }
+
+    /// A node that changes is looked at, and so are the pool that it was in and the one that it is in.
+    fn of_nodes(&self) -> impl Stream<Item = Key> + use<> {
+        let mut was_in: HashMap<Arc<str>, Arc<str>> = HashMap::new();
+        self.nodes.changes().flat_map(move |change| {
+            let (node, there) = match change {
+                Change::Applied(node) => (node, true),
+                Change::Deleted(node) => (node, false),
+            };
+            let pool = node.labels.get(POOL).filter(|_| there).cloned();
+            let before = match &pool {
+                Some(pool) => was_in.insert(node.name.clone(), pool.clone()),
+                None => was_in.remove(&node.name),
+            };
+            let mut keys: Vec<Key> = before.into_iter().chain(pool).map(Key::Pool).collect();
+            keys.dedup();
+            keys.push(Key::Node(node.name.clone()));
+            stream::iter(keys)
+        })
+    }
+
+    /// A pool that changes is looked at, and all nodes if that may mean something for them.
+    fn of_pools(&self) -> impl Stream<Item = Key> + use<> {
+        let nodes = self.nodes.clone();
+        let mut before: HashMap<Arc<str>, Arc<Pool>> = HashMap::new();
+        self.pools.changes().flat_map(move |change| {
+            let (pool, was) = match change {
+                Change::Applied(pool) => (pool.clone(), before.insert(pool.name.clone(), pool)),
+                Change::Deleted(pool) => {
+                    before.remove(&pool.name);
+                    (pool, None)
+                }
+            };
+            let same = was.is_some_and(|was| was.wants() == pool.wants());
+            let concerned = if same { Vec::new() } else { nodes.all() };
+            let concerned = concerned.into_iter().map(|node| Key::Node(node.name.clone()));
+            stream::iter(std::iter::once(Key::Pool(pool.name.clone())).chain(concerned).collect::<Vec<_>>())
+        })
+    }
+
+    /// Brings what a node wears in line with the pool that it is in.
+    async fn pass_node(&self, name: &str) -> Result<Next, kube::Error> {
+        let Some(node) = self.nodes.get(name) else { return Ok(Next::Rest) };
+        let pools = self.pools.all();
+        if plan::plan(&Worn::kept(&node), &pools).is_none() {
+            return Ok(Next::Rest);
+        }
+        // What is kept of it may be old: it is decided by what there is.
+        let Some(told) = self.node_api.get_opt(name).await? else { return Ok(Next::Rest) };
+        let worn = Worn::told(&told);
+        let Some(wanted) = plan::plan(&worn, &pools) else { return Ok(Next::Rest) };
+        let patch = worn.patch(&wanted, told.metadata.resource_version.as_deref());
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match self.node_api.patch(name, &params, &Patch::Merge(&patch)).await {
+            Ok(_) => {
+                tracing::info!(
+                    node.name = name,
+                    pool = wanted.labels.get(POOL),
+                    "a node is as its pool wants it"
+                );
+                Ok(Next::Rest)
+            }
+            // Somebody else wrote: their change will be heard of.
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(Next::Rest),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says of a pool which nodes are in it.
+    async fn pass_pool(&self, name: &str) -> Result<Next, kube::Error> {
+        let Some(pool) = self.pools.get(name) else { return Ok(Next::Rest) };
+        let members: Vec<_> = self.nodes.all().into_iter().filter(|node| node.is_in(name)).collect();
+        let counted = counted(&members);
+        if pool.status.as_ref() == Some(&counted) {
+            return Ok(Next::Rest);
+        }
+        let NodePoolStatus { ready_node_num, unready_node_num, nodes } = counted;
+        let patch = json!({"status": {"readyNodeNum": ready_node_num, "unreadyNodeNum": unready_node_num, "nodes": nodes}});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match self.pool_api.patch_status(name, &params, &Patch::Merge(&patch)).await {
+            Ok(_) => Ok(Next::Rest),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Next::Rest),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn counted(members: &[Arc<Node>]) -> NodePoolStatus {
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let ready = members.iter().filter(|node| node.is_ready()).count();
+    NodePoolStatus {
+        ready_node_num: number(ready),
+        unready_node_num: number(members.len() - ready),
+        nodes: members.iter().map(|node| node.name.as_ref().to_owned()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use testkit::{Fault, World, every_kill_point, until};
+
+use crate::Settings;
+use crate::stage::{self, Stage, api, id, node_object, pool_object};
+
+const POOLS: (&str, &str) = ("apps.openyurt.io/v1alpha1", "NodePool");
+const WISH: &str = "apps.openyurt.io/desired-nodepool";
+const MEMBER: &str = "apps.openyurt.io/nodepool";
+const MEMORY: &str = "nodepool.openyurt.io/previous-attributes";
+
+async fn patch_node(world: &World, name: &str, patch: Value) {
+    api(world, "v1", "Node").await.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn pool(world: &World, name: &str) -> Value {
+    serde_json::to_value(api(world, POOLS.0, POOLS.1).await.get(name).await.unwrap()).unwrap()
+}
+
+fn told(ready: i64, unready: i64, nodes: &[&str]) -> Value {
+    let mut status = json!({"readyNodeNum": ready, "unreadyNodeNum": unready});
+    if !nodes.is_empty() {
+        status["nodes"] = json!(nodes);
+    }
+    status
+}
+
+/// What the status of a pool says; an empty list and none are the same.
+fn status(pool: &Value) -> Value {
+    let mut status = pool["status"].clone();
+    if status["nodes"] == json!([]) {
+        status.as_object_mut().unwrap().remove("nodes");
+    }
+    status
+}
+
+/// The keys of what a node is tainted by, but for what Kubernetes puts on every new one.
+fn tainted(node: &Value) -> Vec<String> {
+    let keys =
+        node["spec"]["taints"].as_array().into_iter().flatten().filter_map(|taint| taint["key"].as_str());
+    keys.filter(|key| !key.starts_with("node.kubernetes.io/")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_node_joins_a_pool_by_wish_and_leaves_as_it_came() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    let spec = json!({"type": "Edge", "labels": {"region": "hz"}, "taints": [{"key": "edge", "effect": "NoSchedule"}]});
+    stage.put(pool_object("hangzhou", spec, None)).await;
+    stage.put(node_object("edge-1", json!({WISH: "hangzhou", "region": "before"}), "True")).await;
+    stage.put(node_object("edge-2", json!({WISH: "hangzhou"}), "Unknown")).await;
+    let fleet = stage.fleet.clone();
+    let leader = tokio::spawn(async move { fleet.lead().await });
+    until("both are members", async || {
+        (status(&pool(world, "hangzhou").await) == told(1, 1, &["edge-1", "edge-2"])).then_some(())
+    })
+    .await;
+    let node = stage.node("edge-1").await;
+    assert_eq!(
+        (&node["metadata"]["labels"][MEMBER], &node["metadata"]["labels"]["region"]),
+        (&json!("hangzhou"), &json!("hz"))
+    );
+    assert_eq!(tainted(&node), ["edge"]);
+    assert!(node["metadata"]["annotations"][MEMORY].as_str().unwrap().contains("before"));
+
+    // What the pool says otherwise, its nodes wear otherwise.
+    api(world, POOLS.0, POOLS.1)
+        .await
+        .patch(
+            "hangzhou",
+            &PatchParams::default(),
+            &Patch::Merge(json!({"spec": {"labels": {"region": null, "tier": "1"}}})),
+        )
+        .await
+        .unwrap();
+    until("the labels have changed", async || {
+        let labels = stage.node("edge-1").await["metadata"]["labels"].clone();
+        (labels["tier"] == "1" && labels["region"] == "before").then_some(())
+    })
+    .await;
+
+    patch_node(world, "edge-1", json!({"metadata": {"labels": {WISH: null}}})).await;
+    until("it has left", async || {
+        (status(&pool(world, "hangzhou").await) == told(0, 1, &["edge-2"])).then_some(())
+    })
+    .await;
+    let node = stage.node("edge-1").await;
+    assert_eq!(node["metadata"]["labels"], json!({"region": "before"}));
+    assert!(node["metadata"]["annotations"][MEMORY].is_null() && tainted(&node).is_empty(), "{node}");
+
+    // A node that goes is no member, and a pool that goes leaves its nodes as they were.
+    api(world, POOLS.0, POOLS.1).await.delete("hangzhou", &DeleteParams::default()).await.unwrap();
+    until("its last node is free", async || {
+        let node = stage.node("edge-2").await;
+        (node["metadata"]["labels"] == json!({WISH: "hangzhou"}) && tainted(&node).is_empty()).then_some(())
+    })
+    .await;
+    leader.abort();
+}
+
+#[tokio::test]
+async fn a_pool_of_a_tenant_takes_nobody_elses_nodes() {
+    let stage = Stage::new().await;
+    let (one, other) = (id(1).to_string(), id(2).to_string());
+    let spec = json!({"type": "Edge", "selector": {"matchLabels": {"zone": "a"}}, "labels": {"openyurt/tenant": one, "mine": "1"},
+                      "taints": [{"key": "openyurt/tenant", "value": one, "effect": "NoSchedule"}]});
+    stage.put(pool_object("greedy", spec, Some(&one))).await;
+    stage.put(node_object("own", json!({"zone": "a", "openyurt/tenant": one}), "True")).await;
+    stage.put(node_object("theirs", json!({"zone": "a", "openyurt/tenant": other}), "True")).await;
+    stage.put(node_object("nobodys", json!({"zone": "a", WISH: "greedy"}), "True")).await;
+    let fleet = stage.fleet.clone();
+    let leader = tokio::spawn(async move { fleet.lead().await });
+    until("it has its own", async || {
+        (status(&pool(&stage.world, "greedy").await) == told(1, 0, &["own"])).then_some(())
+    })
+    .await;
+    assert_eq!(stage.node("own").await["metadata"]["labels"]["mine"], "1");
+    assert!(tainted(&stage.node("own").await).is_empty());
+    assert_eq!(
+        stage.node("theirs").await["metadata"]["labels"],
+        json!({"zone": "a", "openyurt/tenant": other})
+    );
+    assert_eq!(stage.node("nobodys").await["metadata"]["labels"], json!({"zone": "a", WISH: "greedy"}));
+    leader.abort();
+}
+
+#[tokio::test]
+async fn pools_of_another_projects_definition_are_left_alone_unless_told_otherwise() {
+    let prepared = async || {
+        let world = World::new().await;
+        let definitions = api(&world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
+        let unmark = json!({"metadata": {"annotations": {"longshore.dev/crd-revision": null}}});
+        let name = "nodepools.apps.openyurt.io";
+        definitions.patch(name, &PatchParams::default(), &Patch::Merge(unmark)).await.unwrap();
+        stage::put(&world, pool_object("p", json!({"type": "Edge"}), None)).await;
+        stage::put(&world, node_object("n", json!({WISH: "p"}), "True")).await;
+        world
+    };
+    let theirs = Stage::with(prepared().await, stage::settings()).await;
+    let ours = Stage::with(prepared().await, Settings { manage_pools: true, ..stage::settings() }).await;
+    let (idle, busy) = (theirs.fleet.clone(), ours.fleet.clone());
+    let leaders =
+        [tokio::spawn(async move { idle.lead().await }), tokio::spawn(async move { busy.lead().await })];
+    until("ours is looked after", async || {
+        (status(&pool(&ours.world, "p").await) == told(1, 0, &["n"])).then_some(())
+    })
+    .await;
+    assert!(pool(&theirs.world, "p").await["status"].is_null());
+    assert_eq!(theirs.fault.writes(), 0);
+    for leader in leaders {
+        leader.abort();
+    }
+}
+
+#[tokio::test]
+async fn killed_at_any_write_it_comes_to_the_same_end() {
+    let make = async || {
+        let world = World::new().await;
+        stage::put(&world, pool_object("p", json!({"type": "Edge", "labels": {"region": "hz"}}), None)).await;
+        stage::put(&world, node_object("a", json!({WISH: "p", "region": "old"}), "True")).await;
+        stage::put(&world, node_object("b", json!({WISH: "p"}), "False")).await;
+        world
+    };
+    let act = async |world: &World, fault: &Fault| {
+        let fleet = stage::fleet(world, fault, stage::settings()).await;
+        let done = until("the pool is settled", async || {
+            let settled = status(&pool(world, "p").await) == told(1, 1, &["a", "b"]);
+            settled.then_some(())
+        });
+        tokio::select! {
+            never = fleet.lead() => match never {},
+            () = done => Ok::<_, kube::Error>(()),
+        }
+    };
+    let check = async |world: &World| {
+        let node = stage::node(world, "a").await;
+        assert_eq!(node["metadata"]["labels"], json!({WISH: "p", MEMBER: "p", "region": "hz"}));
+        let memory: Value =
+            serde_json::from_str(node["metadata"]["annotations"][MEMORY].as_str().unwrap()).unwrap();
+        assert_eq!(memory["before"], json!({"labels": {"region": "old"}}), "remembered once");
+    };
+    let points =
+        tokio::time::timeout(Duration::from_mins(5), every_kill_point(make, act, check)).await.unwrap();
+    assert!(points >= 3, "{points}");
+}

@@ -1,0 +1,268 @@
+//! `GET /clusterEvents`: what happened, read from the cluster when somebody asks.
+//!
+//! Events of namespaces are read as the caller, so that Kubernetes decides. Those of nodes are in `default`, where tenants have no
+//! rights: the platform reads them, and shows those of the caller's own nodes.
+//!
+//! Newest first. However many there are, only as many are held as are wanted.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use domain::Actor;
+use domain::ids::shortened;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use kube::Resource;
+use kube::api::{ListParams, ObjectList};
+use kube::core::{ObjectMeta, Request};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Fleet, Namespaces, Whose};
+
+/// How many are shown where nobody says, and how many at most.
+pub const USUAL: usize = 100;
+pub const MOST: usize = 500;
+/// So many are read at a time.
+const PAGE: u32 = 500;
+/// Where nodes have their events.
+const OF_NODES: &str = "default";
+
+/// Which events somebody wants.
+#[derive(Clone, Debug, Default)]
+pub struct EventWish {
+    pub limit: Option<usize>,
+    /// `Normal` or `Warning`.
+    pub event_type: Option<String>,
+    /// Kind and name of what they are about.
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    /// Not older than this.
+    pub since: Option<Timestamp>,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+}
+
+/// The place of an event: when it was last seen, and which it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor(Reverse<i64>, String, String);
+
+impl Cursor {
+    /// What [`EventList::more`] said.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let wrong =
+            || Error::Invalid(format!("continue `{}`: this is no place where a page ended", shortened(text)));
+        let mut parts = text.splitn(3, '/');
+        let mut part = || parts.next().filter(|part| part.len() <= 253).ok_or_else(wrong);
+        let at = part()?.parse().map_err(|_| wrong())?;
+        Ok(Self(Reverse(at), part()?.to_owned(), part()?.to_owned()))
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}/{}", self.0.0, self.1, self.2)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct EventList {
+    pub items: Vec<EventRow>,
+    /// Where the next page begins; empty after the last.
+    #[serde(rename = "continue")]
+    pub more: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct EventRow {
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// `Pod/web-0`
+    pub object: String,
+    /// Why, in one word: `BackOff`.
+    pub info: String,
+    pub content: String,
+    pub timestamp: String,
+    pub count: i64,
+    pub source: String,
+    pub namespace: String,
+}
+
+/// An event as the cluster sends it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Told {
+    metadata: ObjectMeta,
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    involved_object: Involved,
+    reason: Option<String>,
+    message: Option<String>,
+    count: Option<i64>,
+    first_timestamp: Option<Time>,
+    last_timestamp: Option<Time>,
+    event_time: Option<MicroTime>,
+    series: Option<Series>,
+    source: Option<Source>,
+    reporting_component: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Involved {
+    kind: String,
+    name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Series {
+    count: Option<i64>,
+    last_observed_time: Option<MicroTime>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Source {
+    component: Option<String>,
+}
+
+impl Told {
+    /// When it was last seen.
+    fn at(&self) -> Option<Timestamp> {
+        let series = self.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+        let once = || self.event_time.as_ref().map(|time| time.0);
+        let made =
+            || self.metadata.creation_timestamp.as_ref().or(self.first_timestamp.as_ref()).map(|time| time.0);
+        let last = || self.last_timestamp.as_ref().map(|time| time.0);
+        series.map(|time| time.0).or_else(last).or_else(once).or_else(made)
+    }
+
+    fn place(&self) -> Cursor {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let at = self.at().map_or(0, Timestamp::as_microsecond);
+        Cursor(Reverse(at), text(&self.metadata.namespace), text(&self.metadata.name))
+    }
+
+    fn row(self) -> EventRow {
+        let timestamp = crate::seen::time(self.at().map(Timestamp::as_second));
+        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let count = self.series.as_ref().and_then(|series| series.count).or(self.count);
+        EventRow {
+            event_type: self.event_type.unwrap_or_default(),
+            object: format!("{}/{}", self.involved_object.kind, self.involved_object.name),
+            info: self.reason.unwrap_or_default(),
+            content: self.message.unwrap_or_default(),
+            timestamp,
+            count: count.filter(|count| *count > 0).unwrap_or(1),
+            source: said(self.source.and_then(|source| source.component))
+                .or_else(|| said(self.reporting_component))
+                .unwrap_or_default(),
+            namespace: self.metadata.namespace.unwrap_or_default(),
+        }
+    }
+}
+
+impl EventWish {
+    fn fits(&self, event: &Told) -> bool {
+        let same =
+            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        same(&self.event_type, event.event_type.as_deref().unwrap_or_default())
+            && same(&self.kind, &event.involved_object.kind)
+            && same(&self.name, &event.involved_object.name)
+            && self.since.is_none_or(|since| event.at().is_some_and(|at| at >= since))
+            && self.after.as_ref().is_none_or(|after| event.place() > *after)
+    }
+}
+
+/// The newest events that fit, one more than are wanted: whether there are more is to be said.
+struct Newest<'w> {
+    wish: &'w EventWish,
+    limit: usize,
+    found: Vec<(Cursor, Told)>,
+}
+
+impl Newest<'_> {
+    fn add(&mut self, events: impl IntoIterator<Item = Told>) {
+        let fitting = events.into_iter().filter(|event| self.wish.fits(event));
+        self.found.extend(fitting.map(|event| (event.place(), event)));
+        self.found.sort_by(|one, other| one.0.cmp(&other.0));
+        self.found.truncate(self.limit + 1);
+    }
+
+    fn list(mut self) -> EventList {
+        let more = self.found.len() > self.limit;
+        self.found.truncate(self.limit);
+        let last = self.found.last().filter(|_| more).map(|(place, _)| place.text());
+        EventList {
+            items: self.found.into_iter().map(|(_, event)| event.row()).collect(),
+            more: last.unwrap_or_default(),
+        }
+    }
+}
+
+impl Fleet {
+    /// What happened in the caller's namespaces, and to their nodes.
+    pub async fn events(
+        &self,
+        actor: &Actor,
+        whose: Whose<'_>,
+        wish: &EventWish,
+    ) -> Result<EventList, Error> {
+        let limit = wish.limit.unwrap_or(USUAL).clamp(1, MOST);
+        let mut newest = Newest { wish, limit, found: Vec::new() };
+        let caller = self.0.clients.acting_as(&actor.impersonation());
+        let of_nodes = match whose.namespaces {
+            Namespaces::All => {
+                read(&caller, None, "", |events| newest.add(events)).await?;
+                None
+            }
+            Namespaces::Of(names) => {
+                for name in names {
+                    read(&caller, Some(name), "", |events| newest.add(events)).await?;
+                }
+                // Whoever reads `default` itself has them already.
+                whose.tenant.filter(|_| !names.iter().any(|name| name == OF_NODES))
+            }
+        };
+        let own: HashSet<Arc<str>> = {
+            let state = self.0.state.read();
+            let nodes = of_nodes.and_then(|tenant| state.tenants.get(tenant));
+            nodes.into_iter().flat_map(|nodes| nodes.by_name.keys().cloned()).collect()
+        };
+        if !own.is_empty() {
+            let of_own = |event: &Told| {
+                event.involved_object.kind == "Node" && own.contains(event.involved_object.name.as_str())
+            };
+            let take = |events: Vec<Told>| newest.add(events.into_iter().filter(of_own));
+            read(&self.0.clients.own(), Some(OF_NODES), "involvedObject.kind=Node", take).await?;
+        }
+        Ok(newest.list())
+    }
+}
+
+/// Reads all events, page by page.
+async fn read(
+    client: &kube::Client,
+    namespace: Option<&str>,
+    fields: &str,
+    mut take: impl FnMut(Vec<Told>),
+) -> Result<(), Error> {
+    let request = Request::new(Event::url_path(&(), namespace));
+    let mut params = ListParams::default().fields(fields).limit(PAGE);
+    loop {
+        let call = request.list(&params).map_err(kube::Error::BuildRequest)?;
+        let page: ObjectList<Told> = client.request(call).await.map_err(|error| match &error {
+            kube::Error::Api(status) if status.code == 403 => Error::Forbidden(Box::new(error)),
+            _ => error.into(),
+        })?;
+        take(page.items);
+        match page.metadata.continue_.filter(|more| !more.is_empty()) {
+            Some(more) => params.continue_token = Some(more),
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! One watch of each kind, and the state that follows from them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::{apps, batch, core};
+use kube::Api;
+use kube::core::ApiResource;
+use kube::runtime::watcher::Config;
+use kube_access::{Change, Feed};
+use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::job::{CronJob, Job};
+use crate::node::Node;
+use crate::pod::Pod;
+use crate::seen::Seen;
+use crate::state::{Kept, State};
+use crate::words::Words;
+use crate::workload::Workload;
+use crate::{job, pod, workload};
+
+pub(crate) type Shared = Arc<RwLock<State>>;
+
+/// What is watched from the beginning, in the order of an overview and then the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Pods,
+    Nodes,
+    Deployments,
+    StatefulSets,
+    Jobs,
+    DaemonSets,
+    CronJobs,
+}
+
+use Kind::*;
+
+impl Kind {
+    pub const ALL: &[Self] = &[Pods, Nodes, Deployments, StatefulSets, Jobs, DaemonSets, CronJobs];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Pods => "pods",
+            Nodes => "nodes",
+            Deployments => "deployments",
+            StatefulSets => "statefulsets",
+            Jobs => "jobs",
+            DaemonSets => "daemonsets",
+            CronJobs => "cronjobs",
+        }
+    }
+}
+
+/// The watches.
+pub(crate) struct Feeds {
+    pods: Followed<Pod>,
+    pub nodes: Followed<Node>,
+    deployments: Followed<Workload>,
+    stateful_sets: Followed<Workload>,
+    daemon_sets: Followed<Workload>,
+    jobs: Followed<Job>,
+    cron_jobs: Followed<CronJob>,
+}
+
+/// A watch whose word is entered into the state.
+pub(crate) struct Followed<P> {
+    pub feed: Feed<P>,
+    /// All that there was has been entered once.
+    known: watch::Receiver<bool>,
+}
+
+impl Feeds {
+    /// Begins to watch; the tasks enter what is heard.
+    pub fn start(client: &kube::Client, state: &Shared, tasks: &mut JoinSet<()>) -> Self {
+        let words = Words::default();
+        let mut start = Start { client, state, tasks };
+        let with = |words: &Words| words.clone();
+        let (of_pods, of_nodes, of_jobs, of_crons) = (with(&words), with(&words), with(&words), with(&words));
+        let (of_deployments, of_stateful, of_daemons) = (with(&words), with(&words), with(&words));
+        Self {
+            nodes: start.one::<core::v1::Node, _, _, _>(
+                move |told| Node::of(&told, &of_nodes),
+                |state, change| match change {
+                    Change::Applied(node) => state.put_node(&node),
+                    Change::Deleted(node) => state.drop_node(&node.name),
+                },
+            ),
+            pods: start.one::<core::v1::Pod, _, _, _>(
+                move |told: pod::Told| Pod::of(told, &of_pods),
+                |state, change| match change {
+                    Change::Applied(pod) => state.put_pod(pod),
+                    Change::Deleted(pod) => state.drop_pod(&pod.head.namespace, &pod.head.name),
+                },
+            ),
+            deployments: start.one::<apps::v1::Deployment, _, _, _>(
+                move |told| Workload::of(&told, &of_deployments),
+                |state, change| enter(&mut state.deployments, change),
+            ),
+            stateful_sets: start.one::<apps::v1::StatefulSet, _, _, _>(
+                move |told| Workload::of(&told, &of_stateful),
+                |state, change| enter(&mut state.stateful_sets, change),
+            ),
+            daemon_sets: start.one::<apps::v1::DaemonSet, _, _, _>(
+                move |told: workload::ToldDaemons| Workload::of_daemons(&told, &of_daemons),
+                |state, change| enter(&mut state.daemon_sets, change),
+            ),
+            jobs: start.one::<batch::v1::Job, _, _, _>(
+                move |told: job::Told| Job::of(&told, &of_jobs),
+                |state, change| enter(&mut state.jobs, change),
+            ),
+            cron_jobs: start.one::<batch::v1::CronJob, _, _, _>(
+                move |told: job::ToldCron| CronJob::of(&told, &of_crons),
+                |state, change| enter(&mut state.cron_jobs, change),
+            ),
+        }
+    }
+
+    /// Resolves when all that there was of this kind is known.
+    pub async fn known(&self, kind: Kind) {
+        let mut known = self.knows(kind).clone();
+        // Where the task has ended, nobody waits any more.
+        let _ = known.wait_for(|known| *known).await;
+    }
+
+    /// Whether all that there was of this kind has been heard once.
+    pub fn is_known(&self, kind: Kind) -> bool {
+        *self.knows(kind).borrow()
+    }
+
+    /// For how long nothing has been heard of this kind; nothing while its watch stands.
+    pub fn stale_for(&self, kind: Kind) -> Option<Duration> {
+        match kind {
+            Pods => self.pods.feed.stale_for(),
+            Nodes => self.nodes.feed.stale_for(),
+            Deployments => self.deployments.feed.stale_for(),
+            StatefulSets => self.stateful_sets.feed.stale_for(),
+            Jobs => self.jobs.feed.stale_for(),
+            DaemonSets => self.daemon_sets.feed.stale_for(),
+            CronJobs => self.cron_jobs.feed.stale_for(),
+        }
+    }
+
+    fn knows(&self, kind: Kind) -> &watch::Receiver<bool> {
+        match kind {
+            Pods => &self.pods.known,
+            Nodes => &self.nodes.known,
+            Deployments => &self.deployments.known,
+            StatefulSets => &self.stateful_sets.known,
+            Jobs => &self.jobs.known,
+            DaemonSets => &self.daemon_sets.known,
+            CronJobs => &self.cron_jobs.known,
+        }
+    }
+}
+
+fn enter<T: Kept>(table: &mut crate::state::Table<T>, change: Change<T>) {
+    match change {
+        Change::Applied(object) => drop(table.put(object)),
+        Change::Deleted(object) => drop(table.drop(&object.head().namespace, &object.head().name)),
+    }
+}
+
+struct Start<'a> {
+    client: &'a kube::Client,
+    state: &'a Shared,
+    tasks: &'a mut JoinSet<()>,
+}
+
+impl Start<'_> {
+    /// Watches objects of kind `K`, reads of each what is in `Seen<S, T>`, and keeps of that a `P`.
+    fn one<K, S, T, P>(
+        &mut self,
+        keep: impl Fn(Seen<S, T>) -> P + Send + Sync + 'static,
+        enter: fn(&mut State, Change<P>),
+    ) -> Followed<P>
+    where
+        K: kube::Resource<DynamicType = ()>,
+        Seen<S, T>: Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        P: Send + Sync + 'static,
+    {
+        let api = Api::all_with(self.client.clone(), &ApiResource::erase::<K>(&()));
+        let feed = Feed::keeping(api, Config::default(), keep);
+        let (tell, known) = watch::channel(false);
+        self.tasks.spawn(follow(feed.clone(), self.state.clone(), enter, tell));
+        Followed { feed, known }
+    }
+}
+
+/// Enters every change, and says when all that there was has been entered.
+pub(crate) async fn follow<P: Send + Sync + 'static>(
+    feed: Feed<P>,
+    state: Shared,
+    enter: fn(&mut State, Change<P>),
+    known: watch::Sender<bool>,
+) {
+    let mut changes = feed.changes();
+    let mut synced = std::pin::pin!(feed.synced());
+    loop {
+        tokio::select! {
+            // First what waits: a feed has everything waiting for us before it says that it has heard all.
+            biased;
+            change = changes.next() => match change {
+                Some(change) => enter(&mut state.write(), change),
+                None => return,
+            },
+            () = &mut synced, if !*known.borrow() => drop(known.send_replace(true)),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is kept of jobs and cronjobs, and the rows that they become.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::named::{Head, Images};
+use crate::rows::{CronJobRow, JobRow, PodCounts};
+use crate::seen::{Condition, Seen, is_true, seconds, time};
+use crate::words::Words;
+use crate::workload::Template;
+
+/// A job as the cluster sends it.
+pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
+/// A cronjob as the cluster sends it.
+pub(crate) type ToldCron = Seen<ToldCronSpec, ToldCronStatus>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ToldSpec {
+    template: Template,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ToldStatus {
+    conditions: Vec<Condition>,
+    active: i64,
+    failed: i64,
+    succeeded: i64,
+    start_time: Option<Time>,
+    completion_time: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ToldCronSpec {
+    schedule: String,
+    time_zone: Option<String>,
+    suspend: bool,
+    job_template: JobTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobTemplate {
+    spec: ToldSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ToldCronStatus {
+    active: Vec<Value>,
+    last_schedule_time: Option<Time>,
+    last_successful_time: Option<Time>,
+}
+
+/// What a condition of a job that is true makes of it, the weightiest first.
+const STATES: &[&str] = &["Failed", "Complete", "Suspended"];
+
+/// What is kept of a job.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Job {
+    pub head: Head,
+    images: Images,
+    status: &'static str,
+    reason: Arc<str>,
+    pods: PodCounts,
+    started: Option<i64>,
+    completed: Option<i64>,
+}
+
+impl Job {
+    pub fn of(told: &Told, words: &Words) -> Self {
+        let Seen { metadata, spec, status } = told;
+        let found = STATES.iter().find_map(|state| Some((*state, is_true(&status.conditions, state)?)));
+        let head = Head::of(metadata, words);
+        Self {
+            images: spec.template.images(words),
+            status: match found {
+                Some((state, _)) => state,
+                None if status.active > 0 => "Running",
+                None => "Pending",
+            },
+            reason: words.word(found.and_then(|(_, it)| it.reason.as_deref()).unwrap_or_default()),
+            pods: PodCounts { active: status.active, failed: status.failed, succeeded: status.succeeded },
+            started: seconds(status.start_time.as_ref()).or(head.created()),
+            completed: seconds(status.completion_time.as_ref()),
+            head,
+        }
+    }
+
+    pub fn is_healthy(&self) -> bool {
+        self.status != "Failed"
+    }
+
+    pub fn row(&self) -> JobRow {
+        JobRow {
+            name: self.head.name.as_ref().to_owned(),
+            namespace: self.head.namespace.as_ref().to_owned(),
+            tags: self.head.labels(),
+            labels: self.head.labels(),
+            label_map: self.head.label_map(),
+            status: self.status,
+            status_reason: self.reason.as_ref().to_owned(),
+            pod_status: self.pods,
+            image: self.images.rows(),
+            images: self.images.rows(),
+            init_images: self.images.init_rows(),
+            create_time: self.head.create_time(),
+            start_time: time(self.started),
+            completion_time: time(self.completed),
+        }
+    }
+}
+
+/// What is kept of a cronjob.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CronJob {
+    pub head: Head,
+    images: Images,
+    schedule: Box<str>,
+    time_zone: Option<Box<str>>,
+    suspended: bool,
+    active: i64,
+    scheduled: Option<i64>,
+    succeeded: Option<i64>,
+}
+
+impl CronJob {
+    pub fn of(told: &ToldCron, words: &Words) -> Self {
+        let Seen { metadata, spec, status } = told;
+        Self {
+            head: Head::of(metadata, words),
+            images: spec.job_template.spec.template.images(words),
+            schedule: spec.schedule.as_str().into(),
+            time_zone: spec.time_zone.as_deref().map(Into::into),
+            suspended: spec.suspend,
+            active: i64::try_from(status.active.len()).unwrap_or(i64::MAX),
+            scheduled: seconds(status.last_schedule_time.as_ref()),
+            succeeded: seconds(status.last_successful_time.as_ref()),
+        }
+    }
+
+    pub fn row(&self) -> CronJobRow {
+        CronJobRow {
+            name: self.head.name.as_ref().to_owned(),
+            namespace: self.head.namespace.as_ref().to_owned(),
+            labels: self.head.labels(),
+            label_map: self.head.label_map(),
+            create_time: self.head.create_time(),
+            image: self.images.rows(),
+            images: self.images.rows(),
+            init_images: self.images.init_rows(),
+            status: if self.suspended { "Suspended" } else { "Active" },
+            schedule: self.schedule.as_ref().to_owned(),
+            time_zone: self.time_zone.as_deref().unwrap_or_default().to_owned(),
+            active: self.active,
+            last_schedule_time: time(self.scheduled),
+            last_successful_time: time(self.succeeded),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

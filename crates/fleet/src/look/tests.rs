@@ -1,0 +1,228 @@
+use std::time::Duration;
+
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use testkit::fault::Line;
+use testkit::{World, until};
+
+use crate::rows::{KindStatus, Members, NodeRow, WorkloadRow};
+use crate::stage::{self, ALL, Stage, id, namespace, node_object, pool_object};
+use crate::{Kind, Look, Namespaces, Page, Settings, Whose};
+
+fn pod(namespace: &str, name: &str, node: &str, phase: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"nodeName": node, "containers": [
+            {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}, "limits": {"cpu": "1"}}},
+        ]},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+fn deployment(namespace: &str, name: &str, ready: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}},
+        "status": {"replicas": 2, "readyReplicas": ready, "observedGeneration": 1},
+    })
+}
+
+const PAGE: Page<'static> = Page { after: None, limit: 100 };
+
+fn nodes(look: &Look<'_>) -> Vec<NodeRow> {
+    look.nodes_page(PAGE).0
+}
+
+fn numbers(statuses: &[KindStatus]) -> Vec<(&'static str, u64, u64)> {
+    statuses.iter().map(|it| (it.kind, it.total_num, it.healthy_num)).collect()
+}
+
+async fn filled() -> World {
+    let world = World::new().await;
+    let (one, other) = (id(1).to_string(), id(2).to_string());
+    world.apply([namespace(&one), namespace(&other)]).await;
+    for object in [
+        node_object(
+            "edge-1",
+            json!({"openyurt/tenant": one, "kubernetes.io/os": "linux", "apps.openyurt.io/nodepool": "shared"}),
+            "True",
+        ),
+        node_object(
+            "edge-2",
+            json!({"openyurt/tenant": other, "kubernetes.io/os": "windows", "apps.openyurt.io/nodepool": "shared"}),
+            "Unknown",
+        ),
+        node_object("cloud", json!({"node-role.kubernetes.io/control-plane": ""}), "False"),
+        pool_object("shared", json!({"type": "Edge"}), None),
+        pool_object("cloudy", json!({"type": "Cloud"}), None),
+        pool_object("own", json!({"type": "Edge"}), Some(&one)),
+        pod(&one, "web-0", "edge-1", "Running"),
+        pod(&one, "done", "edge-1", "Succeeded"),
+        pod(&other, "theirs", "edge-1", "Pending"),
+        deployment(&one, "web", 2),
+        deployment(&one, "app", 1),
+        deployment(&other, "web", 2),
+    ] {
+        stage::put(&world, object).await;
+    }
+    world
+}
+
+#[tokio::test]
+async fn everybody_sees_what_is_theirs() {
+    let stage = Stage::with(filled().await, stage::settings()).await;
+    let (one, names) = (id(1), [id(1).to_string()]);
+    let mine = Whose { tenant: Some(one.as_str()), namespaces: Namespaces::Of(&names) };
+    let (all, own) = (stage.fleet.look(ALL), stage.fleet.look(mine));
+
+    #[rustfmt::skip]
+    assert_eq!(numbers(&all.overview().cluster_status),
+        [("pods", 3, 2), ("nodes", 3, 1), ("deployments", 3, 2), ("statefulsets", 0, 0), ("jobs", 0, 0)]);
+    #[rustfmt::skip]
+    assert_eq!(numbers(&own.overview().cluster_status),
+        [("pods", 2, 2), ("nodes", 1, 1), ("deployments", 2, 1), ("statefulsets", 0, 0), ("jobs", 0, 0)]);
+
+    let titles = |rows: Vec<WorkloadRow>| -> Vec<String> {
+        rows.iter().map(|row| format!("{}/{}", row.namespace, row.name)).collect()
+    };
+    let (one, other) = (id(1), id(2));
+    assert_eq!(titles(own.deployments_page(PAGE).0), [format!("{one}/app"), format!("{one}/web")]);
+    assert_eq!(
+        titles(all.deployments_page(PAGE).0),
+        [format!("{one}/app"), format!("{one}/web"), format!("{other}/web")]
+    );
+    assert_eq!(own.pods_page(PAGE).0.len(), 2);
+    assert_eq!(own.statefulsets_page(PAGE).0.len() + own.daemonsets_page(PAGE).0.len(), 0);
+    assert_eq!((own.jobs_page(PAGE).0.len(), own.cronjobs_page(PAGE).0.len()), (0, 0));
+
+    let seen = nodes(&own);
+    assert_eq!(seen.len(), 1);
+    // All pods on a node take of it, whosesoever they are; one that has ended takes nothing.
+    assert_eq!(seen[0].node_status.cpu, "500m / 2000m / -");
+    assert_eq!(seen[0].node_status.memory, "128.0Mi / 0.0Mi / -");
+    assert_eq!(seen[0].container_group, "1/110");
+    assert_eq!(nodes(&all).len(), 3);
+    assert!(own.node("edge-1").is_some() && own.node("edge-2").is_none() && all.node("edge-2").is_some());
+
+    // Of a pool of everybody's, only one's own nodes are seen and counted.
+    let pools = own.pools();
+    let seen: Vec<_> =
+        pools.items.iter().map(|pool| (pool.name.as_str(), pool.node_status, pool.os.as_str())).collect();
+    let count = |total_num, healthy_num| Members { total_num, healthy_num };
+    assert_eq!(seen, [("own", count(0, 0), ""), ("shared", count(1, 1), "linux")]);
+    let pools = all.pools();
+    let seen: Vec<_> =
+        pools.items.iter().map(|pool| (pool.name.as_str(), pool.node_status, pool.os.as_str())).collect();
+    assert_eq!(
+        seen,
+        [("cloudy", count(0, 0), ""), ("own", count(0, 0), ""), ("shared", count(2, 1), "linux,windows")]
+    );
+
+    // Somebody of whom nothing is known sees nothing.
+    let nobody = stage.fleet.look(Whose { tenant: Some("u"), namespaces: Namespaces::Of(&[]) });
+    assert!(nobody.overview().cluster_status.iter().all(|it| it.total_num == 0));
+    assert!(
+        nodes(&nobody).is_empty() && nobody.pools().items.is_empty() && nobody.pods_page(PAGE).0.is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_look_makes_no_call_and_follows_what_changes() {
+    let stage =
+        Stage::with(filled().await, Settings { metrics_every: Duration::from_hours(1), ..stage::settings() })
+            .await;
+    let look = stage.fleet.look(ALL);
+    let calls = stage.fault.calls();
+    for _ in 0..50 {
+        look.overview();
+        look.nodes_page(PAGE);
+        look.pools();
+        look.deployments_page(PAGE);
+        look.pods_page(PAGE);
+    }
+    assert_eq!(stage.fault.calls(), calls);
+
+    stage.put(node_object("edge-3", json!({}), "True")).await;
+    until("a new node is seen", async || look.node("edge-3").filter(|row| row.status == "Ready")).await;
+    stage.put(node_object("edge-3", json!({}), "Unknown")).await;
+    until("a changed node is seen", async || look.node("edge-3").filter(|row| row.status == "Unknown")).await;
+    stage.delete("Node", "edge-3").await;
+    until("a node that is gone is not seen", async || look.node("edge-3").is_none().then_some(())).await;
+    assert_eq!(look.overview().cluster_status[1].total_num, 3);
+}
+
+#[tokio::test]
+async fn one_kind_that_is_not_told_of_hides_no_other() {
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apps"], "resources": ["*"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apps.openyurt.io"], "resources": ["nodepools"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["*"], "verbs": ["list", "watch"]},
+    ]);
+    let subject = json!({"kind": "ServiceAccount", "namespace": "longshore-system", "name": "longshore"});
+    let rights = [
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "some"}, "rules": rules}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "some"},
+               "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "some"}, "subjects": [subject]}),
+    ];
+    let world = World::under(std::sync::Arc::new(kube_embedded::clock::SystemClock), rights).await;
+    stage::put(&world, node_object("edge-1", json!({}), "True")).await;
+    // What may be heard of is heard of long before.
+    let stage = Stage::with(world, Settings { patience: Duration::from_secs(5), ..stage::settings() }).await;
+    let overview = stage.fleet.look(ALL).overview();
+    let statuses: Vec<_> =
+        overview.cluster_status.iter().map(|it| (it.kind, it.total_num, it.status)).collect();
+    #[rustfmt::skip]
+    assert_eq!(statuses, [("pods", 0, None), ("nodes", 1, None), ("deployments", 0, None), ("statefulsets", 0, None), ("jobs", 0, Some(false))]);
+    assert_eq!(
+        overview.cluster_status[4].info.as_deref(),
+        Some("the cluster has not told yet which jobs there are")
+    );
+    assert!(!overview.all_failed());
+}
+
+#[tokio::test]
+async fn what_has_not_been_heard_of_for_long_is_not_counted_and_comes_back() {
+    let settings = Settings { stale_after: Duration::ZERO, ..stage::settings() };
+    let stage = Stage::with(filled().await, settings).await;
+    let look = stage.fleet.look(ALL);
+    until("all watches stand", async || {
+        Kind::ALL.iter().all(|kind| stage.fleet.ill(*kind).is_none()).then_some(())
+    })
+    .await;
+    stage.fault.turn(Line::Cut);
+    until("everything is ill", async || look.overview().all_failed().then_some(())).await;
+    let counted = &look.overview().cluster_status[1];
+    assert_eq!((counted.total_num, counted.healthy_num), (0, 0));
+    assert!(counted.info.as_ref().unwrap().starts_with("the cluster has told nothing of nodes for"));
+    // Lists go on telling what was last heard.
+    assert_eq!(nodes(&look).len(), 3);
+    stage.fault.mend();
+    until("all is well again", async || {
+        look.overview().cluster_status.iter().all(|it| it.status.is_none()).then_some(())
+    })
+    .await;
+    assert_eq!(look.overview().cluster_status[1].total_num, 3);
+}
+
+#[tokio::test]
+async fn pools_can_be_undefined_and_come_back() {
+    let stage = Stage::with(filled().await, stage::settings()).await;
+    let look = stage.fleet.look(ALL);
+    assert!(look.pools().available && look.pools().items.len() == 3);
+    let definitions = stage::api(&stage.world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
+    definitions.delete("nodepools.apps.openyurt.io", &DeleteParams::default()).await.unwrap();
+    until("there are no pools", async || (!look.pools().available).then_some(())).await;
+    assert!(look.pools().items.is_empty());
+    until("the definition is gone", async || {
+        definitions.get_opt("nodepools.apps.openyurt.io").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    let definition = serde_json::to_value(kube_types::node_pool::definition()).unwrap();
+    stage.world.apply([definition]).await;
+    until("there are pools again", async || look.pools().available.then_some(())).await;
+    assert!(look.pools().items.is_empty());
+    stage.put(pool_object("new", json!({"type": "Edge"}), None)).await;
+    until("the new pool is seen", async || (look.pools().items.len() == 1).then_some(())).await;
+}

@@ -1,0 +1,73 @@
+use std::sync::Arc;
+
+use http::{Request, Response};
+use jiff::SignedDuration;
+use kube::client::Body;
+use kube_access::Clients;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use testkit::{HeldClock, World, until};
+use tower::service_fn;
+
+use crate::Fleet;
+use crate::stage::{self, ALL, node_object};
+
+/// What a stand-in for the metrics service answers; nothing: it is not there.
+type Answer = Arc<Mutex<Option<Value>>>;
+
+/// A client of a cluster in which somebody serves metrics.
+fn beside(client: kube::Client, answer: Answer) -> kube::Client {
+    let call = move |request: Request<Body>| {
+        let (client, answer) = (client.clone(), answer.lock().clone());
+        async move {
+            let said = match (request.uri().path(), answer) {
+                ("/apis", Some(_)) => Some(
+                    json!({"kind": "APIGroupList", "groups": [{"name": "metrics.k8s.io", "versions": []}]}),
+                ),
+                (super::NODES, Some(list)) => Some(list),
+                _ => None,
+            };
+            match said {
+                Some(said) => Ok(Response::new(Body::from(said.to_string().into_bytes()))),
+                None => client.send(request).await,
+            }
+        }
+    };
+    kube::Client::new(service_fn(call), "default")
+}
+
+#[tokio::test]
+async fn what_is_used_is_shown_for_as_long_as_somebody_says_it() {
+    let world = World::new().await;
+    stage::put(&world, node_object("edge-1", json!({}), "True")).await;
+    stage::put(&world, node_object("edge-2", json!({}), "True")).await;
+    let (answer, clock) = (Answer::default(), HeldClock::new());
+    let clients = Clients::new(beside(world.platform(), answer.clone()));
+    let fleet = Fleet::start(clients, Arc::new(clock.clone()), stage::settings()).await.unwrap();
+    let look = fleet.look(ALL);
+    let shown = |name: &str| look.node(name).map(|row| row.node_status).unwrap();
+    assert_eq!(shown("edge-1").cpu, "0m / 0m / -");
+
+    let of = |name: &str, usage: Value| json!({"metadata": {"name": name}, "timestamp": "2026-01-02T03:04:05Z", "window": "10s", "usage": usage});
+    let list = json!({"kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": [
+        of("edge-1", json!({"cpu": "411654321n", "memory": "966367642"})),
+        of("gone", json!({"cpu": "1", "memory": "1Gi"})),
+    ]});
+    *answer.lock() = Some(list);
+    until("it is known what is used", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
+    assert_eq!(shown("edge-1").memory, "0.0Mi / 0.0Mi / 921.6Mi");
+    assert_eq!(shown("edge-1").cpu_detail.usage, Some(412));
+    assert_eq!(shown("edge-2").cpu, "0m / 0m / -");
+
+    // What was measured long ago says nothing of now.
+    clock.advance(SignedDuration::from_mins(6));
+    until("it is too old", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
+    clock.advance(SignedDuration::from_mins(-6));
+    until("it is not", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
+
+    // A service that answers with nonsense knows nothing either.
+    *answer.lock() = Some(json!({"items": 7}));
+    until("it is not known any more", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
+    *answer.lock() = None;
+    assert_eq!(shown("edge-1").cpu, "0m / 0m / -");
+}

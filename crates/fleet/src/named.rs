@@ -1,0 +1,93 @@
+//! What everything in a namespace has: a name, labels, a beginning, and the images that it runs.
+
+use std::sync::Arc;
+
+use kube::core::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::rows::{Image, Pairs};
+use crate::seen::{seconds, time};
+use crate::words::Words;
+
+/// Who something is.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Head {
+    pub namespace: Arc<str>,
+    pub name: Box<str>,
+    /// `app=web,tier=front`: neither a key nor a value of a label can have a comma or an equals sign in it. Pods of one
+    /// workload mostly have the same.
+    labels: Arc<str>,
+    created: Option<i64>,
+}
+
+impl Head {
+    pub fn of(metadata: &ObjectMeta, words: &Words) -> Self {
+        let pairs = metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+        Self {
+            namespace: words.word(metadata.namespace.as_deref().unwrap_or_default()),
+            name: metadata.name.as_deref().unwrap_or_default().into(),
+            labels: words.word(&pairs.collect::<Vec<_>>().join(",")),
+            created: seconds(metadata.creation_timestamp.as_ref()),
+        }
+    }
+
+    pub fn labels(&self) -> String {
+        self.labels.as_ref().to_owned()
+    }
+
+    pub fn label_map(&self) -> Pairs {
+        let pairs = self.labels.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    pub fn create_time(&self) -> String {
+        time(self.created)
+    }
+
+    pub fn created(&self) -> Option<i64> {
+        self.created
+    }
+}
+
+/// A container as the cluster sends it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ToldContainer {
+    image: String,
+    pub resources: Value,
+    pub restart_policy: Option<String>,
+}
+
+impl ToldContainer {
+    /// Of init containers: one that goes on beside the others.
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+/// The images of its containers, in their order.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Images {
+    own: Box<[Arc<str>]>,
+    init: Box<[Arc<str>]>,
+}
+
+impl Images {
+    pub fn of(containers: &[ToldContainer], init_containers: &[ToldContainer], words: &Words) -> Self {
+        let of = |all: &[ToldContainer]| words.words(all.iter().map(|container| container.image.as_str()));
+        Self { own: of(containers), init: of(init_containers) }
+    }
+
+    pub fn rows(&self) -> Vec<Image> {
+        rows(&self.own)
+    }
+
+    pub fn init_rows(&self) -> Vec<Image> {
+        rows(&self.init)
+    }
+}
+
+fn rows(images: &[Arc<str>]) -> Vec<Image> {
+    images.iter().map(|image| Image { image: image.as_ref().to_owned() }).collect()
+}

@@ -1,0 +1,174 @@
+//! A page of a list: so many rows, from where the page before ended. Walking on costs what the page costs, not what there is.
+//!
+//! A place is the name of the last row (with its namespace before it, where rows of several are told), so that what stays is
+//! seen once, whatever comes and goes meanwhile.
+
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use crate::Namespaces;
+use crate::job::{CronJob, Job};
+use crate::look::{Look, load, used};
+use crate::pod::Pod;
+use crate::rows::{CronJobRow, JobRow, NodeRow, PodRow, WorkloadRow};
+use crate::state::{Kept, State, Table};
+use crate::workload::Workload;
+
+/// Which part of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// Where the page before ended, as it said.
+    pub after: Option<&'a str>,
+    pub limit: usize,
+}
+
+/// Rows, and where they end; empty where there are no more.
+pub type Part<R> = (Vec<R>, String);
+
+impl Look<'_> {
+    /// `GET /nodes`
+    pub fn nodes_page(&self, page: Page<'_>) -> Part<NodeRow> {
+        let mut found: Vec<_> = {
+            let state = self.fleet.0.state.read();
+            let after = page.after.map_or(Unbounded, Excluded);
+            let nodes = self.nodes_of(&state).into_iter();
+            let nodes = nodes
+                .flat_map(|nodes| nodes.by_name.range::<str, _>((after, Unbounded)))
+                .map(|(_, node)| node);
+            nodes
+                .take(page.limit.saturating_add(1))
+                .map(|node| (node.clone(), load(&state, node), used(&state, node)))
+                .collect()
+        };
+        let rest = rest(&mut found, page, |(node, ..)| node.name.to_string());
+        (found.iter().map(|(node, load, used)| node.row(load, *used)).collect(), rest)
+    }
+
+    /// `GET /deployments`
+    pub fn deployments_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
+        self.part(page, |state| &state.deployments, Workload::row)
+    }
+
+    /// `GET /statefulsets`
+    pub fn statefulsets_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
+        self.part(page, |state| &state.stateful_sets, Workload::row)
+    }
+
+    /// `GET /daemonsets`
+    pub fn daemonsets_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
+        self.part(page, |state| &state.daemon_sets, Workload::row)
+    }
+
+    /// `GET /jobs`
+    pub fn jobs_page(&self, page: Page<'_>) -> Part<JobRow> {
+        self.part(page, |state| &state.jobs, Job::row)
+    }
+
+    /// `GET /cronjobs`
+    pub fn cronjobs_page(&self, page: Page<'_>) -> Part<CronJobRow> {
+        self.part(page, |state| &state.cron_jobs, CronJob::row)
+    }
+
+    /// `GET /pods`
+    pub fn pods_page(&self, page: Page<'_>) -> Part<PodRow> {
+        self.part(page, |state| &state.pods, Pod::row)
+    }
+
+    fn part<T: Kept, R>(&self, page: Page<'_>, table: fn(&State) -> &Table<T>, row: fn(&T) -> R) -> Part<R> {
+        let (found, rest) = walk(table(&self.fleet.0.state.read()), self.whose.namespaces, page);
+        (found.iter().map(|object| row(object)).collect(), rest)
+    }
+}
+
+/// By namespace, then by name.
+fn walk<T: Kept>(table: &Table<T>, whose: Namespaces<'_>, page: Page<'_>) -> Part<Arc<T>> {
+    let after = page.after.map(|place| place.split_once('/').unwrap_or((place, "")));
+    let mut names: Vec<&str> = match whose {
+        Namespaces::All => table.namespaces().collect(),
+        Namespaces::Of(names) => names.iter().map(String::as_str).collect(),
+    };
+    names.sort_unstable();
+    let names = names.into_iter().filter(|name| after.is_none_or(|(namespace, _)| *name >= namespace));
+    let of = |name| {
+        let last = after.filter(|(namespace, _)| *namespace == name).map(|(_, last)| last);
+        table.after(name, last)
+    };
+    let mut found: Vec<Arc<T>> = names.flat_map(of).take(page.limit.saturating_add(1)).cloned().collect();
+    let rest = rest(&mut found, page, |object| format!("{}/{}", object.head().namespace, object.head().name));
+    (found, rest)
+}
+
+/// One more than wanted was looked for: if it is there, the page has a rest, and the last that is told says where.
+fn rest<T>(found: &mut Vec<T>, page: Page<'_>, place: impl Fn(&T) -> String) -> String {
+    if found.len() <= page.limit {
+        return String::new();
+    }
+    found.truncate(page.limit);
+    found.last().map(place).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::words::Words;
+
+    fn table(names: &BTreeSet<(u8, u8)>) -> Table<Pod> {
+        let (mut table, words) = (Table::default(), Words::default());
+        for (namespace, name) in names {
+            let told =
+                json!({"metadata": {"name": format!("p{name}"), "namespace": format!("x{namespace}")}});
+            table.put(Arc::new(Pod::of(serde_json::from_value(told).unwrap(), &words)));
+        }
+        table
+    }
+
+    proptest! {
+        #[test]
+        fn page_after_page_everything_is_seen_once_and_in_order(
+            names in prop::collection::btree_set((0..6u8, 0..9u8), 0..40),
+            limit in 1..7usize,
+            own in prop::option::of(0..6u8),
+            leaves in 0..6u8,
+        ) {
+            let mut table = table(&names);
+            let own = own.map(|namespace| [format!("x{namespace}")]);
+            let whose = own.as_ref().map_or(Namespaces::All, |names| Namespaces::Of(names));
+            let (mut seen, mut after) = (Vec::new(), String::new());
+            loop {
+                let page = Page { after: Some(&*after).filter(|after| !after.is_empty()), limit };
+                let (found, rest) = walk(&table, whose, page);
+                prop_assert!(found.len() <= limit);
+                seen.extend(found.iter().map(|pod| (pod.head.namespace.to_string(), pod.head.name.to_string())));
+                if rest.is_empty() {
+                    break;
+                }
+                prop_assert_eq!(found.len(), limit);
+                // The row that the next page begins after may be gone by then.
+                let (namespace, name) = rest.split_once('/').unwrap();
+                if namespace == format!("x{leaves}") {
+                    table.drop(namespace, name);
+                }
+                after = rest;
+            }
+            let named = names.iter().map(|(namespace, name)| (format!("x{namespace}"), format!("p{name}")));
+            let expected: Vec<_> = named.filter(|(namespace, _)| own.as_ref().is_none_or(|own| own[0] == *namespace)).collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
+    fn a_place_that_nobody_told_shows_nothing_of_others() {
+        let table = table(&BTreeSet::from([(1, 1), (2, 1), (3, 1)]));
+        let own = ["x2".to_owned()];
+        for after in ["x1/p1", "x1", "", "/", "x2/", "x2/p0"] {
+            let (found, rest) = walk(&table, Namespaces::Of(&own), Page { after: Some(after), limit: 10 });
+            let names: Vec<_> = found.iter().map(|pod| &*pod.head.namespace).collect();
+            assert_eq!((names, rest.as_str()), (vec!["x2"], ""), "{after}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+#![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
+
+use serde_json::json;
+
+use super::*;
+
+fn pod(value: Value) -> Pod {
+    Pod::of(serde_json::from_value(value).unwrap(), &Words::default())
+}
+
+fn on_a_node(phase: &str, spec: Value) -> Value {
+    let mut pod =
+        json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": {"phase": phase}});
+    pod["spec"]["nodeName"] = "n".into();
+    pod
+}
+
+/// Request and limit of processors and memory, and what has no limit.
+fn taken(spec: Value) -> (i64, i64, i64, i64, bool, bool) {
+    let pod = pod(on_a_node("Running", spec));
+    let Takes { cpu, memory } = *pod.load().unwrap().1;
+    (cpu.request, cpu.limit, memory.request, memory.limit, cpu.unlimited, memory.unlimited)
+}
+
+fn container(requests: Value, limits: Value) -> Value {
+    json!({"image": "i", "resources": {"requests": requests, "limits": limits}})
+}
+
+#[test]
+fn what_a_pod_takes_of_its_node() {
+    let mi = 1 << 20;
+    let cpu = |amount: &str| container(json!({"cpu": amount}), json!({"cpu": amount}));
+    let always = |mut container: Value| {
+        container["restartPolicy"] = "Always".into();
+        container
+    };
+    let both = container(json!({"cpu": "100m", "memory": "64Mi"}), json!({"cpu": "1", "memory": "128Mi"}));
+    #[rustfmt::skip]
+    let table = [
+        // Containers add up.
+        (json!({"containers": [both, both]}), (200, 2000, 128 * mi, 256 * mi, false, false)),
+        // One that says nothing takes nothing, and has no limit.
+        (json!({"containers": [both, {"image": "i"}]}), (100, 1000, 64 * mi, 128 * mi, true, true)),
+        (json!({"containers": [cpu("100m")]}), (100, 100, 0, 0, false, true)),
+        // A limit of zero is none.
+        (json!({"containers": [container(json!({}), json!({"cpu": "0", "memory": "1Mi"}))]}), (0, 0, 0, mi, true, false)),
+        // The largest start counts, where it is more than what goes on.
+        (json!({"containers": [cpu("100m")], "initContainers": [cpu("2"), cpu("1")]}), (2000, 2000, 0, 0, false, true)),
+        (json!({"containers": [cpu("3")], "initContainers": [cpu("2")]}), (3000, 3000, 0, 0, false, true)),
+        // What goes on beside the others adds up with them, and with the starts after it.
+        (json!({"containers": [cpu("100m")], "initContainers": [always(cpu("1"))]}), (1100, 1100, 0, 0, false, true)),
+        (json!({"containers": [cpu("100m")], "initContainers": [always(cpu("1")), cpu("2")]}), (3000, 3000, 0, 0, false, true)),
+        // A start without a limit ends; what goes on without one does not.
+        (json!({"containers": [both], "initContainers": [{"image": "i"}]}), (100, 1000, 64 * mi, 128 * mi, false, false)),
+        (json!({"containers": [both], "initContainers": [always(json!({"image": "i"}))]}), (100, 1000, 64 * mi, 128 * mi, true, true)),
+        // The runtime's overhead adds to requests, and to limits where there are any.
+        (json!({"containers": [both], "overhead": {"cpu": "50m", "memory": "1Mi"}}), (150, 1050, 65 * mi, 129 * mi, false, false)),
+        (json!({"containers": [{"image": "i"}], "overhead": {"cpu": "50m"}}), (50, 0, 0, 0, true, true)),
+        // What is said for the whole pod holds.
+        (json!({"containers": [{"image": "i"}], "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "5"}}}), (4000, 5000, 0, 0, false, true)),
+        (json!({}), (0, 0, 0, 0, false, false)),
+    ];
+    for (spec, expected) in table {
+        assert_eq!(taken(spec.clone()), expected, "{spec}");
+    }
+}
+
+#[test]
+fn what_has_ended_or_has_no_node_takes_nothing() {
+    let spec = || json!({"containers": [container(json!({"cpu": "1"}), json!({}))]});
+    for (phase, running) in [
+        ("Pending", Some(false)),
+        ("Running", Some(true)),
+        ("Unknown", Some(false)),
+        ("Succeeded", None),
+        ("Failed", None),
+    ] {
+        let pod = pod(on_a_node(phase, spec()));
+        assert_eq!(pod.load().map(|(_, _, running)| running), running, "{phase}");
+    }
+    for node in [json!(null), json!("")] {
+        let mut unplaced = on_a_node("Pending", spec());
+        unplaced["spec"]["nodeName"] = node;
+        assert_eq!(pod(unplaced).load(), None);
+    }
+}
+
+#[test]
+fn a_pod_is_healthy_when_it_is_done_or_runs_and_is_ready() {
+    let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
+    for (phase, conditions, healthy) in [
+        ("Succeeded", json!([]), true),
+        ("Running", ready("True"), true),
+        ("Running", ready("False"), false),
+        ("Running", json!([]), false),
+        ("Pending", ready("True"), false),
+        ("Failed", ready("True"), false),
+        ("Unknown", ready("True"), false),
+        ("", json!([]), false),
+    ] {
+        let told = json!({"metadata": {"name": "p"}, "status": {"phase": phase, "conditions": conditions}});
+        assert_eq!(pod(told).is_healthy(), healthy, "{phase}");
+    }
+}
+
+#[test]
+fn a_row_as_the_console_reads_it() {
+    let told = json!({
+        "metadata": {"name": "web-0", "namespace": "uabc", "uid": "77", "creationTimestamp": "2026-01-02T03:04:05Z",
+                     "labels": {"tier": "front", "app": "web", "empty": ""}},
+        "spec": {"nodeName": "edge-1", "containers": [{"image": "nginx:1.25"}, {"image": "nginx:1.25"}], "initContainers": [{"image": "busybox"}]},
+        "status": {"phase": "Running", "podIP": "10.1.0.9", "hostIP": "fd00::1",
+                   "containerStatuses": [{"restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}, {"restartCount": 1}]},
+    });
+    insta::assert_json_snapshot!(pod(told).row());
+    let bare = pod(json!({"metadata": {"name": "p"}})).row();
+    assert_eq!((bare.create_time.as_str(), bare.pod_ip.as_str(), bare.status), ("", "", "Unknown"));
+    assert_eq!((bare.images.len(), bare.label_map.len()), (0, 0));
+}

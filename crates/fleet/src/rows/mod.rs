@@ -1,0 +1,50 @@
+//! What the console's routes answer: the keys of its document, with its misspellings, and those that stand beside them.
+//!
+//! Always true: a counter that Kubernetes leaves out is 0, a list is never null, a time that is not known is empty.
+//! Elsewhere: how each is computed (`crate::node`, `crate::pod`, `crate::workload`, `crate::pool`).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub mod nodes;
+pub mod pools;
+pub mod workloads;
+
+pub use nodes::{Detail, NodeInfo, NodeRow, NodeStatus};
+pub use pools::{Members, PoolList, PoolRow};
+pub use workloads::{CronJobRow, Image, JobRow, PodCounts, PodRow, Replicas, WorkloadRow};
+
+/// Labels or annotations.
+pub type Pairs = BTreeMap<String, String>;
+
+/// `GET /clusterOverview`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// Pods, nodes, deployments, statefulsets, jobs; always these, always in this order.
+    pub cluster_status: Vec<KindStatus>,
+}
+
+/// How many there are of a kind, and how many of them do what they should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KindStatus {
+    pub kind: &'static str,
+    pub total_num: u64,
+    pub healthy_num: u64,
+    /// False where nothing is known of this kind now; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<bool>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub info: Option<String>,
+}
+
+impl Overview {
+    /// Nothing is known of anything.
+    pub fn all_failed(&self) -> bool {
+        self.cluster_status.iter().all(|kind| kind.status == Some(false))
+    }
+}

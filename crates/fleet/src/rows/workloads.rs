@@ -1,0 +1,114 @@
+//! `GET /deployments`, `/statefulsets`, `/daemonsets`, `/jobs`, `/cronjobs` and `/pods`
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Pairs;
+
+/// One container's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Image {
+    pub image: String,
+}
+
+/// A deployment, a statefulset or a daemonset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRow {
+    pub name: String,
+    pub namespace: String,
+    /// `app=web,tier=front`
+    pub labels: String,
+    pub label_map: Pairs,
+    pub create_time: String,
+    pub image: Vec<Image>,
+    pub images: Vec<Image>,
+    pub init_images: Vec<Image>,
+    pub status: Replicas,
+    pub desired_replicas: i64,
+    pub available_replicas: i64,
+    pub updated_replicas: i64,
+    pub paused: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Replicas {
+    pub replicas: i64,
+    pub ready_replicas: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobRow {
+    pub name: String,
+    pub namespace: String,
+    /// Its labels, as the document calls them here.
+    pub tags: String,
+    pub labels: String,
+    pub label_map: Pairs,
+    /// `Failed`, `Complete`, `Suspended`, `Running` or `Pending`.
+    pub status: &'static str,
+    /// `BackoffLimitExceeded`, for one.
+    pub status_reason: String,
+    pub pod_status: PodCounts,
+    pub image: Vec<Image>,
+    pub images: Vec<Image>,
+    pub init_images: Vec<Image>,
+    pub create_time: String,
+    pub start_time: String,
+    pub completion_time: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PodCounts {
+    pub active: i64,
+    pub failed: i64,
+    pub succeeded: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CronJobRow {
+    pub name: String,
+    pub namespace: String,
+    pub labels: String,
+    pub label_map: Pairs,
+    pub create_time: String,
+    pub image: Vec<Image>,
+    pub images: Vec<Image>,
+    pub init_images: Vec<Image>,
+    /// `Suspended` or `Active`.
+    pub status: &'static str,
+    pub schedule: String,
+    pub time_zone: String,
+    /// Jobs of it that run.
+    pub active: i64,
+    pub last_schedule_time: String,
+    pub last_successful_time: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRow {
+    pub name: String,
+    pub namespace: String,
+    pub uid: String,
+    pub labels: String,
+    pub label_map: Pairs,
+    pub create_time: String,
+    pub image: Vec<Image>,
+    pub images: Vec<Image>,
+    pub init_images: Vec<Image>,
+    /// Its phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub status: &'static str,
+    /// Why it is not what it should be, as far as it is said: `CrashLoopBackOff`, `Evicted`.
+    pub status_reason: String,
+    pub ready: bool,
+    pub restarts: i64,
+    #[serde(rename = "podIP")]
+    pub pod_ip: String,
+    pub node_name: String,
+    #[serde(rename = "hostIP")]
+    pub host_ip: String,
+}

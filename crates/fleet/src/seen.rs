@@ -1,0 +1,76 @@
+//! Objects as a cluster sends them, as far as somebody here reads them. What is not read is not even taken apart.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
+use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
+use serde::Deserialize;
+
+/// An object with so much of its spec and of its status.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Seen<S, T> {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: S,
+    #[serde(default)]
+    pub status: T,
+}
+
+impl<S, T> Resource for Seen<S, T> {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// A condition of whatever kind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Condition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+}
+
+/// The condition of that type, if it is true.
+pub(crate) fn is_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")
+}
+
+/// Seconds since 1970: what is kept of a time, which Kubernetes writes to the second.
+pub(crate) fn seconds(time: Option<&Time>) -> Option<i64> {
+    time.map(|time| time.0.as_second())
+}
+
+/// As Kubernetes writes it; nothing where it is not known.
+pub(crate) fn time(seconds: Option<i64>) -> String {
+    seconds
+        .and_then(|seconds| Timestamp::from_second(seconds).ok())
+        .map_or_else(String::new, |at| at.to_string())
+}

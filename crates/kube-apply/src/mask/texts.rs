@@ -1,0 +1,109 @@
+//! Texts that are looked for in others, in every form that they take on the way: as they are, line by line, with JSON's
+//! escapes, in base64 at any offset.
+
+use std::collections::BTreeSet;
+
+use aho_corasick::AhoCorasick;
+use base64::Engine as _;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde_json::Value;
+
+use super::MASKED;
+
+/// From so many bytes on a form is looked for by itself: all at once would take a table of several times their length.
+const VERY_LONG: usize = 1024;
+
+/// The texts, ready to be looked for.
+#[derive(Clone, Default)]
+pub struct Texts {
+    together: Option<AhoCorasick>,
+    very_long: Vec<String>,
+}
+
+impl Texts {
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t Wanted>) -> Self {
+        let forms: BTreeSet<String> = texts.into_iter().flat_map(Wanted::forms).collect();
+        let (very_long, forms): (Vec<_>, Vec<_>) =
+            forms.into_iter().partition(|form| form.len() >= VERY_LONG);
+        let together = (!forms.is_empty())
+            .then(|| AhoCorasick::new(&forms).expect("texts of this length fit into a searcher"));
+        Self { together, very_long }
+    }
+
+    pub fn are_in(&self, text: &str) -> bool {
+        self.together.as_ref().is_some_and(|texts| texts.is_match(text))
+            || self.very_long.iter().any(|long| text.contains(long.as_str()))
+    }
+
+    /// The text without any of them.
+    pub fn over(&self, text: &str) -> String {
+        let mut masked = String::with_capacity(text.len());
+        let mut shown = 0;
+        for (start, end) in self.places(text) {
+            masked.push_str(&text[shown..start]);
+            masked.push_str(MASKED);
+            shown = end;
+        }
+        masked.push_str(&text[shown..]);
+        masked
+    }
+
+    /// Where they are, in order; those that overlap or touch are one place.
+    fn places(&self, text: &str) -> Vec<(usize, usize)> {
+        let together = self.together.iter().flat_map(|texts| texts.find_overlapping_iter(text));
+        let mut found: Vec<(usize, usize)> = together.map(|found| (found.start(), found.end())).collect();
+        for long in &self.very_long {
+            found.extend(text.match_indices(long.as_str()).map(|(at, _)| (at, at + long.len())));
+        }
+        found.sort_unstable();
+        let mut merged: Vec<(usize, usize)> = Vec::new();
+        for (start, end) in found {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        merged
+    }
+}
+
+/// A text that is looked for, and how long any form of it must be not to be met by chance.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wanted {
+    pub text: String,
+    pub shortest: usize,
+}
+
+impl Wanted {
+    fn forms(&self) -> Vec<String> {
+        // A text of several lines is indented in a manifest: each line is looked for.
+        let lines = self.text.lines().map(str::trim);
+        let mut forms: Vec<String> =
+            lines.chain([self.text.as_str(), self.text.trim()]).map(str::to_owned).collect();
+        if self.is_long(&self.text) {
+            forms.push(Value::from(self.text.as_str()).to_string().trim_matches('"').to_owned());
+            for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+                // By itself its last digit is its own too.
+                forms.push(engine.encode(&self.text));
+                forms.extend((0..3).map(|offset| inside(engine, self.text.as_bytes(), offset)));
+            }
+        }
+        forms.retain(|form| self.is_long(form));
+        forms
+    }
+
+    fn is_long(&self, form: &str) -> bool {
+        form.chars().nth(self.shortest - 1).is_some()
+    }
+}
+
+/// The part of a base64 text that says just these bytes, so many bytes after the beginning of a group of three.
+fn inside(engine: &GeneralPurpose, bytes: &[u8], offset: usize) -> String {
+    let padded: Vec<u8> = std::iter::repeat_n(0, offset).chain(bytes.iter().copied()).collect();
+    let encoded = engine.encode(&padded);
+    // A digit stands for six bits: those that have bits of other bytes in them are not ours.
+    let start = (offset * 8).div_ceil(6);
+    let end = padded.len() * 8 / 6;
+    encoded[start..end].to_owned()
+}

@@ -1,0 +1,233 @@
+//! What a node may: its own objects, and what the pods on it need.
+//!
+//! Asked by `super::rbac` before the roles are. The role `system:node` says what nodes may do at all; here that is narrowed to
+//! what concerns the one that asks. What it may *write* of it is looked at again with the object at hand
+//! (`crate::admission::nodes`): a name is not known yet when something is created.
+//!
+//! Always true: nothing is remembered. Pods are looked at when a node asks, so that an answer is never older than they are.
+//! Elsewhere: which objects a pod refers to (`references`).
+
+mod references;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use super::rule::Rule;
+use super::{Attributes, User, bootstrap, text};
+use crate::store::Store;
+
+pub(crate) use references::of_mirror_pod;
+
+/// The group of all nodes.
+pub const NODES: &str = "system:nodes";
+/// What the name of a node's user begins with.
+pub const PREFIX: &str = "system:node:";
+/// Where nodes say that they live.
+pub const LEASES: &str = "kube-node-lease";
+/// Annotation of a pod that stands for one that a node runs of its own accord.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The name of the node that `user` is; `None` for everybody else.
+pub fn node_of(user: &User) -> Option<&str> {
+    let name = user.name.strip_prefix(PREFIX)?;
+    user.in_group(NODES).then_some(name)
+}
+
+/// What is related to a node through its pods.
+#[derive(Clone, Copy)]
+enum Related {
+    Account,
+    Claim,
+    ConfigMap,
+    Pod,
+    Secret,
+    Volume,
+}
+
+/// Why not; empty where there is nothing to say.
+type Decision = Result<(), String>;
+
+fn no(why: &str) -> Decision {
+    Err(why.to_owned())
+}
+
+/// Whether `node` may do what is `asked`. A no leaves it to the roles.
+pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
+    if node.is_empty() {
+        return Err(format!("unknown node for user {}", crate::go::quote(PREFIX)));
+    }
+    if !asked.is_resource() {
+        return by_role(asked);
+    }
+    let question = Question { store, node, asked };
+    match (asked.group.as_str(), asked.resource.as_str()) {
+        ("", "secrets") => question.read(Related::Secret),
+        ("", "configmaps") => question.read(Related::ConfigMap),
+        ("", "persistentvolumeclaims") if asked.subresource == "status" => match asked.verb.as_str() {
+            "update" | "patch" => question.related(Related::Claim),
+            _ => no("can only get/update/patch this type"),
+        },
+        ("", "persistentvolumeclaims") => question.get(Related::Claim),
+        ("", "persistentvolumes") => question.get(Related::Volume),
+        ("", "serviceaccounts") if asked.verb == "get" && asked.subresource.is_empty() => {
+            question.read(Related::Account)
+        }
+        ("", "serviceaccounts") => question.token(),
+        ("coordination.k8s.io", "leases") => question.lease(),
+        ("storage.k8s.io", "csinodes") => question.csi_node(),
+        ("", "nodes") => question.node(),
+        ("", "pods") => question.pod(),
+        // Nothing relates them to a node here: neither attachments nor devices are simulated.
+        ("storage.k8s.io", "volumeattachments")
+        | ("resource.k8s.io", "resourceclaims" | "resourceslices")
+        | ("certificates.k8s.io", "podcertificaterequests") => question.unrelated(),
+        _ => by_role(asked),
+    }
+}
+
+/// What all nodes may alike: the role as it was shipped, whatever has become of it since.
+fn by_role(asked: &Attributes) -> Decision {
+    static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+    let rules = RULES.get_or_init(|| {
+        let is_node =
+            |role: &&Value| role["kind"] == "ClusterRole" && role["metadata"]["name"] == "system:node";
+        bootstrap::defaults().iter().find(is_node).map(Rule::of_role).unwrap_or_default()
+    });
+    if rules.iter().any(|rule| rule.allows(asked)) { Ok(()) } else { no("") }
+}
+
+struct Question<'a> {
+    store: &'a Store,
+    node: &'a str,
+    asked: &'a Attributes,
+}
+
+impl Question<'_> {
+    /// One object, in one of the ways of reading.
+    fn read(&self, what: Related) -> Decision {
+        if !matches!(self.asked.verb.as_str(), "get" | "list" | "watch") {
+            return no("can only read resources of this type");
+        }
+        if !self.asked.subresource.is_empty() {
+            return no("cannot read subresource");
+        }
+        if self.asked.namespace.is_empty() {
+            return no("can only read namespaced object of this type");
+        }
+        self.related(what)
+    }
+
+    fn get(&self, what: Related) -> Decision {
+        if self.asked.verb != "get" {
+            return no("can only get individual resources of this type");
+        }
+        if !self.asked.subresource.is_empty() {
+            return no("cannot get subresource");
+        }
+        self.related(what)
+    }
+
+    fn related(&self, what: Related) -> Decision {
+        if self.asked.name.is_empty() {
+            return no("No Object name found");
+        }
+        if references::are_related(self.store, self.node, what, &self.asked.namespace, &self.asked.name) {
+            return Ok(());
+        }
+        self.unrelated()
+    }
+
+    fn unrelated(&self) -> Decision {
+        Err(format!("no relationship found between node '{}' and this object", self.node))
+    }
+
+    fn token(&self) -> Decision {
+        if self.asked.verb != "create" || self.asked.name.is_empty() {
+            return no("can only create tokens for individual service accounts");
+        }
+        if self.asked.subresource != "token" {
+            return no("can only create token subresource of serviceaccount");
+        }
+        self.related(Related::Account)
+    }
+
+    /// The object of the node's own name; that of a new one is looked at when it is known.
+    fn own(&self, refusal: &str) -> Decision {
+        if self.asked.verb == "create" || self.asked.name == self.node { Ok(()) } else { no(refusal) }
+    }
+
+    fn writes_single(&self) -> bool {
+        matches!(self.asked.verb.as_str(), "get" | "create" | "update" | "patch" | "delete")
+    }
+
+    fn lease(&self) -> Decision {
+        if !self.writes_single() {
+            return no("can only get, create, update, patch, or delete a node lease");
+        }
+        if self.asked.namespace != LEASES {
+            return Err(format!("can only access leases in the {LEASES:?} system namespace"));
+        }
+        self.own("can only access node lease with the same name as the requesting node")
+    }
+
+    fn csi_node(&self) -> Decision {
+        if !self.writes_single() {
+            return no("can only get, create, update, patch, or delete a CSINode");
+        }
+        if !self.asked.subresource.is_empty() {
+            return no("cannot authorize CSINode subresources");
+        }
+        self.own("can only access CSINode with the same name as the requesting node")
+    }
+
+    fn node(&self) -> Decision {
+        let (node, name) = (self.node, self.asked.name.as_str());
+        match (self.asked.subresource.as_str(), self.asked.verb.as_str()) {
+            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
+            ("", "get" | "list" | "watch") if name == node => Ok(()),
+            ("", "get" | "list" | "watch") if name.is_empty() => {
+                Err(format!("node '{node}' cannot read all nodes, only its own Node object"))
+            }
+            ("", "get" | "list" | "watch") => {
+                Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
+            }
+            _ => no(""),
+        }
+    }
+
+    fn pod(&self) -> Decision {
+        match (self.asked.subresource.as_str(), self.asked.verb.as_str()) {
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
+            ("", "get") => self.get(Related::Pod),
+            ("", "list" | "watch") if self.asked.on_node == self.node => Ok(()),
+            ("", "list" | "watch") if !self.asked.name.is_empty() => self.related(Related::Pod),
+            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+            _ => no(""),
+        }
+    }
+}
+
+/// The node to which a selector of fields narrows a list of pods.
+pub fn in_field_selector(selector: &str) -> Option<&str> {
+    let terms = selector.split(',').filter(|term| !term.contains("!="));
+    terms.filter_map(|term| term.split_once('=')).find_map(|(key, value)| {
+        (key.trim() == "spec.nodeName").then(|| value.strip_prefix('=').unwrap_or(value).trim())
+    })
+}
+
+/// The same of a review's selector, which may be taken apart already.
+pub fn in_reviewed_selector(selector: &Value) -> Option<&str> {
+    let of_requirement = |one: &'_ Value| {
+        let values = super::items(one, "values");
+        let fits = text(one, "key") == "spec.nodeName" && text(one, "operator") == "In" && values.len() == 1;
+        fits.then(|| values.first()).flatten().is_some()
+    };
+    let found = super::items(selector, "requirements").iter().find(|one| of_requirement(one));
+    match found {
+        Some(one) => one["values"][0].as_str(),
+        None => in_field_selector(text(selector, "rawSelector")),
+    }
+}

@@ -1,0 +1,195 @@
+//! What a node may, as a picture; and that it follows its pods.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::rbac::Authorizer;
+use super::super::testing::store_object;
+use super::super::{Attributes, User};
+use super::*;
+
+pub(crate) fn edge() -> User {
+    User::named("system:node:edge", &["system:nodes", "system:authenticated"])
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
+async fn pod(store: &Store, name: &str, node: &str, spec: Value) {
+    let mut pod = json!({"metadata": {"name": name, "namespace": "n"}, "spec": spec});
+    pod["spec"]["nodeName"] = node.into();
+    store_object(store, "pods", pod).await;
+}
+
+/// `verb group/resource[/subresource] [namespace/]name`, a dash for nothing.
+fn asked(text: &str) -> Attributes {
+    let mut words = text.split(' ');
+    let verb = words.next().unwrap_or_default().to_owned();
+    let mut what = words.next().unwrap_or_default().split('/');
+    let group = what.next().unwrap_or_default().trim_matches('-').to_owned();
+    let resource = what.next().unwrap_or_default().to_owned();
+    let subresource = what.next().unwrap_or_default().to_owned();
+    let place = words.next().unwrap_or_default();
+    let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+    let name = name.trim_matches('-').to_owned();
+    let on_node = words.next().unwrap_or_default().to_owned();
+    Attributes {
+        verb,
+        group,
+        resource,
+        subresource,
+        namespace: namespace.to_owned(),
+        name,
+        on_node,
+        ..Attributes::default()
+    }
+}
+
+async fn authorizer() -> (Arc<Store>, Authorizer) {
+    let store = Store::in_memory();
+    let spec = json!({
+        "serviceAccountName": "bot",
+        "imagePullSecrets": [{"name": "pull"}],
+        "containers": [{"name": "c", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "env", "key": "k"}}}],
+            "envFrom": [{"configMapRef": {"name": "all"}}]}],
+        "volumes": [
+            {"name": "a", "secret": {"secretName": "mounted"}},
+            {"name": "b", "projected": {"sources": [{"configMap": {"name": "projected"}}]}},
+            {"name": "c", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "d", "ephemeral": {"volumeClaimTemplate": {}}},
+        ],
+    });
+    pod(&store, "here", "edge", spec).await;
+    pod(
+        &store,
+        "there",
+        "other",
+        json!({"serviceAccountName": "theirs", "imagePullSecrets": [{"name": "foreign"}]}),
+    )
+    .await;
+    let mirror = json!({"metadata": {"name": "mirror", "namespace": "n", "annotations": {MIRROR: "x"}},
+        "spec": {"nodeName": "edge", "imagePullSecrets": [{"name": "wanted"}]}});
+    store_object(&store, "pods", mirror).await;
+    let volume = json!({"metadata": {"name": "pv"}, "spec": {"claimRef": {"namespace": "n", "name": "claim"},
+        "csi": {"nodeStageSecretRef": {"namespace": "storage", "name": "stage"},
+                "controllerPublishSecretRef": {"namespace": "storage", "name": "controller"}}}});
+    store_object(&store, "persistentvolumes", volume).await;
+    let volume = json!({"metadata": {"name": "free"}, "spec": {"rbd": {"secretRef": {"name": "rbd"}}}});
+    store_object(&store, "persistentvolumes", volume).await;
+    (store.clone(), Authorizer::new(store))
+}
+
+const QUESTIONS: &[&str] = &[
+    "get -/secrets n/pull",
+    "get -/secrets n/env",
+    "watch -/secrets n/mounted",
+    "get -/secrets storage/stage",
+    "get -/secrets storage/controller",
+    "get -/secrets n/foreign",
+    "get -/secrets n/wanted",
+    "get -/secrets other/pull",
+    "list -/secrets n/-",
+    "list -/secrets -",
+    "update -/secrets n/pull",
+    "get -/configmaps n/all",
+    "get -/configmaps n/projected",
+    "get -/configmaps n/none",
+    "get -/persistentvolumeclaims n/claim",
+    "get -/persistentvolumeclaims n/here-d",
+    "list -/persistentvolumeclaims n/claim",
+    "patch -/persistentvolumeclaims/status n/claim",
+    "patch -/persistentvolumeclaims/status n/none",
+    "get -/persistentvolumes pv",
+    "get -/persistentvolumes free",
+    "get -/serviceaccounts n/bot",
+    "create -/serviceaccounts/token n/bot",
+    "create -/serviceaccounts/token n/theirs",
+    "create -/serviceaccounts n/-",
+    "get -/nodes edge",
+    "watch -/nodes edge",
+    "get -/nodes other",
+    "list -/nodes -",
+    "create -/nodes -",
+    "patch -/nodes/status edge",
+    "delete -/nodes edge",
+    "get coordination.k8s.io/leases kube-node-lease/edge",
+    "update coordination.k8s.io/leases kube-node-lease/other",
+    "create coordination.k8s.io/leases kube-node-lease/-",
+    "get coordination.k8s.io/leases n/edge",
+    "list coordination.k8s.io/leases kube-node-lease/-",
+    "create storage.k8s.io/csinodes -",
+    "get storage.k8s.io/csinodes other",
+    "get -/pods n/here",
+    "get -/pods n/there",
+    "list -/pods - edge",
+    "list -/pods - other",
+    "list -/pods -",
+    "delete -/pods n/here",
+    "update -/pods n/here",
+    "patch -/pods/status n/here",
+    "create -/pods/eviction n/here",
+    "create -/pods/exec n/here",
+    "create -/pods/binding n/here",
+    "get -/services n/web",
+    "create -/services n/-",
+    "create certificates.k8s.io/certificatesigningrequests -",
+    "update certificates.k8s.io/certificatesigningrequests/approval mine",
+    "get apps/deployments n/web",
+    "get storage.k8s.io/volumeattachments any",
+    "create authorization.k8s.io/subjectaccessreviews -",
+];
+
+#[tokio::test]
+async fn everything_that_a_node_may_and_may_not() {
+    let (_store, authorizer) = authorizer().await;
+    let lines = QUESTIONS.iter().map(|question| {
+        let decision = authorizer.decide(&edge(), &asked(question));
+        assert!(!decision.allowed || decision.reason.is_empty());
+        format!("{question}: {}", if decision.allowed { "yes" } else { &decision.reason }.trim())
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+}
+
+#[tokio::test]
+async fn what_a_node_may_goes_with_its_pods() {
+    let (store, authorizer) = authorizer().await;
+    let may = |question: &str| authorizer.decide(&edge(), &asked(question)).allowed;
+    assert!(may("get -/secrets n/pull"));
+    pod(&store, "here", "other", json!({"imagePullSecrets": [{"name": "pull"}]})).await;
+    assert!(!may("get -/secrets n/pull"));
+    assert!(!may("get -/pods n/here"));
+}
+
+#[tokio::test]
+async fn a_name_alone_is_no_node() {
+    let (_store, authorizer) = authorizer().await;
+    let question = asked("get coordination.k8s.io/leases kube-node-lease/edge");
+    for (name, groups, expected) in [
+        ("system:node:edge", vec!["system:nodes"], true),
+        ("system:node:edge", vec![], false),
+        ("edge", vec!["system:nodes"], false),
+        ("system:node:", vec!["system:nodes"], false),
+    ] {
+        assert_eq!(
+            authorizer.decide(&User::named(name, &groups), &question).allowed,
+            expected,
+            "{name} {groups:?}"
+        );
+    }
+}
+
+#[test]
+fn a_selector_names_a_node_only_if_it_narrows_to_it() {
+    for (selector, expected) in [
+        ("spec.nodeName=edge", Some("edge")),
+        ("status.phase!=Failed,spec.nodeName==edge", Some("edge")),
+        ("spec.nodeName!=edge", None),
+        ("metadata.name=edge", None),
+        ("", None),
+    ] {
+        assert_eq!(in_field_selector(selector), expected, "{selector}");
+    }
+    let of = |operator: &str| json!({"requirements": [{"key": "spec.nodeName", "operator": operator, "values": ["edge"]}]});
+    assert_eq!(in_reviewed_selector(&of("In")), Some("edge"));
+    assert_eq!(in_reviewed_selector(&of("NotIn")), None);
+    assert_eq!(in_reviewed_selector(&json!({"rawSelector": "spec.nodeName=edge"})), Some("edge"));
+}

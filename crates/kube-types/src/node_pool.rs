@@ -1,0 +1,133 @@
+//! Nodes that belong together: OpenYurt's `NodePool`, cluster-scoped.
+//!
+//! OpenYurt has served this kind in three versions. One struct reads all of them: whatever a version lacks is empty, what it
+//! has beyond these fields is left alone. Where we make the definition ourselves it has `v1alpha1`, which is stored, and
+//! `v1beta1` of the same shape, so that nothing needs to be converted.
+//!
+//! Elsewhere: which nodes are in a pool, and what follows for them (the labels of [`crate::marks`]).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::{CustomResource, CustomResourceExt};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// A pool of machines at the edge.
+pub const EDGE: &str = "Edge";
+/// A pool of machines in the data centre.
+pub const CLOUD: &str = "Cloud";
+
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "apps.openyurt.io",
+    version = "v1alpha1",
+    kind = "NodePool",
+    plural = "nodepools",
+    shortname = "np",
+    status = "NodePoolStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Nodes that belong together",
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "ReadyNodes", type_ = "integer", json_path = ".status.readyNodeNum"),
+    printcolumn(name = "NotReadyNodes", type_ = "integer", json_path = ".status.unreadyNodeNum"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodePoolSpec {
+    /// `Edge` or `Cloud`. Text, so that a word of a later version does not keep anybody from reading the rest.
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "types")]
+    pub pool_type: String,
+    /// Which nodes are members; absent since `v1beta1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// Labels of every member.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of every member.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Taints of every member.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub taints: Vec<Taint>,
+    /// Pods of the pool use the network of their node.
+    #[serde(skip_serializing_if = "is_false")]
+    pub host_network: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodePoolStatus {
+    pub ready_node_num: i64,
+    pub unready_node_num: i64,
+    /// The names of the members.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+}
+
+/// Our definition: both versions, of one shape.
+pub fn definition() -> CustomResourceDefinition {
+    let mut definition = NodePool::crd();
+    let versions = &mut definition.spec.versions;
+    let newer = versions.first().cloned().map(|mut version| {
+        "v1beta1".clone_into(&mut version.name);
+        version.storage = false;
+        version
+    });
+    versions.extend(newer);
+    definition
+}
+
+fn types(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": [EDGE, CLOUD] })
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pools_of_every_version_can_be_read() {
+        let table = [
+            (json!({}), ""),
+            (
+                json!({"type": "Edge", "selector": {"matchLabels": {"apps.openyurt.io/nodepool": "hangzhou"}}}),
+                "Edge",
+            ),
+            (json!({"type": "Cloud", "hostNetwork": true, "labels": {"a": "b"}}), "Cloud"),
+            (
+                json!({"type": "Edge", "interConnectivity": true, "leaderElectionStrategy": "random",
+                       "poolScopeMetadata": [{"version": "v1", "resource": "services"}], "taints": [{"key": "a", "effect": "NoSchedule"}]}),
+                "Edge",
+            ),
+            (json!({"type": "Somewhere"}), "Somewhere"),
+        ];
+        for (spec, expected) in table {
+            let pool = json!({"apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": {"name": "p"},
+                              "spec": spec, "status": {"nodes": ["a"], "leaderEndpoints": [], "conditions": []}});
+            let pool: NodePool = serde_json::from_value(pool).unwrap();
+            assert_eq!(pool.spec.pool_type, expected);
+            assert_eq!(pool.status.unwrap().nodes, ["a"]);
+        }
+    }
+
+    #[test]
+    fn one_shape_is_served_under_two_versions_and_stored_once() {
+        let versions = definition().spec.versions;
+        let told: Vec<_> = versions.iter().map(|version| (version.name.as_str(), version.storage)).collect();
+        assert_eq!(told, [("v1alpha1", true), ("v1beta1", false)]);
+        assert_eq!(versions[0].schema, versions[1].schema);
+    }
+}

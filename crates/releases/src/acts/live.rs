@@ -1,0 +1,47 @@
+//! What others made of the objects of a release since it was deployed: told, and left as it is.
+
+use domain::Actor;
+use kube_apply::{Ownership, Target, drift};
+
+use super::Error;
+use super::compare::{ChangeView, Comparison, DifferenceView};
+use super::look::{objects, sensitive};
+use crate::Releases;
+
+impl Releases {
+    /// What is different from what was deployed last, as this caller finds it in the cluster.
+    pub async fn drift(&self, actor: &Actor, namespace: &str, name: &str) -> Result<Comparison, Error> {
+        let (record, release) = self.record(actor, namespace, name, None).await?;
+        let target = Target {
+            client: self.parts().clients.acting_as(&actor.impersonation()),
+            discovery: self.parts().helms.discovery.clone(),
+            namespace: namespace.to_owned(),
+        };
+        let owner = Ownership { release: name.to_owned(), namespace: namespace.to_owned(), take: false };
+        let mask = sensitive(&record, release.as_deref())?;
+        let found = drift::find(&target, &objects(&record)?, &owner, &|_| Vec::new(), mask.texts()).await;
+        let found = found.map_err(|failures| {
+            let failures: Vec<String> =
+                failures.iter().map(|failure| mask.mask_text(&failure.to_string())).collect();
+            Error::Invalid(format!("cannot look for what others changed: {}", failures.join("; ")))
+        })?;
+        let text = mask.mask_text(&drift::text(&found));
+        let differences = found.into_iter().map(|found| DifferenceView {
+            object: mask.mask_text(&found.id.to_string()),
+            what: if found.changes.is_some() { "changed" } else { "removed" },
+            source: None,
+            // From what was deployed to what is there.
+            changes: found
+                .changes
+                .unwrap_or_default()
+                .into_iter()
+                .map(|change| ChangeView {
+                    path: mask.mask_text(&change.path),
+                    before: change.after.map(|value| mask.mask(&value)),
+                    after: change.before.map(|value| mask.mask(&value)),
+                })
+                .collect(),
+        });
+        Ok(Comparison { from: record.version, to: record.version, differences: differences.collect(), text })
+    }
+}

@@ -1,0 +1,117 @@
+//! What the containers of a release print, read as whoever asks.
+
+use std::collections::BTreeSet;
+
+use domain::Actor;
+use futures::StreamExt;
+use futures::stream;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, LogParams};
+use kube::{Api, ResourceExt};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Error;
+use super::look::{objects, sensitive};
+use super::now::selector;
+use crate::Releases;
+
+/// So many containers are asked at once, and at most so many altogether.
+const AT_ONCE: usize = 4;
+const CONTAINERS: usize = 50;
+/// So much of each.
+const BYTES: i64 = 256 << 10;
+/// The most lines of each.
+pub const LINES: i64 = 5000;
+
+/// Which of them, and how much.
+#[derive(Clone, Debug, Default)]
+pub struct Which {
+    pub pod: Option<String>,
+    pub container: Option<String>,
+    /// The last lines.
+    pub tail: Option<i64>,
+    /// Not older than so many seconds.
+    pub since: Option<i64>,
+    /// Of the containers before their last restart.
+    pub previous: bool,
+    pub timestamps: bool,
+}
+
+/// What one container printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Log")]
+pub struct LogView {
+    pub pod: String,
+    pub container: String,
+    pub text: String,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+impl Releases {
+    /// What the containers of a release print, pod by pod.
+    pub async fn logs(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        which: &Which,
+    ) -> Result<Vec<LogView>, Error> {
+        let (record, release) = self.record(actor, namespace, name, None).await?;
+        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let objects = objects(&record)?;
+        let mut pods: Vec<Pod> = Vec::new();
+        let mut asked = BTreeSet::new();
+        for object in &objects {
+            let api: Api<Pod> = Api::namespaced(client.clone(), object.namespace().unwrap_or(namespace));
+            let selector = selector(&object.value()["spec"]["selector"]["matchLabels"]);
+            if object.kind() == "Pod" {
+                pods.extend(api.get_opt(object.name()).await?);
+            } else if !selector.is_empty()
+                && asked.insert((object.namespace().map(str::to_owned), selector.clone()))
+            {
+                pods.extend(api.list(&ListParams::default().labels(&selector)).await?.items);
+            }
+        }
+        let containers = pods.iter().flat_map(|pod| {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            containers.map(|container| (pod, container.name.clone())).collect::<Vec<_>>()
+        });
+        let meant = containers.filter(|(pod, container)| {
+            which.pod.as_ref().is_none_or(|wanted| *wanted == pod.name_any())
+                && which.container.as_ref().is_none_or(|wanted| wanted == container)
+        });
+        let reads = meant.take(CONTAINERS).map(|(pod, container)| read(&client, pod, container, which));
+        let reads: Vec<_> = reads.collect();
+        let mut logs: Vec<LogView> = stream::iter(reads).buffered(AT_ONCE).collect().await;
+        // What a program prints of the values that it was given.
+        let mask = sensitive(&record, release.as_deref())?;
+        for log in &mut logs {
+            log.text = mask.mask_text(&log.text);
+        }
+        logs.sort_by(|a, b| (&a.pod, &a.container).cmp(&(&b.pod, &b.container)));
+        logs.dedup_by(|a, b| (&a.pod, &a.container) == (&b.pod, &b.container));
+        Ok(logs)
+    }
+}
+
+async fn read(client: &kube::Client, pod: &Pod, container: String, which: &Which) -> LogView {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let params = LogParams {
+        container: Some(container.clone()),
+        tail_lines: Some(which.tail.unwrap_or(LINES).clamp(0, LINES)),
+        since_seconds: which.since,
+        previous: which.previous,
+        timestamps: which.timestamps,
+        limit_bytes: Some(BYTES),
+        ..LogParams::default()
+    };
+    let (text, why) = match api.logs(&pod.name_any(), &params).await {
+        Ok(text) => (text, String::new()),
+        Err(kube::Error::Api(status)) => (String::new(), status.message.clone()),
+        Err(_) => (String::new(), "the cluster does not answer".to_owned()),
+    };
+    LogView { pod: pod.name_any(), container, text, why }
+}

@@ -1,0 +1,213 @@
+//! What would come of a change, before anybody makes it. Nothing is written, and nothing sensitive is shown.
+
+use chart_store::{Reader, Source};
+use domain::Actor;
+use domain::roles::Capability;
+use futures::FutureExt;
+use helm_chart::values;
+use helm_release::Record;
+use helm_release::actions::{DryRun, Install, Run, Upgrade, Values};
+use helm_template::data::{Data, Members};
+use helm_template::profile::Profile;
+use kube_apply::Silent;
+use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::change::Changes;
+use super::compare::{DifferenceView, manifests};
+use super::look::{objects, sensitive};
+use super::{Error, HOST, run_as, versions};
+use crate::Releases;
+use crate::charts::Chart;
+use crate::people::Person;
+use crate::release::change::Change;
+use crate::release::identity::Identity;
+
+/// What would be.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Plan {
+    /// install or upgrade.
+    pub act: &'static str,
+    /// Helm's, that it would have.
+    pub revision: i64,
+    /// As they would be written.
+    pub objects: Vec<Value>,
+    pub notes: String,
+    /// From what is deployed now.
+    pub differences: Vec<DifferenceView>,
+    /// All of it as one unified difference.
+    pub text: String,
+}
+
+impl Releases {
+    /// What these changes would make of a release, or what a new one would consist of, with the cluster's judgement.
+    pub async fn plan(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        changes: Changes,
+    ) -> Result<Plan, Error> {
+        let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        self.allowed(actor, "create", namespace, name).await?;
+        let identity = self.identity_of(actor)?;
+        let request = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
+        let release = self.parts().releases.get_in(namespace, name);
+        if request.is_none() && release.is_some() {
+            return Err(Error::ByHand(name.to_owned()));
+        }
+        let text = match &request {
+            Some(request) => self.values_text(request.spec.values_ref.as_ref()).await?,
+            None => String::new(),
+        };
+        let text = changes.values_over(text)?;
+        let values = values::read(text.as_bytes(), Profile::Helm4).map_err(|_| not_a_map())?;
+        let reader = Reader::Workspace(workspace.to_string());
+        let chart = self.planned_chart(&changes, request.as_ref(), &reader).await?;
+        let before = self.parts().helms.storage(&self.parts().clients, namespace).last(name).await?;
+        let before = before.map(|stored| stored.record);
+        let spec = spec(request.as_ref(), changes);
+        let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
+        let change = Change { spec: &spec, identity: &identity, discovery: &helm.discovery };
+        let mut run = Run::new(&Silent);
+        run.dry_run = DryRun::Server;
+        run.post_render = Some(&change);
+        run.take_ownership = spec.options.take_ownership;
+        let (name, namespace) = (name.to_owned(), namespace.to_owned());
+        let (chart, values) = (chart.ready, Arc::new(values));
+        let after = if before.is_some() {
+            let upgrade = upgrade(name, namespace, chart, values, &spec, run);
+            helm.upgrade(&upgrade).boxed().await?
+        } else {
+            helm.install(&install(name, namespace, chart, values, &spec, run)).boxed().await?
+        };
+        told(before.as_ref(), &after, release.as_deref())
+    }
+
+    fn identity_of(&self, actor: &Actor) -> Result<Identity, Error> {
+        let run_as = run_as(actor)?;
+        let person = run_as.user.parse().ok().and_then(|id| self.parts().people.person(&id, &run_as.uid));
+        let Person { acts_as, administrates } = person.ok_or(Error::NoPerson)?;
+        Ok(Identity { acts_as, administrates, by: run_as.user, rollback_of: None })
+    }
+
+    async fn planned_chart(
+        &self,
+        changes: &Changes,
+        request: Option<&HelmRequest>,
+        reader: &Reader,
+    ) -> Result<Chart, Error> {
+        match (&changes.source, request) {
+            (Some(source), _) => Ok(self.parts().charts.get(source, reader).await?),
+            (None, Some(request)) => {
+                let source = Source::Package(request.spec.chart.package.clone());
+                Ok(self.parts().charts.get(&source, &Reader::Platform).await?)
+            }
+            (None, None) => Err(Error::Invalid("a new release needs a `chart`".to_owned())),
+        }
+    }
+}
+
+impl Changes {
+    /// The values that hold after the change.
+    pub(super) fn values_over(&self, before: String) -> Result<String, Error> {
+        let Some(said) = &self.values else { return Ok(before) };
+        super::ask::is_map(said)?;
+        if !self.merge_values {
+            return Ok(said.clone());
+        }
+        let layer =
+            |name: &str, text: &str| values::Source::File { name: name.into(), text: text.to_owned().into() };
+        let layers = [layer("before", &before), layer("now", said)];
+        let no_files = &mut |_: &str| Err("values name no files".into());
+        // What is wrong with them could tell what is in them.
+        let merged = values::user_values(&layers, Profile::Helm4, no_files).map_err(|_| not_a_map())?;
+        helm_template::yaml::write(&Data::Map(merged)).map_err(|_| not_a_map())
+    }
+}
+
+fn not_a_map() -> Error {
+    Error::Invalid("the values are no map of YAML".to_owned())
+}
+
+/// What of a change the chain must know.
+fn spec(request: Option<&HelmRequest>, changes: Changes) -> HelmReleaseSpec {
+    let known = request.map(crate::requests::wanted::spec).unwrap_or_default();
+    HelmReleaseSpec {
+        options: changes.options.unwrap_or(known.options),
+        patches: changes.patches.unwrap_or(known.patches),
+        roles: changes.roles.unwrap_or(known.roles),
+        paused: changes.paused.unwrap_or(known.paused),
+        ..HelmReleaseSpec::default()
+    }
+}
+
+type Ready = Arc<helm_release::render::ReadyChart>;
+
+fn upgrade<'r>(
+    name: String,
+    namespace: String,
+    chart: Ready,
+    values: Arc<Members>,
+    spec: &HelmReleaseSpec,
+    run: Run<'r>,
+) -> Upgrade<'r> {
+    Upgrade {
+        name,
+        namespace,
+        chart,
+        values,
+        old_values: Values::Reset,
+        labels: std::collections::BTreeMap::new(),
+        install: true,
+        create_namespace: false,
+        skip_crds: spec.options.skip_crds,
+        skip_schema: false,
+        subchart_notes: false,
+        atomic: false,
+        cleanup_on_fail: false,
+        run,
+    }
+}
+
+fn install<'r>(
+    name: String,
+    namespace: String,
+    chart: Ready,
+    values: Arc<Members>,
+    spec: &HelmReleaseSpec,
+    run: Run<'r>,
+) -> Install<'r> {
+    Install {
+        name,
+        namespace,
+        chart,
+        values,
+        labels: std::collections::BTreeMap::new(),
+        create_namespace: false,
+        skip_crds: spec.options.skip_crds,
+        skip_schema: false,
+        subchart_notes: false,
+        replace: true,
+        atomic: false,
+        run,
+    }
+}
+
+fn told(before: Option<&Record>, after: &Record, release: Option<&HelmRelease>) -> Result<Plan, Error> {
+    let masks = [sensitive(before.unwrap_or(after), release)?, sensitive(after, release)?];
+    let old = before.map(objects).transpose()?.unwrap_or_default();
+    let new = objects(after)?;
+    let (differences, text) = manifests(&old, &new, &masks);
+    Ok(Plan {
+        act: if before.is_some() { "upgrade" } else { "install" },
+        revision: after.version,
+        objects: new.iter().map(|object| masks[1].mask(object.value())).collect(),
+        notes: masks[1].mask_text(&after.info.notes),
+        differences,
+        text,
+    })
+}

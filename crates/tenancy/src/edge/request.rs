@@ -1,0 +1,158 @@
+//! What a joining machine asks for, read out of a CertificateSigningRequest. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::cri_attributes::ParsedCriAttribute;
+use x509_parser::der_parser::Oid;
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer as _;
+
+use super::token::JOINERS;
+
+pub(crate) const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+const NODE: &str = "system:node:";
+const NODES: &str = "system:nodes";
+const HUB: &str = "openyurt:yurthub";
+
+/// The two programs of an edge node that have a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Kubelet,
+    /// OpenYurt's proxy beside it.
+    Hub,
+}
+
+impl Program {
+    /// How a record names a request that was granted to it.
+    pub fn entry(self, uid: &str) -> String {
+        format!("{}{uid}", self.prefix())
+    }
+
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Kubelet => "kubelet/",
+            Self::Hub => "yurthub/",
+        }
+    }
+}
+
+/// What is asked for, and by whom, as Kubernetes stamped it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub uid: String,
+    pub user: String,
+    pub groups: Vec<String>,
+    pub signer: String,
+    /// Sorted.
+    pub usages: Vec<String>,
+    pub created: Timestamp,
+    /// Whom the certificate would name; `None` where that cannot be read, or is not signed by its own key.
+    pub subject: Option<Subject>,
+}
+
+/// Whom a certificate would name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub name: String,
+    /// Sorted.
+    pub organizations: Vec<String>,
+    /// It names somebody in other ways too: by a unit, a country, an address.
+    pub more: bool,
+}
+
+/// Whether somebody has said yes or no already.
+pub(crate) fn is_decided(csr: &CertificateSigningRequest) -> bool {
+    csr.status.as_ref().is_some_and(|status| {
+        status.certificate.is_some()
+            || status
+                .conditions
+                .iter()
+                .flatten()
+                .any(|said| matches!(said.type_.as_str(), "Approved" | "Denied" | "Failed"))
+    })
+}
+
+/// Whether it was made by one of our join tokens: Kubernetes writes the groups, the asker cannot.
+pub(crate) fn is_ours(csr: &CertificateSigningRequest) -> bool {
+    csr.spec.groups.iter().flatten().any(|group| group == JOINERS)
+}
+
+impl Asked {
+    pub fn of(csr: &CertificateSigningRequest) -> Self {
+        let spec = &csr.spec;
+        let mut usages = spec.usages.clone().unwrap_or_default();
+        usages.sort();
+        Self {
+            uid: csr.metadata.uid.clone().unwrap_or_default(),
+            user: spec.username.clone().unwrap_or_default(),
+            groups: spec.groups.clone().unwrap_or_default(),
+            signer: spec.signer_name.clone(),
+            usages,
+            // What says no time is as old as can be.
+            created: csr.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            subject: Subject::read(&spec.request.0),
+        }
+    }
+
+    /// The node that the certificate would be for, and which of its programs: exactly as they name themselves, and no other way.
+    pub fn machine(&self, namespace: &str) -> Option<(&str, Program)> {
+        let subject = self.subject.as_ref().filter(|subject| !subject.more)?;
+        let name = subject.name.strip_prefix(NODE).filter(|name| is_name(name))?;
+        let tenant = format!("openyurt:tenant:{namespace}");
+        let organizations: Vec<&str> = subject.organizations.iter().map(String::as_str).collect();
+        let program = match self.signer.as_str() {
+            KUBELET if organizations == [NODES] => Program::Kubelet,
+            // Sorted: `openyurt:tenant`, `openyurt:yurthub`, `system:nodes`.
+            CLIENT if organizations == [tenant.as_str(), HUB, NODES] => Program::Hub,
+            _ => return None,
+        };
+        Some((name, program))
+    }
+
+    /// What a client certificate of a node is for, and nothing else.
+    pub fn is_for_a_client(&self) -> bool {
+        let usages: Vec<&str> = self.usages.iter().map(String::as_str).collect();
+        matches!(
+            usages.as_slice(),
+            ["client auth", "digital signature"] | ["client auth", "digital signature", "key encipherment"]
+        )
+    }
+}
+
+impl Subject {
+    fn read(pem: &[u8]) -> Option<Self> {
+        let (rest, block) = parse_x509_pem(pem).ok()?;
+        let alone = block.label == "CERTIFICATE REQUEST" && rest.iter().all(u8::is_ascii_whitespace);
+        let (_, request) = X509CertificationRequest::from_der(&block.contents).ok().filter(|_| alone)?;
+        request.verify_signature().ok()?;
+        let info = &request.certification_request_info;
+        let texts = |oid: Oid<'static>| {
+            let attributes = info.subject.iter_attributes().filter(|attribute| *attribute.attr_type() == oid);
+            attributes.map(|attribute| attribute.as_str().ok().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        };
+        let mut names = texts(OID_X509_COMMON_NAME)?;
+        let mut organizations = texts(OID_X509_ORGANIZATION_NAME)?;
+        organizations.sort();
+        let named = names.len() + organizations.len();
+        let extensions = info.iter_attributes().any(|attribute| {
+            matches!(attribute.parsed_attribute(), ParsedCriAttribute::ExtensionRequest(asked) if !asked.extensions.is_empty())
+        });
+        let more = extensions || names.len() != 1 || info.subject.iter_attributes().count() != named;
+        Some(Self { name: names.pop().unwrap_or_default(), organizations, more })
+    }
+}
+
+/// What Kubernetes takes as the name of a node.
+fn is_name(name: &str) -> bool {
+    let word = |word: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !word.is_empty() && word.bytes().all(plain) && !word.starts_with('-') && !word.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(word)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Who gets a certificate as somebody's node. Pure.
+//!
+//! A request that was made by one of our join tokens is granted when nothing speaks against it, and else denied with the
+//! first reason that does. Whatever was granted before a crash is granted again after it: the record says to which request.
+
+use domain::ids::UserId;
+use jiff::{SignedDuration, Timestamp};
+use kube_types::user::JoinedNode;
+
+use super::request::{Asked, Program};
+use super::token::{JoinToken, group, id_of};
+
+/// No request is granted that is older, and nothing is added to a node that was let in longer ago.
+pub(crate) const WITHIN: SignedDuration = SignedDuration::from_hours(1);
+
+/// What is known when a request is looked at.
+pub(crate) struct Known<'a> {
+    /// By which it was made, where it is still there.
+    pub token: Option<&'a JoinToken>,
+    /// The account that the token names.
+    pub account: Option<Account<'a>>,
+    /// Whose the name of the node is, or was.
+    pub named: Option<&'a UserId>,
+    /// There is a Node of that name.
+    pub exists: bool,
+}
+
+pub(crate) struct Account<'a> {
+    pub id: &'a UserId,
+    pub namespace: &'a str,
+    /// Ready, not disabled, not expired, not being removed.
+    pub open: bool,
+    pub most: i64,
+    pub joined: &'a [JoinedNode],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    Grant { node: String, program: Program },
+    Deny(Denial),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denial {
+    #[error("the join token is not good any more: get a new join script")]
+    TokenGone,
+    #[error("the requester is not who the join token is for")]
+    WrongRequester,
+    #[error("the account cannot be used: it has expired, is disabled, or is not ready")]
+    AccountClosed,
+    #[error("the request is older than an hour")]
+    TooOld,
+    #[error(
+        "a node asks for digital signature, client auth and perhaps key encipherment, and for nothing else"
+    )]
+    WrongUsages,
+    #[error("the certificate must name one node, `system:node:<name>` of `system:nodes`, and nothing else")]
+    WrongSubject,
+    #[error("the name of this node is another's")]
+    NameTaken,
+    #[error("this node has its certificate already: delete the node, and join anew with a new join script")]
+    Replayed,
+    #[error("the account has as many nodes as it may have")]
+    TooManyNodes,
+}
+
+impl Denial {
+    /// As the condition has it.
+    pub fn reason(self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// Whether a request is granted.
+pub(crate) fn rule(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Ruling {
+    match weigh(asked, known, now) {
+        Ok((node, program)) => Ruling::Grant { node, program },
+        Err(denial) => Ruling::Deny(denial),
+    }
+}
+
+fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Program), Denial> {
+    let token = known.token.ok_or(Denial::TokenGone)?;
+    let account = known.account.as_ref().ok_or(Denial::AccountClosed)?;
+    let theirs = id_of(&asked.user) == Some(token.id.as_str())
+        && token.owner == *account.id
+        && asked.groups.contains(&group(account.id));
+    holds(theirs, Denial::WrongRequester)?;
+    holds(account.open, Denial::AccountClosed)?;
+    holds(asked.is_for_a_client(), Denial::WrongUsages)?;
+    let (node, program) = asked.machine(account.namespace).ok_or(Denial::WrongSubject)?;
+    let record = account.joined.iter().find(|joined| joined.name == node);
+    let grant = Ok((node.to_owned(), program));
+    if record.is_some_and(|record| record.requests.contains(&program.entry(&asked.uid))) {
+        // Granted, but for the last word.
+        return grant;
+    }
+    holds(!token.is_expired(now), Denial::TokenGone)?;
+    holds(now.duration_since(asked.created) <= WITHIN, Denial::TooOld)?;
+    holds(known.named.is_none_or(|owner| owner == account.id), Denial::NameTaken)?;
+    match record {
+        Some(record) => {
+            let again = record.requests.iter().any(|granted| granted.starts_with(program.prefix()));
+            let late = now.duration_since(record.since.0) > WITHIN;
+            holds(!again && !late && record.token == token.id, Denial::Replayed)?;
+        }
+        None => {
+            holds(!known.exists, Denial::NameTaken)?;
+            holds(!token.has_let_in(node), Denial::Replayed)?;
+            let nodes = i64::try_from(account.joined.len()).unwrap_or(i64::MAX);
+            holds(nodes < account.most, Denial::TooManyNodes)?;
+        }
+    }
+    grant
+}
+
+fn holds(fact: bool, denial: Denial) -> Result<(), Denial> {
+    if fact { Ok(()) } else { Err(denial) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! What a machine runs to become a node, and to stop being one. Pure.
+//!
+//! Always true: whatever is put into a script stands between single quotes, so that a shell reads it as one word and runs none
+//! of it.
+
+use std::fmt::Write;
+
+use super::tool::{ARCH, JoinTool};
+
+const WRITES: &str = "writing to a String cannot fail";
+
+/// What a machine must know to join.
+pub(super) struct Join<'a> {
+    /// Host and port of Kubernetes.
+    pub server: &'a str,
+    /// `<id>.<secret>`
+    pub token: &'a str,
+    /// Of the cluster's authorities, as `sha256:<hex>`.
+    pub authorities: &'a [String],
+    pub namespace: &'a str,
+    pub pool: Option<&'a str>,
+}
+
+/// Joins the machine that it runs on.
+pub(super) fn join(tool: &JoinTool, join: &Join<'_>) -> String {
+    let mut words = vec![
+        quoted(join.server),
+        format!("--token={}", quoted(join.token)),
+        "--node-type=edge".to_owned(),
+        format!("--organizations={}", quoted(&format!("openyurt:tenant:{}", join.namespace))),
+    ];
+    words.extend(
+        join.authorities.iter().map(|hash| format!("--discovery-token-ca-cert-hash={}", quoted(hash))),
+    );
+    words.extend(join.pool.map(|pool| format!("--nodepool-name={}", quoted(pool))));
+    let run = words.join(" \\\n  ");
+    format!("{}\"$tool\" join {run}\n", prepared(tool, "Makes this machine a node of your account."))
+}
+
+/// Takes the machine that it runs on out of the cluster. Its node is deleted in the console.
+pub(super) fn reset(tool: &JoinTool) -> String {
+    format!("{}\"$tool\" reset --force\n", prepared(tool, "Takes this machine out of the cluster."))
+}
+
+/// Leaves the program's name in `$tool`, or ends.
+fn prepared(tool: &JoinTool, what: &str) -> String {
+    let mut script = format!(
+        "#!/bin/sh\n# {what}\nset -eu\n\
+         [ \"$(id -u)\" = 0 ] || {{ echo 'run this as root' >&2; exit 1; }}\n"
+    );
+    match tool {
+        JoinTool::Installed => script.push_str(
+            "tool=$(command -v yurtadm) || { echo 'yurtadm is not installed on this machine' >&2; exit 1; }\n",
+        ),
+        JoinTool::Fetched { url, sums } => {
+            script.push_str(
+                "case \"$(uname -m)\" in\n\
+                 \x20 x86_64 | amd64) arch=amd64 ;;\n\
+                 \x20 aarch64 | arm64) arch=arm64 ;;\n\
+                 \x20 armv7*) arch=arm ;;\n\
+                 \x20 *) arch=$(uname -m) ;;\n\
+                 esac\ncase \"$arch\" in\n",
+            );
+            for (arch, sum) in sums {
+                let pattern = if arch.is_empty() { "*".to_owned() } else { quoted(arch) };
+                writeln!(script, "  {pattern}) sum={} ;;", quoted(sum)).expect(WRITES);
+            }
+            if !sums.contains_key("") {
+                script.push_str(
+                    "  *) echo \"there is no join tool for $arch\" >&2; exit 1 ;;\n",
+                );
+            }
+            let address = url.split(ARCH).map(quoted).collect::<Vec<_>>().join("\"$arch\"");
+            write!(script, "esac\n\
+                 folder=$(mktemp -d)\n\
+                 trap 'rm -rf \"$folder\"' EXIT\n\
+                 curl -fsSL --proto '=https' -o \"$folder/fetched\" {address}\n\
+                 echo \"$sum  $folder/fetched\" | sha256sum -c - > /dev/null ||\n\
+                 \x20 {{ echo 'what was fetched is not what it should be; nothing was run' >&2; exit 1; }}\n").expect(WRITES);
+            script.push_str(unpacked(url));
+        }
+    }
+    script
+}
+
+fn unpacked(url: &str) -> &'static str {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    if path.ends_with(".tar.gz") || path.ends_with(".tgz") {
+        "tar -xzf \"$folder/fetched\" -C \"$folder\"\n\
+         tool=$(find \"$folder\" -type f -name yurtadm | head -n 1)\n\
+         [ -n \"$tool\" ] || { echo 'there is no yurtadm in what was fetched' >&2; exit 1; }\n\
+         chmod 0700 \"$tool\"\n"
+    } else {
+        "tool=\"$folder/fetched\"\nchmod 0700 \"$tool\"\n"
+    }
+}
+
+/// One word of a shell, whatever is in it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests;

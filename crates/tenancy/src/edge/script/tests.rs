@@ -1,0 +1,121 @@
+//! The scripts as people get them, and as a shell reads them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn wanted<'a>(authorities: &'a [String], pool: Option<&'a str>) -> Join<'a> {
+    Join {
+        server: "kube.example.com:6443",
+        token: "abcdef.0123456789abcdef",
+        authorities,
+        namespace: "uaaaaaaaaaa",
+        pool,
+    }
+}
+
+fn fetched() -> JoinTool {
+    let sum = "ab".repeat(32);
+    let sums = format!("amd64={sum},arm64={sum}");
+    JoinTool::parse("https://example.com/yurtadm-{arch}.tar.gz", &sums).unwrap()
+}
+
+#[test]
+fn the_scripts_as_people_get_them() {
+    let authorities = [format!("sha256:{}", "cd".repeat(32))];
+    let text = [
+        join(&JoinTool::Installed, &wanted(&authorities, None)),
+        join(&fetched(), &wanted(&authorities, Some("hangzhou"))),
+        reset(&JoinTool::Installed),
+    ];
+    insta::assert_snapshot!(text.join("\n----\n"));
+}
+
+/// A program in `folder` that a script can find.
+fn program(folder: &Path, name: &str, text: &str) {
+    let file = folder.join(name);
+    fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What a shell does with the script, where these are the first programs that it finds.
+fn run(script: &str, programs: &[(&str, &str)]) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    program(folder.path(), "id", "echo 0");
+    for (name, text) in programs {
+        program(folder.path(), name, text);
+    }
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    let ran = Command::new("sh").args(["-c", script]).env("PATH", path).output().unwrap();
+    (ran.status.success(), String::from_utf8(ran.stdout).unwrap() + &String::from_utf8(ran.stderr).unwrap())
+}
+
+const TELL: &str = "for word in \"$@\"; do echo \"[$word]\"; done";
+
+#[test]
+fn an_installed_tool_is_told_all() {
+    let authorities = [format!("sha256:{}", "cd".repeat(32))];
+    let script = join(&JoinTool::Installed, &wanted(&authorities, Some("hangzhou")));
+    let (fine, said) = run(&script, &[("yurtadm", TELL)]);
+    assert!(fine, "{said}");
+    let words: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        words,
+        [
+            "[join]",
+            "[kube.example.com:6443]",
+            "[--token=abcdef.0123456789abcdef]",
+            "[--node-type=edge]",
+            "[--organizations=openyurt:tenant:uaaaaaaaaaa]",
+            &format!("[--discovery-token-ca-cert-hash={}]", authorities[0]),
+            "[--nodepool-name=hangzhou]",
+        ]
+    );
+    let (fine, said) = run(&reset(&JoinTool::Installed), &[("yurtadm", TELL)]);
+    assert!(fine && said.lines().collect::<Vec<_>>() == ["[reset]", "[--force]"], "{said}");
+    let (fine, said) = run(&script, &[("id", "echo 1000"), ("yurtadm", TELL)]);
+    assert!(!fine && said == "run this as root\n", "{said}");
+}
+
+#[test]
+fn what_is_fetched_is_run_only_where_it_is_what_it_should_be() {
+    // Writes what would have been fetched where it was asked to.
+    let curl = "while [ \"$1\" != -o ]; do shift; done\nprintf '#!/bin/sh\\necho ran \"$@\"\\n' > \"$2\"\necho \"from $3\"";
+    let sum = "6b9d1a3ab0f9a3cd7b03d8bb3e0da7a6dc8a6c5d12ba4e3d7e1ec5ecb9c0a7d1";
+    let right = {
+        use sha2::{Digest, Sha256};
+        let digest = Sha256::digest(b"#!/bin/sh\necho ran \"$@\"\n");
+        digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    for (sum, expected) in [(sum, false), (right.as_str(), true)] {
+        let tool = JoinTool::parse("https://example.com/{arch}/yurtadm", &format!("amd64={sum},arm64={sum}"))
+            .unwrap();
+        let (fine, said) = run(&reset(&tool), &[("curl", curl), ("uname", "echo aarch64")]);
+        assert_eq!(fine, expected, "{said}");
+        assert!(said.contains("from https://example.com/arm64/yurtadm"), "{said}");
+        assert_eq!(said.contains("ran reset --force"), expected, "{said}");
+    }
+    let (fine, said) = run(&reset(&fetched()), &[("curl", "echo fetched"), ("uname", "echo riscv64")]);
+    assert!(!fine && said == "there is no join tool for riscv64\n", "{said}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn whatever_is_put_into_a_script_stays_one_word(text in "[ -~\n]{0,40}") {
+        let authorities = [text.clone()];
+        let join_with = Join { server: &text, token: &text, namespace: &text, ..wanted(&authorities, Some(&text)) };
+        let (fine, said) = run(&join(&JoinTool::Installed, &join_with), &[("yurtadm", "printf '%s\\0' \"$@\"")]);
+        prop_assert!(fine);
+        let words: Vec<&str> = said.split('\0').collect();
+        prop_assert_eq!(words.len(), 8);
+        prop_assert_eq!(words[1], &text);
+        prop_assert_eq!(words[6], format!("--nodepool-name={text}"));
+    }
+}

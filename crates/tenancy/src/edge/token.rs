@@ -1,0 +1,177 @@
+//! A join token: a bootstrap token of Kubernetes that says whose machine it lets in.
+//!
+//! It is in its own Secret and nowhere else, ends within a day and with the account, and is not one of kubeadm's: those who have
+//! it may ask for a certificate, and who gets one is ours to say ([`super::ruling`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use domain::ids::UserId;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use kube::{Api, ResourceExt};
+use kube_types::{FIELD_MANAGER, marks};
+
+use crate::secrets::{random, text};
+
+/// Where Kubernetes looks for bootstrap tokens.
+pub(crate) const NAMESPACE: &str = "kube-system";
+pub(crate) const PREFIX: &str = "bootstrap-token-";
+const TYPE: &str = "bootstrap.kubernetes.io/token";
+/// Of all who join by such a token; they may ask for certificates, and read what a machine must know.
+pub(crate) const JOINERS: &str = "system:bootstrappers:openyurt:tenants";
+/// The user that Kubernetes makes of a token.
+const USER: &str = "system:bootstrap:";
+/// Which pool a machine is to be in that joins by this token.
+const POOL: &str = "longshore.dev/pool";
+/// The names of the nodes that this token has let in.
+const LET_IN: &str = "longshore.dev/let-in";
+
+/// The longest that a token is good for.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// One that ends sooner is not handed out any more, where the account has longer.
+const NEARLY: SignedDuration = SignedDuration::from_hours(1);
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct JoinToken {
+    pub id: String,
+    secret: String,
+    pub owner: UserId,
+    pub expires: Timestamp,
+    pub pool: Option<String>,
+    /// Each name is let in once.
+    pub let_in: Vec<String>,
+}
+
+impl fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinToken").field("id", &self.id).field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+/// The group of those who join machines to this account.
+pub(crate) fn group(owner: &UserId) -> String {
+    format!("system:bootstrappers:openyurt:tenant:{owner}")
+}
+
+/// The id of the token that a user of Kubernetes came by.
+pub(crate) fn id_of(user: &str) -> Option<&str> {
+    user.strip_prefix(USER).filter(|id| is_word(id, 6))
+}
+
+pub(crate) fn api(client: kube::Client) -> Api<Secret> {
+    Api::namespaced(client, NAMESPACE)
+}
+
+impl JoinToken {
+    /// A new one; it ends with the account, and within a day.
+    pub fn mint(owner: &UserId, end: Option<Timestamp>, pool: Option<&str>, now: Timestamp) -> Self {
+        let longest = now + LONGEST;
+        Self {
+            id: word::<6>(),
+            secret: word::<16>(),
+            owner: owner.clone(),
+            expires: end.map_or(longest, |end| end.min(longest)),
+            pool: pool.map(str::to_owned),
+            let_in: Vec::new(),
+        }
+    }
+
+    /// As one writes it.
+    pub fn words(&self) -> String {
+        format!("{}.{}", self.id, self.secret)
+    }
+
+    pub fn name(&self) -> String {
+        format!("{PREFIX}{}", self.id)
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires <= now
+    }
+
+    pub fn has_let_in(&self, node: &str) -> bool {
+        self.let_in.iter().any(|name| name == node)
+    }
+
+    /// Whether it can be handed out (again): to join this pool, with time enough, and some of the `most` nodes left.
+    pub fn serves(&self, pool: Option<&str>, end: Option<Timestamp>, most: i64, now: Timestamp) -> bool {
+        let longest = end.map_or(now + LONGEST, |end| end.min(now + LONGEST));
+        let lasts = self.expires >= now + NEARLY || self.expires >= longest;
+        let used = i64::try_from(self.let_in.len()).unwrap_or(i64::MAX);
+        self.pool.as_deref() == pool && !self.is_expired(now) && lasts && used < most.max(1)
+    }
+
+    pub fn to_secret(&self) -> Secret {
+        let labels = [(marks::TENANT, self.owner.as_str()), (marks::MANAGED_BY, FIELD_MANAGER)];
+        let data = [
+            ("token-id", self.id.clone()),
+            ("token-secret", self.secret.clone()),
+            ("expiration", self.expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ("usage-bootstrap-authentication", "true".to_owned()),
+            ("usage-bootstrap-signing", "true".to_owned()),
+            ("auth-extra-groups", format!("{JOINERS},{}", group(&self.owner))),
+            ("description", format!("Lets machines join as nodes of {}.", self.owner)),
+        ];
+        let mut annotations = BTreeMap::new();
+        annotations.extend(self.pool.clone().map(|pool| (POOL.to_owned(), pool)));
+        if !self.let_in.is_empty() {
+            annotations.insert(LET_IN.to_owned(), self.let_in.join(" "));
+        }
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(self.name()),
+                namespace: Some(NAMESPACE.to_owned()),
+                labels: Some(labels.map(owned).into()),
+                annotations: Some(annotations),
+                ..ObjectMeta::default()
+            },
+            type_: Some(TYPE.to_owned()),
+            string_data: Some(data.map(|(key, value)| (key.to_owned(), value)).into()),
+            ..Secret::default()
+        }
+    }
+
+    /// Of a Secret that is one of ours and says all that it must; any other token is none of our business.
+    pub fn of(secret: &Secret) -> Option<Self> {
+        let name = secret.metadata.name.as_deref()?;
+        let (id, value) = (text(secret, "token-id")?, text(secret, "token-secret")?);
+        let owner: UserId = secret.labels().get(marks::TENANT)?.parse().ok()?;
+        let groups = format!("{JOINERS},{}", group(&owner));
+        let ours = secret.type_.as_deref() == Some(TYPE)
+            && name.strip_prefix(PREFIX) == Some(id)
+            && text(secret, "auth-extra-groups") == Some(&groups);
+        let annotation = |key: &str| secret.annotations().get(key);
+        (ours && is_word(id, 6) && is_word(value, 16)).then_some(())?;
+        Some(Self {
+            id: id.to_owned(),
+            secret: value.to_owned(),
+            owner,
+            expires: text(secret, "expiration")?.parse().ok()?,
+            pool: annotation(POOL).cloned(),
+            let_in: annotation(LET_IN)
+                .into_iter()
+                .flat_map(|names| names.split(' '))
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+}
+
+fn is_word(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+/// So many of the 36 characters that Kubernetes allows, each as likely.
+fn word<const N: usize>() -> String {
+    const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut word = String::with_capacity(N);
+    while word.len() < N {
+        // 252 is the largest multiple of 36 in a byte; what is above would favour the first letters.
+        let fair = random::<32>().into_iter().filter(|byte| *byte < 252);
+        word.extend(fair.take(N - word.len()).map(|byte| char::from(LETTERS[usize::from(byte % 36)])));
+    }
+    word
+}

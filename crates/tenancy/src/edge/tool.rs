@@ -1,0 +1,103 @@
+//! The program by which a machine joins, and where it comes from. Pure.
+
+use std::collections::BTreeMap;
+
+/// Stands in an address for the architecture of the machine.
+pub(super) const ARCH: &str = "{arch}";
+
+/// The program by which a machine joins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum JoinTool {
+    /// `yurtadm`, as somebody installed it.
+    #[default]
+    Installed,
+    /// Fetched, and run only where it is what it should be.
+    Fetched {
+        /// With `{arch}` in it where there is one for each architecture.
+        url: String,
+        /// SHA-256 in hexadecimal, by architecture; under the empty name where there is one for all.
+        sums: BTreeMap<String, String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    #[error("a plain address that begins with https://")]
+    Url,
+    #[error(
+        "a SHA-256 in hexadecimal, or one for each architecture such as amd64=…,arm64=… where join_url has {{arch}}"
+    )]
+    Sums,
+}
+
+impl JoinTool {
+    /// What `[edge] join_url` and `join_sha256` say; an empty address is none.
+    pub fn parse(url: &str, sums: &str) -> Result<Self, ToolError> {
+        let (url, sums) = (url.trim(), sums.trim());
+        if url.is_empty() {
+            return if sums.is_empty() { Ok(Self::Installed) } else { Err(ToolError::Url) };
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/?#[]@!&()*+,;=%".contains(c);
+        let rest = url.strip_prefix("https://").ok_or(ToolError::Url)?;
+        if rest.is_empty() || !rest.replace(ARCH, "").chars().all(plain) {
+            return Err(ToolError::Url);
+        }
+        let of_one = |entry: &str| {
+            let (arch, sum) = entry.split_once('=').unwrap_or(("", entry));
+            let (arch, sum) = (arch.trim(), sum.trim().to_ascii_lowercase());
+            let is_sum = sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let is_arch = arch.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+            // One for all where the address is one for all, and only there.
+            (is_sum && is_arch && arch.is_empty() != url.contains(ARCH))
+                .then(|| (arch.to_owned(), sum))
+                .ok_or(ToolError::Sums)
+        };
+        let sums = sums.split(',').map(of_one).collect::<Result<_, _>>()?;
+        Ok(Self::Fetched { url: url.to_owned(), sums })
+    }
+
+    /// What [`JoinTool::parse`] reads back as the same.
+    pub fn words(&self) -> Option<(String, String)> {
+        let Self::Fetched { url, sums } = self else { return None };
+        let entry = |(arch, sum): (&String, &String)| {
+            if arch.is_empty() { sum.clone() } else { format!("{arch}={sum}") }
+        };
+        Some((url.clone(), sums.iter().map(entry).collect::<Vec<_>>().join(",")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_fetched_is_known_by_its_sum() {
+        let sum = "ab".repeat(32);
+        let both = format!("amd64={sum},arm64={}", sum.to_uppercase());
+        let table: [(&str, &str, Result<usize, ToolError>); 12] = [
+            ("", "", Ok(0)),
+            ("", &sum, Err(ToolError::Url)),
+            ("https://example.com/yurtadm", &sum, Ok(1)),
+            ("https://example.com/yurtadm", "", Err(ToolError::Sums)),
+            ("https://example.com/yurtadm", &both, Err(ToolError::Sums)),
+            ("https://example.com/{arch}.tar.gz", &both, Ok(2)),
+            ("https://example.com/{arch}.tar.gz", &sum, Err(ToolError::Sums)),
+            ("https://example.com/{arch}", &format!("a'b={sum}"), Err(ToolError::Sums)),
+            ("http://example.com/yurtadm", &sum, Err(ToolError::Url)),
+            ("https://example.com/$(reboot)", &sum, Err(ToolError::Url)),
+            ("https://example.com/'; reboot; '", &sum, Err(ToolError::Url)),
+            ("https://", &sum, Err(ToolError::Url)),
+        ];
+        for (url, sums, expected) in table {
+            let parsed = JoinTool::parse(url, sums);
+            let found = parsed.clone().map(|tool| match tool {
+                JoinTool::Installed => 0,
+                JoinTool::Fetched { sums, .. } => sums.len(),
+            });
+            assert_eq!(found, expected, "{url} {sums}");
+            if let Some((url, sums)) = parsed.ok().and_then(|tool| tool.words()) {
+                assert_eq!(JoinTool::parse(&url, &sums).unwrap().words(), Some((url, sums)));
+            }
+        }
+    }
+}

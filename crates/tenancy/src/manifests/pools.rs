@@ -1,0 +1,132 @@
+//! The policies that pools need.
+//!
+//! `longshore-pools`: a pool that has nodes is not deleted, by whomever. What its controller last counted is what holds: a pool that
+//! nobody has counted has none.
+//!
+//! `longshore-pool-memory`: what a pool put on a node, and what was there before, is remembered on the node, and undone by it when the node
+//! leaves. A machine that could write it could have anything put on its node, or taken off it.
+
+use kube_types::marks::PREVIOUS;
+use serde_json::{Value, json};
+
+use super::labels;
+
+/// The policies, each with its binding.
+pub(super) fn objects() -> Vec<Value> {
+    let pools = json!({ "apiGroups": ["apps.openyurt.io"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["nodepools"] });
+    let empty = json!([{
+        "expression": "!has(oldObject.status) || !has(oldObject.status.nodes) || size(oldObject.status.nodes) == 0",
+        "message": "this node pool still has nodes: move them first",
+        "reason": "Forbidden",
+    }]);
+    let nodes = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["nodes", "nodes/status"],
+    });
+    let by_a_node = json!([{ "name": "by-a-node", "expression": "request.userInfo.username.startsWith('system:node:')" }]);
+    let memory = |node: &str| {
+        let annotations = format!("{node}.metadata.annotations");
+        format!(
+            "({node} != null && has({annotations}) && '{PREVIOUS}' in {annotations} ? {annotations}['{PREVIOUS}'] : '')"
+        )
+    };
+    let same = json!([{
+        "expression": format!("{} == {}", memory("object"), memory("oldObject")),
+        "message": format!("the annotation {PREVIOUS} is not for the node itself to write"),
+        "reason": "Forbidden",
+    }]);
+    let [pools, nodes] = [
+        policy("longshore-pools", &pools, &json!([]), &empty),
+        policy("longshore-pool-memory", &nodes, &by_a_node, &same),
+    ];
+    pools.into_iter().chain(nodes).collect()
+}
+
+/// A policy for objects that are in no namespace, and its binding.
+fn policy(name: &str, what: &Value, conditions: &Value, validations: &Value) -> [Value; 2] {
+    let mut rule = what.clone();
+    rule["scope"] = "Cluster".into();
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": name, "labels": labels() },
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {},
+                "objectSelector": {},
+                "resourceRules": [rule],
+            },
+            "matchConditions": conditions,
+            "validations": validations,
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": name, "labels": labels() },
+        "spec": { "policyName": name, "validationActions": ["Deny"] },
+    });
+    [policy, binding]
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+    use kube::{Api, ResourceExt};
+    use kube_types::NodePool;
+    use testkit::World;
+
+    use super::*;
+
+    fn forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) {
+        match answer {
+            Err(kube::Error::Api(status)) if status.code == 403 => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_has_nodes_is_not_deleted() {
+        let world = World::new().await;
+        world.apply(objects()).await;
+        let pools = Api::<NodePool>::all(world.admin());
+        let pool = json!({"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {"type": "Edge"}});
+        world.apply([pool]).await;
+        for (nodes, deleted) in [(json!(["a"]), false), (json!([]), true)] {
+            let status = json!({"status": {"nodes": nodes}});
+            pools.patch_status("p", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+            let answer = pools.delete("p", &DeleteParams::default()).await;
+            if deleted {
+                answer.unwrap();
+            } else {
+                forbidden(answer);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_machine_does_not_write_what_is_remembered_of_its_pool() {
+        let world = World::new().await;
+        world.apply(objects()).await;
+        let machine = Api::<Node>::all(
+            world.of("system:node:n", &["system:nodes", "system:authenticated", "system:masters"]),
+        );
+        let node = |annotations: Value| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": "n", "annotations": annotations}})).unwrap()
+        };
+        forbidden(machine.create(&PostParams::default(), &node(json!({PREVIOUS: "{}"}))).await);
+        machine.create(&PostParams::default(), &node(json!({"own": "1"}))).await.unwrap();
+        let write =
+            |value: Value| Patch::Merge(json!({"metadata": {"annotations": {PREVIOUS: value, "own": "2"}}}));
+        forbidden(machine.patch("n", &PatchParams::default(), &write(json!("{}"))).await);
+        forbidden(machine.patch_status("n", &PatchParams::default(), &write(json!("{}"))).await);
+        let people = Api::<Node>::all(world.admin());
+        people.patch("n", &PatchParams::default(), &write(json!("{}"))).await.unwrap();
+        forbidden(machine.patch("n", &PatchParams::default(), &write(Value::Null)).await);
+        // Its own affairs it looks after.
+        let own = machine.patch("n", &PatchParams::default(), &write(json!("{}"))).await.unwrap();
+        assert_eq!(own.annotations()["own"], "2");
+    }
+}

@@ -1,0 +1,246 @@
+//! Says yes or no to machines that ask to become somebody's nodes.
+//!
+//! One request at a time. What is granted is written down first: the name as the account's, the node in the account's status (against
+//! the version that was read, so that no two requests share one slot), the name with the token; then Kubernetes is told. A crash
+//! between any two of them costs nothing: the record says to which request the node was granted.
+//! Elsewhere: the rules (`crate::edge::ruling`), what becomes of the node ([`super::nodes`]).
+
+use domain::ids::UserId;
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use kube_access::queue::Next;
+use kube_types::user::JoinedNode;
+use kube_types::{User, UserStatus};
+use serde_json::json;
+
+use super::user::report::{Door, door};
+use super::{Doing, ProvisionError, Provisioner};
+use crate::directory::Account;
+use crate::edge::names::{self, NAMES, Names};
+use crate::edge::request::{self, Asked};
+use crate::edge::ruling::{self, Denial, Known, Ruling, rule};
+use crate::edge::token::{self, JoinToken, id_of};
+use crate::secrets::writing;
+
+/// What watching keeps of a request: whether it waits for us.
+pub(super) struct Waiting(Option<String>);
+
+impl Waiting {
+    pub fn of(csr: &CertificateSigningRequest) -> Self {
+        Self((request::is_ours(csr) && !request::is_decided(csr)).then(|| csr.name_any()))
+    }
+
+    pub fn key(&self) -> Option<String> {
+        self.0.clone()
+    }
+}
+
+impl Provisioner {
+    /// Decides on one request.
+    pub(super) async fn sync_request(&self, name: &str) -> Result<Next, ProvisionError> {
+        let requests = self.api::<CertificateSigningRequest>();
+        let found = requests.get_opt(name).await.doing(|| format!("read the request `{name}`"))?;
+        let Some(csr) = found.filter(|csr| request::is_ours(csr) && !request::is_decided(csr)) else {
+            return Ok(Next::Rest);
+        };
+        let asked = Asked::of(&csr);
+        let token = self.join_token(&asked).await?;
+        let user = match &token {
+            Some((_, token)) => self.user_with(&token.owner).await?,
+            None => None,
+        };
+        let account = user.as_ref().and_then(Account::of);
+        let (map, names) = self.names().await?;
+        let now = self.clock.now();
+        let node = account.as_ref().and_then(|account| asked.machine(namespace(account)));
+        let exists = match node {
+            Some((node, _)) => self.node(node).await?.is_some(),
+            None => false,
+        };
+        let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
+        let known = Known {
+            token: token.as_ref().map(|(_, token)| token),
+            account: user.as_ref().zip(account.as_ref()).map(|(user, account)| ruling::Account {
+                id: &account.id,
+                namespace: namespace(account),
+                open: door(user, now) == Door::Open && !account.leaving && account.effective.is_some(),
+                most: user.spec.max_node_num,
+                joined: &status.joined,
+            }),
+            named: node.and_then(|(node, _)| names.owner(node)),
+            exists,
+        };
+        match (rule(&asked, &known, now), user, token, account) {
+            (Ruling::Grant { node, program }, Some(user), Some((secret, token)), Some(account)) => {
+                if names.owner(&node) != Some(&account.id) {
+                    let mut names = names;
+                    names.give(&node, &account.id, now);
+                    self.write_names(map, &names).await?;
+                }
+                let entry = program.entry(&asked.uid);
+                self.record(&user, &node, &token, &entry, now).await?;
+                self.mark_used(secret, token, &node).await?;
+                let message = format!("a node of {}", account.id);
+                self.say(&csr, "Approved", "Joined", &message).await?;
+                tracing::info!(request.name = name, node.name = node, tenant.id = %account.id, program = ?program, "let a node in");
+            }
+            (ruling, ..) => {
+                let denial = match ruling {
+                    Ruling::Deny(denial) => denial,
+                    // Without token and account nothing is granted.
+                    Ruling::Grant { .. } => Denial::TokenGone,
+                };
+                self.say(&csr, "Denied", &denial.reason(), &denial.to_string()).await?;
+                tracing::info!(request.name = name, reason = denial.reason(), "did not let a node in");
+            }
+        }
+        Ok(Next::Rest)
+    }
+
+    /// The token by which somebody asks, where it is there and one of ours.
+    async fn join_token(&self, asked: &Asked) -> Result<Option<(Secret, JoinToken)>, ProvisionError> {
+        let Some(id) = id_of(&asked.user) else { return Ok(None) };
+        let name = format!("{}{id}", token::PREFIX);
+        let found = token::api(self.client.clone()).get_opt(&name).await;
+        let found = found.doing(|| format!("read the join token `{id}`"))?;
+        Ok(found.and_then(|secret| JoinToken::of(&secret).map(|token| (secret, token))))
+    }
+
+    /// The User who has this id, as it is now.
+    async fn user_with(&self, id: &UserId) -> Result<Option<User>, ProvisionError> {
+        let Some(name) = self.user_of(id) else { return Ok(None) };
+        let found = self.api::<User>().get_opt(&name).await.doing(|| format!("read user `{name}`"))?;
+        let is = |user: &User| user.status.as_ref().is_some_and(|status| status.tenant_id == id.as_str());
+        Ok(found.filter(is))
+    }
+
+    pub(super) async fn node(&self, name: &str) -> Result<Option<Node>, ProvisionError> {
+        self.api::<Node>().get_opt(name).await.doing(|| format!("read node `{name}`"))
+    }
+
+    /// Whose the names of nodes are, and the ConfigMap that says so.
+    pub(super) async fn names(&self) -> Result<(Option<ConfigMap>, Names), ProvisionError> {
+        let found = names::api(self.client.clone()).get_opt(NAMES).await;
+        let found = found.doing(|| "read whose the names of nodes are".to_owned())?;
+        let names = found.as_ref().map(Names::of).unwrap_or_default();
+        Ok((found, names))
+    }
+
+    /// Writes them in place of what was read, or not at all.
+    pub(super) async fn write_names(
+        &self,
+        before: Option<ConfigMap>,
+        names: &Names,
+    ) -> Result<(), ProvisionError> {
+        let (maps, is_new) = (names::api(self.client.clone()), before.is_none());
+        let map = names.to_map(before);
+        let written = if is_new {
+            maps.create(&writing(), &map).await
+        } else {
+            maps.replace(NAMES, &writing(), &map).await
+        };
+        written.map(drop).doing(|| "write whose the names of nodes are".to_owned())
+    }
+
+    /// Writes the node into the status of its account, and that it was granted to this request.
+    async fn record(
+        &self,
+        user: &User,
+        node: &str,
+        token: &JoinToken,
+        entry: &str,
+        now: Timestamp,
+    ) -> Result<(), ProvisionError> {
+        let mut status = user.status.clone().unwrap_or_default();
+        if !enter(&mut status, node, token, entry, now) {
+            return Ok(());
+        }
+        let (name, after) = (user.name_any(), User { status: Some(status), ..user.clone() });
+        let doing = || format!("write node `{node}` into the status of user `{name}`");
+        let written = self.api::<User>().replace_status(&name, &PostParams::default(), &after).await;
+        let kept = written.doing(doing)?.status.unwrap_or_default();
+        // A definition of another project may not know the field: then nothing would limit the number of nodes.
+        if kept.joined.iter().any(|joined| joined.name == node) {
+            return Ok(());
+        }
+        let lost = "the cluster's definition of User does not keep `status.joined`";
+        Err(kube::Error::Service(lost.into())).doing(doing)
+    }
+
+    /// Writes down that this token has let in this name.
+    async fn mark_used(
+        &self,
+        secret: Secret,
+        mut token: JoinToken,
+        node: &str,
+    ) -> Result<(), ProvisionError> {
+        if token.has_let_in(node) {
+            return Ok(());
+        }
+        token.let_in.push(node.to_owned());
+        let metadata = json!({
+            "resourceVersion": secret.resource_version(),
+            "annotations": token.to_secret().metadata.annotations,
+        });
+        let (name, patch) = (token.name(), Patch::Merge(json!({ "metadata": metadata })));
+        let written = token::api(self.client.clone()).patch(&name, &PatchParams::default(), &patch).await;
+        written.map(drop).doing(|| format!("write that the token `{}` was used", token.id))
+    }
+
+    /// Tells Kubernetes what was decided, unless somebody else said something meanwhile.
+    pub(super) async fn say(
+        &self,
+        csr: &CertificateSigningRequest,
+        what: &str,
+        reason: &str,
+        message: &str,
+    ) -> Result<(), ProvisionError> {
+        let now = Time(self.clock.now());
+        let condition = json!({
+            "type": what, "status": "True", "reason": reason, "message": message,
+            "lastUpdateTime": now, "lastTransitionTime": now,
+        });
+        let patch = json!({
+            "metadata": { "resourceVersion": csr.resource_version() },
+            "status": { "conditions": [condition] },
+        });
+        let requests: Api<CertificateSigningRequest> = self.api();
+        let name = csr.name_any();
+        let told = requests.patch_approval(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        told.map(drop).doing(|| format!("decide on the request `{name}`"))
+    }
+}
+
+/// The namespace that a node's organization names.
+fn namespace(account: &Account) -> &str {
+    if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace }
+}
+
+/// Enters what was granted; answers whether anything is new.
+fn enter(status: &mut UserStatus, node: &str, token: &JoinToken, entry: &str, now: Timestamp) -> bool {
+    let place = status.joined.iter().position(|joined| joined.name == node);
+    let joined = match place {
+        Some(place) => &mut status.joined[place],
+        None => {
+            status.joined.push(JoinedNode {
+                name: node.to_owned(),
+                since: Time(now),
+                token: token.id.clone(),
+                pool: token.pool.clone().unwrap_or_default(),
+                requests: Vec::new(),
+                uid: String::new(),
+            });
+            status.joined.last_mut().expect("it was put there")
+        }
+    };
+    if joined.requests.iter().any(|granted| granted == entry) {
+        return false;
+    }
+    joined.requests.push(entry.to_owned());
+    status.nodes = status.joined.iter().map(|joined| joined.name.clone()).collect();
+    true
+}

@@ -1,0 +1,114 @@
+//! How the machines of an account go with it: first nothing new comes in, then what is there goes.
+//!
+//! Each step looks at the cluster itself and can be repeated. What goes is what the account's own record, token or group says is its
+//! own; a node that somebody labelled is not.
+
+use domain::ids::UserId;
+use futures::future::try_join_all;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::{Resource, ResourceExt};
+use kube_types::marks::TENANT;
+use kube_types::{NodePool, User};
+use serde_json::json;
+
+use super::removal::gone;
+use super::{Doing, ProvisionError, Provisioner};
+use crate::edge::token::{self, JoinToken, group};
+
+impl Provisioner {
+    /// Answers whether something of it is still there.
+    pub(super) async fn remove_edge(&self, user: &User, id: &UserId) -> Result<bool, ProvisionError> {
+        self.remove_join_tokens(id).await?;
+        let names = self.node_names(user, id).await?;
+        self.remove_requests(id, &names).await?;
+        if self.remove_nodes(&names).await? {
+            return Ok(true);
+        }
+        self.remove_pools(id).await
+    }
+
+    async fn remove_join_tokens(&self, id: &UserId) -> Result<(), ProvisionError> {
+        let tokens = token::api(self.client.clone());
+        let theirs = ListParams::default().labels(&format!("{TENANT}={id}"));
+        let found = tokens.list(&theirs).await.doing(|| format!("find the join tokens of `{id}`"))?;
+        let own =
+            found.items.iter().filter(|secret| JoinToken::of(secret).is_some_and(|token| token.owner == *id));
+        let deleted = own.map(async |secret| {
+            let deleted = tokens.delete(&secret.name_any(), &only(secret)).await;
+            gone(deleted.map(drop)).doing(|| format!("delete the join token `{}`", secret.name_any()))
+        });
+        try_join_all(deleted).await.map(drop)
+    }
+
+    /// The names that this account has let in, now or before.
+    async fn node_names(&self, user: &User, id: &UserId) -> Result<Vec<String>, ProvisionError> {
+        let recorded = user.status.clone().unwrap_or_default().joined;
+        let (_, names) = self.names().await?;
+        let mut all: Vec<String> = names.of_account(id).map(str::to_owned).collect();
+        // Whose a name is says the record of names; this is for what was recorded while it was not.
+        let unclaimed = |name: &String| names.owner(name).is_none();
+        all.extend(recorded.into_iter().map(|joined| joined.name).filter(unclaimed));
+        Ok(all)
+    }
+
+    /// What was made by a token of this account (Kubernetes wrote by which), or by one of its nodes.
+    async fn remove_requests(&self, id: &UserId, nodes: &[String]) -> Result<(), ProvisionError> {
+        let requests = self.api::<CertificateSigningRequest>();
+        let found = requests.list(&ListParams::default()).await;
+        let found = found.doing(|| format!("find the requests of `{id}`"))?;
+        let own = group(id);
+        let is_theirs = |csr: &&CertificateSigningRequest| {
+            let of_node = csr.spec.username.as_deref().and_then(|user| user.strip_prefix("system:node:"));
+            csr.spec.groups.iter().flatten().any(|group| *group == own)
+                || of_node.is_some_and(|name| nodes.iter().any(|node| node == name))
+        };
+        let deleted = found.items.iter().filter(is_theirs).map(async |csr| {
+            let deleted = requests.delete(&csr.name_any(), &only(csr)).await;
+            gone(deleted.map(drop)).doing(|| format!("delete the request `{}`", csr.name_any()))
+        });
+        try_join_all(deleted).await.map(drop)
+    }
+
+    /// Nothing new is put on a node, then it goes. Answers whether one is still there.
+    async fn remove_nodes(&self, names: &[String]) -> Result<bool, ProvisionError> {
+        let left = try_join_all(names.iter().map(|name| self.remove_node(name))).await?;
+        Ok(left.contains(&true))
+    }
+
+    async fn remove_node(&self, name: &str) -> Result<bool, ProvisionError> {
+        let Some(node) = self.node(name).await? else { return Ok(false) };
+        let cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+        if !cordoned {
+            self.patch_node(&node, json!({ "spec": { "unschedulable": true } })).await?;
+        }
+        let deleted = self.api::<Node>().delete(name, &only(&node)).await;
+        gone(deleted.map(drop)).doing(|| format!("delete node `{name}`"))?;
+        Ok(self.node(name).await?.is_some())
+    }
+
+    /// Answers whether one is still there. Tenants cannot label pools themselves, so here the label does say whose one is.
+    async fn remove_pools(&self, id: &UserId) -> Result<bool, ProvisionError> {
+        let pools = self.api::<NodePool>();
+        let theirs = ListParams::default().labels(&format!("{TENANT}={id}"));
+        let list = async || match pools.list(&theirs).await {
+            Ok(found) => Ok(found.items),
+            // The cluster has no pools at all.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error).doing(|| format!("find the pools of `{id}`")),
+        };
+        let found = list().await?;
+        for pool in found.iter().filter(|pool| pool.metadata.deletion_timestamp.is_none()) {
+            let deleted = pools.delete(&pool.name_any(), &only(pool)).await;
+            gone(deleted.map(drop)).doing(|| format!("delete pool `{}`", pool.name_any()))?;
+        }
+        if found.is_empty() { Ok(false) } else { Ok(!list().await?.is_empty()) }
+    }
+}
+
+/// This very object, whatever has its name since.
+fn only(object: &impl Resource) -> DeleteParams {
+    let same = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+    DeleteParams::default().preconditions(same)
+}
