@@ -30,6 +30,9 @@ use crate::people::{People, Person};
 
 pub(crate) const SHOP: &str = "shop";
 
+/// Far more than anything here takes, also on a machine that does other things.
+const LIMIT: std::time::Duration = std::time::Duration::from_mins(2);
+
 pub(crate) struct Stage {
     pub world: World,
     pub releases: Releases,
@@ -208,19 +211,20 @@ impl Stage {
     /// Waits until a release is in that state, of the spec as it is now.
     pub async fn until_state(&self, name: &str, state: &str) -> HelmRelease {
         let api: Api<HelmRelease> = self.of();
-        let mut last = String::new();
-        let waited = tokio::time::timeout(
-            std::time::Duration::from_secs(30),
-            until("the state", async || {
-                let release = api.get_opt(name).await.unwrap()?;
-                let status = release.status.clone().unwrap_or_default();
-                last = format!("{}: {}", status.state, status.message);
-                let current = status.observed_generation == release.metadata.generation;
-                (current && status.state == state).then_some(release)
-            }),
-        )
-        .await;
-        waited.unwrap_or_else(|_| panic!("waited for {state}; it is {last}"))
+        let began = tokio::time::Instant::now();
+        loop {
+            let release = api.get_opt(name).await.unwrap();
+            let status = release.as_ref().and_then(|release| release.status.clone()).unwrap_or_default();
+            if let Some(release) = release
+                && status.observed_generation == release.metadata.generation
+                && status.state == state
+            {
+                return release;
+            }
+            let told = format!("{}: {}", status.state, status.message);
+            assert!(began.elapsed() < LIMIT, "waited for {state}; it is {told}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits until there is no such object.

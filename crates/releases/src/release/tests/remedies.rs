@@ -17,10 +17,11 @@ use crate::stage::{SHOP, Stage, archive, developer, web};
 async fn failing(stage: &Stage, name: &str, mut more: Value) {
     let package = stage.keep(web()).await;
     let mut good = spec(name, &package);
-    good["options"] = json!({"timeout": "2s", "wait": true});
+    good["options"] = json!({"wait": true});
     stage.write(name, good).await.unwrap();
     stage.until_state(name, "active").await;
     more["valuesObject"] = json!({"behaviour": "never-ready", "greeting": "hi"});
+    more["options"]["timeout"] = "2s".into();
     stage.change(name, json!({"spec": more})).await;
 }
 
@@ -40,7 +41,7 @@ async fn a_failed_upgrade_stays_as_it_is_where_nothing_is_said() {
     let last = &status.deploy_status[0];
     assert_eq!((last.state.as_str(), last.helm_revision), ("failed", 2));
     // Back to what it was.
-    stage.change("web", json!({"spec": {"valuesObject": null}})).await;
+    stage.change("web", json!({"spec": {"valuesObject": null, "options": {"timeout": null}}})).await;
     stage.until_state("web", "active").await;
     assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!(greeting(&stage, "web").await, "hello");
@@ -73,7 +74,7 @@ async fn a_failed_upgrade_is_taken_off_if_that_is_said_and_comes_back() {
     stage.until_state("web", "failed").await;
     assert!(records(&stage, "web").await.is_empty());
     assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());
-    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "again", "behaviour": null}}})).await;
+    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "again", "behaviour": null}, "options": {"timeout": null}}})).await;
     stage.until_state("web", "active").await;
     assert_eq!(greeting(&stage, "web").await, "again");
 }
@@ -81,12 +82,7 @@ async fn a_failed_upgrade_is_taken_off_if_that_is_said_and_comes_back() {
 #[tokio::test]
 async fn what_is_atomic_is_undone_and_told() {
     let stage = Stage::new().await;
-    failing(
-        &stage,
-        "web",
-        json!({"remediation": {"retries": 0}, "options": {"timeout": "2s", "atomic": true}}),
-    )
-    .await;
+    failing(&stage, "web", json!({"remediation": {"retries": 0}, "options": {"atomic": true}})).await;
     let status = stage.until_state("web", "failed").await.status.unwrap();
     assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!(greeting(&stage, "web").await, "hello");
