@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::{ACCOUNTS, DEPLOYMENTS, NODES, PODS};
-use crate::tenancy::door::{Person, Server};
+use crate::door::{Person, Server};
 
 /// How many are made together.
 const AT_ONCE: usize = 32;

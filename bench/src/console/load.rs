@@ -12,7 +12,7 @@ use kube_embedded::cluster::Cluster;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-use crate::tenancy::door::{Person, Server};
+use crate::door::{Person, Server};
 
 /// In a second.
 const RATE: u32 = 200;

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::RunArgs;
 use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
-use crate::tenancy::door::{Person, Server};
+use crate::door::{Person, Server};
 use load::Route;
 
 pub const ACCOUNTS: usize = 2_000;

@@ -18,7 +18,7 @@ use super::{Failure, JoinArgs, discovery, stay};
 
 const LEASES: &str = "kube-node-lease";
 
-pub(super) type Say<'a> = &'a mut dyn FnMut(&str) -> Result<(), Failure>;
+pub(super) type Say<'a> = &'a mut (dyn FnMut(&str) -> Result<(), Failure> + Send);
 
 pub(super) async fn run(args: &JoinArgs, say: Say<'_>) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -116,12 +116,16 @@ impl World {
     fn decides(&self, kind: &'static str, message: &'static str) -> JoinHandle<CertificateSigningRequest> {
         let csrs = self.csrs();
         tokio::spawn(async move {
-            let open = until("somebody asks", async || {
+            let is_open = |csr: &CertificateSigningRequest| {
+                csr.status.as_ref().is_none_or(|status| status.conditions.is_none())
+            };
+            let csr = loop {
                 let all = csrs.list(&ListParams::default()).await.unwrap().items;
-                all.into_iter()
-                    .find(|csr| csr.status.as_ref().is_none_or(|status| status.conditions.is_none()))
-            });
-            let csr = open.await;
+                match all.into_iter().find(is_open) {
+                    Some(csr) => break csr,
+                    None => tokio::time::sleep(Duration::from_millis(20)).await,
+                }
+            };
             let name = csr.metadata.name.clone().unwrap();
             let decision = json!({"status": {"conditions": [{"type": kind, "status": "True", "reason": "Test", "message": message}]}});
             csrs.patch_subresource("approval", &name, &PatchParams::default(), &Patch::Merge(decision))
@@ -139,11 +143,11 @@ impl World {
 /// Serves a cluster, and writes down what is asked of it.
 async fn listen(cluster: Cluster, listener: TcpListener, heard: Arc<Mutex<Vec<String>>>) {
     let tls = Arc::new(cluster.pki().server_config().unwrap());
-    let service = cluster.service();
+    let stopping = cluster.stopping();
     let of_peer = move |_, peer: Option<&rustls_pki_types::CertificateDer<'_>>| {
         let inner = match peer.and_then(|peer| PeerCertificate::read(peer)) {
-            Some(peer) => service.clone().with_peer(peer),
-            None => service.clone(),
+            Some(peer) => cluster.service_as(peer.user),
+            None => cluster.service(),
         };
         let heard = heard.clone();
         service_fn(move |request: http::Request<_>| {
@@ -152,7 +156,7 @@ async fn listen(cluster: Cluster, listener: TcpListener, heard: Arc<Mutex<Vec<St
             inner.clone().oneshot(request)
         })
     };
-    accept(listener, Some(tls), of_peer, cluster.stopping()).await;
+    accept(listener, Some(tls), of_peer, stopping).await;
 }
 
 fn ready(node: &Node) -> &str {
@@ -231,7 +235,12 @@ async fn nothing_secret_is_sent_to_a_cluster_that_has_not_proved_itself() {
         let why = why.replace(&world.server, "SERVER").replace(&world.hash, "HASH").replace(&zeros, "ZEROS");
         writeln!(picture, "{why}").unwrap();
     }
-    insta::assert_snapshot!(picture, @"");
+    insta::assert_snapshot!(picture, @r#"
+    the authority of SERVER is HASH, not ZEROS: that is not your cluster, or its authority has changed; nothing secret was sent
+    SERVER has no token `abcdef` with this secret: the token is mistyped, or that is not your cluster
+    SERVER does not know the token `nobody`: it is mistyped, or it has expired or been withdrawn
+    SERVER does not know the token `unsign`: it is mistyped, or it has expired or been withdrawn
+    "#);
     let heard = world.heard();
     let info = "GET /api/v1/namespaces/kube-public/configmaps/cluster-info";
     assert_eq!(heard, [info; 4]);
@@ -248,7 +257,8 @@ async fn who_is_not_let_in_is_told_why() {
             .split("node-csr-")
             .enumerate()
             .map(|(n, part)| if n == 0 { part.to_owned() } else { format!("node-csr-N{}", &part[32..]) });
-        writeln!(picture, "{what}: {}", why.collect::<String>().replace(&world.server, "SERVER")).unwrap();
+        let why = why.collect::<String>().replace(&world.server, "SERVER");
+        writeln!(picture, "{what}: {}", why.replace(world.folder.path().to_str().unwrap(), "DIR")).unwrap();
     };
     world.token("signer.0123456789abcdef", json!({"usage-bootstrap-authentication": "false"})).await;
     let args = world.args("edge-1", &["--token", "signer.0123456789abcdef"]);
@@ -266,7 +276,14 @@ async fn who_is_not_let_in_is_told_why() {
     tell("another cluster", world.join(&elsewhere).await);
     elsewhere.dir = Some(world.folder.path().join("other"));
     tell("nobody there", world.join(&elsewhere).await);
-    insta::assert_snapshot!(picture, @"");
+    insta::assert_snapshot!(picture, @r#"
+    withdrawn: the cluster does not accept the token: it has expired or been withdrawn
+    nobody decides: nobody has approved the request `node-csr-N` for a certificate within 1 seconds: join again to go on waiting
+    denied: the node was not let in: the account may have 3 nodes, and has 3
+    without a right: the token does not allow to ask for a node's certificate: certificatesigningrequests.certificates.k8s.io is forbidden: User "system:bootstrap:abcdef" cannot create resource "certificatesigningrequests" in API group "certificates.k8s.io" at the cluster scope
+    another cluster: `DIR/edge-1` is of the node `edge-1` of SERVER: `longshore node reset --dir` leaves that one, or choose another --dir
+    nobody there: cannot reach https://127.0.0.1:1: ServiceError: client error (Connect): tcp connect error: Connection refused (os error 111)
+    "#);
 }
 
 #[tokio::test]
@@ -328,7 +345,10 @@ async fn a_machine_that_leaves_says_what_it_may_not_take_back() {
     let approver = world.decides("Approved", "");
     world.join(&world.args("edge-1", &[])).await.unwrap();
     approver.await.unwrap();
-    insta::assert_snapshot!(world.reset("edge-1").await.unwrap(), @"");
+    insta::assert_snapshot!(world.reset("edge-1").await.unwrap(), @r#"
+    forgot the key and the certificate of node `edge-1` of SERVER
+    the node `edge-1` is still there and has to be deleted by whoever it belongs to: nodes "edge-1" is forbidden: User "system:node:edge-1" cannot delete resource "nodes" in API group "" at the cluster scope
+    "#);
     let node = world.nodes().get("edge-1").await.unwrap();
     assert_eq!(ready(&node), "False");
     assert!(!world.folder.path().join("edge-1").exists());

@@ -180,14 +180,16 @@ impl Controller {
                 self.tell(pass, pass.telling().waits("DependencyNotReady", &message).done()).await?;
                 Ok(Next::After(Duration::from_secs(30)))
             }
-            Choice::WaitForEnd => {
-                let message = "somebody else, such as the helm command line, works on it";
-                self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
-                Ok(Next::After(Duration::from_secs(10)))
-            }
+            Choice::WaitForEnd => self.wait_for_end(pass).await,
             Choice::WaitToRetry => Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest)),
             Choice::StayFailed | Choice::Suspend | Choice::Uninstall => Ok(self.interval_from(pass)),
         }
+    }
+
+    async fn wait_for_end(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
+        let message = "somebody else, such as the helm command line, works on it";
+        self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
+        Ok(Next::After(Duration::from_secs(10)))
     }
 
     /// What the records say. Somebody else's operation that had all the time that one may take is over.

@@ -108,9 +108,10 @@ async fn until_end(
             Ok(told) => match told? {
                 None => return Ok(End::NotYet),
                 Some(operation) => {
-                    telling.steps(release, &operation);
                     let end = end(&operation, until);
-                    if end != End::NotYet {
+                    if end == End::NotYet {
+                        telling.steps(release, &operation);
+                    } else {
                         if until == Until::Ready {
                             telling.objects(release).await;
                         }

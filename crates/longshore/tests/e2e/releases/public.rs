@@ -42,19 +42,20 @@ fn what_we_leave_behind_is_what_helm_4_leaves_behind() {
     }
     let Some(folder) = folder() else { return };
     let asked = env::var("LONGSHORE_CHARTS").unwrap_or_default();
-    let wanted = |chart: &&Chart| match asked.as_str() {
+    let wanted = |(_, chart): &(usize, &Chart)| match asked.as_str() {
         "" => chart.daily,
         "all" => true,
         part => chart.id.contains(part),
     };
-    let wanted: Vec<&Chart> = CHARTS.iter().filter(wanted).collect();
+    let wanted: Vec<(usize, &Chart)> = CHARTS.iter().enumerate().filter(wanted).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
-                while let Some(chart) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some((number, chart)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let archive = folder.join(format!("{}.tgz", chart.id)).display().to_string();
-                    let differs = compare(chart, &archive);
+                    // Others have releases of the same charts, and some objects belong to no namespace.
+                    let differs = compare(chart, &format!("pub{number}"), &archive);
                     found.lock().unwrap().extend(differs);
                 }
             });
@@ -74,14 +75,14 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Both turns with a chart, and what is not equal afterwards.
-fn compare(chart: &Chart, archive: &str) -> Vec<String> {
+fn compare(chart: &Chart, name: &str, archive: &str) -> Vec<String> {
     let began = Instant::now();
     let Some(kubectl) = Client::kubectl() else { return Vec::new() };
     let Some(helm) = kubectl.helm("LONGSHORE_HELM_4_3") else { return Vec::new() };
     let definitions = places(&helm.ok(&format!("show crds {archive}")));
-    let ours = Turn { chart, archive, program: &kubectl.longshore(), helm: &helm }
+    let ours = Turn { chart, name, archive, program: &kubectl.longshore(), helm: &helm }
         .run(&kubectl, definitions.clone());
-    let theirs = Turn { chart, archive, program: &helm, helm: &helm }.run(&kubectl, definitions);
+    let theirs = Turn { chart, name, archive, program: &helm, helm: &helm }.run(&kubectl, definitions);
     let mut found = Vec::new();
     for (ours, theirs) in ours.iter().zip(&theirs) {
         let mut here = Vec::new();
@@ -107,6 +108,7 @@ fn compare(chart: &Chart, archive: &str) -> Vec<String> {
 /// The life of a release by one program, which Helm looks at.
 struct Turn<'t> {
     chart: &'t Chart,
+    name: &'t str,
     archive: &'t str,
     program: &'t Client,
     helm: &'t Client,
@@ -114,21 +116,21 @@ struct Turn<'t> {
 
 impl Turn<'_> {
     fn steps(&self) -> [(&'static str, String); 5] {
-        let Self { archive, chart: Chart { values, change, .. }, .. } = self;
+        let Self { name, archive, chart: Chart { values, change, .. }, .. } = self;
         let wait = "--wait --timeout 2m";
         [
-            ("install", format!("install app {archive} {wait} {values}")),
-            ("upgrade", format!("upgrade app {archive} {wait} {values} {change}")),
-            ("rollback", format!("rollback app 1 {wait}")),
-            ("test", "test app --timeout 2m".to_owned()),
-            ("uninstall", format!("uninstall app {wait}")),
+            ("install", format!("install {name} {archive} {wait} {values}")),
+            ("upgrade", format!("upgrade {name} {archive} {wait} {values} {change}")),
+            ("rollback", format!("rollback {name} 1 {wait}")),
+            ("test", format!("test {name} --timeout 2m")),
+            ("uninstall", format!("uninstall {name} {wait}")),
         ]
     }
 
     /// From an empty namespace to an empty namespace.
     fn run(&self, kubectl: &Client, crds: BTreeSet<Place>) -> Vec<Seen> {
         for line in self.chart.before {
-            kubectl.ok(line);
+            kubectl.ok(&line.replace("{name}", self.name));
         }
         let mut places = crds;
         let mut seen = Vec::new();
@@ -137,35 +139,35 @@ impl Turn<'_> {
             if !said.ok {
                 eprintln!("{}: {line}\n{}{}", self.chart.id, said.stdout, said.stderr);
             }
-            places.extend(self::places(&self.helm.try_with("get manifest app", "").stdout));
-            places.extend(self::places(&self.helm.try_with("get hooks app", "").stdout));
+            for part in ["manifest", "hooks"] {
+                let line = format!("get {part} {}", self.name);
+                places.extend(self::places(&self.helm.try_with(&line, "").stdout));
+            }
             let objects = self.look(&places, async |look| look.objects().await);
-            seen.push(Seen { step, ok: said.ok, objects, read: read(self.helm) });
+            seen.push(Seen { step, ok: said.ok, objects, read: self.read() });
         }
         self.look(&places, async |look| look.remove().await);
         seen
+    }
+
+    /// History and last revision as Helm reads them, without times.
+    fn read(&self) -> String {
+        let said = |line: String| self.helm.try_with(&line, "").stdout;
+        let history = serde_json::from_str(&said(format!("history {} -o json", self.name)));
+        let mut history: Vec<Value> = history.unwrap_or_default();
+        for revision in &mut history {
+            revision["updated"] = json!("*");
+        }
+        let all = said(format!("get all {}", self.name));
+        let times = ["LAST DEPLOYED:", "Last Started:", "Last Completed:"];
+        let timeless = all.lines().filter(|line| !times.iter().any(|time| line.contains(time)));
+        format!("{}\n{}", Value::Array(history), timeless.collect::<Vec<_>>().join("\n"))
     }
 
     fn look<T: Send>(&self, places: &BTreeSet<Place>, work: impl AsyncFnOnce(Look) -> T + Send) -> T {
         let cluster = &self.helm.cluster;
         cluster.wait(async |client| work(Look { client, namespace: &cluster.namespace, places }).await)
     }
-}
-
-/// History and last revision, without times.
-fn read(helm: &Client) -> String {
-    let history: Value =
-        serde_json::from_str(&helm.try_with("history app -o json", "").stdout).unwrap_or_default();
-    let mut history = history.as_array().cloned().unwrap_or_default();
-    for revision in &mut history {
-        revision["updated"] = json!("*");
-    }
-    let all = helm.try_with("get all app", "").stdout;
-    let timeless = all.lines().filter(|line| {
-        !["LAST DEPLOYED:", "Last Started:", "Last Completed:"].iter().any(|part| line.contains(part))
-    });
-    let timeless: Vec<&str> = timeless.collect();
-    format!("{}\n{}", Value::Array(history), timeless.join("\n"))
 }
 
 fn lines(text: &str) -> Value {

@@ -11,6 +11,11 @@ use crate::edge::token::{self, JOINERS, JoinToken};
 
 pub(super) const DAY: SignedDuration = SignedDuration::from_hours(24);
 
+/// The cluster takes a token away when it is over by its own clock, which is the machine's.
+pub(super) fn clock_of_tokens() -> HeldClock {
+    HeldClock::at(jiff::Timestamp::now())
+}
+
 /// A token of an account, as a login makes it.
 pub(super) async fn join_token(world: &World, clock: &HeldClock, id: &str, pool: Option<&str>) -> JoinToken {
     let now = domain::clock::Clock::now(clock);
@@ -69,9 +74,9 @@ fn kubelet(world: &World, node: &str) -> kube::Client {
 
 /// The machine has its certificate, and says that it is there, where it is not known yet.
 pub(super) async fn appear(world: &World, node: &str) -> Option<()> {
-    if answer(world, &format!("csr-{node}")).await?.starts_with("Approved")
-        && get::<Node>(world, node).await.is_none()
-    {
+    let said = answer(world, &format!("csr-{node}")).await?;
+    assert_eq!(said, "Approved Joined", "{node}");
+    if get::<Node>(world, node).await.is_none() {
         let object: Node = serde_json::from_value(json!({
             "metadata": {"name": node, "labels": {"apps.openyurt.io/nodepool": "elsewhere"}},
         }))
@@ -104,13 +109,30 @@ async fn two(world: &World, clock: &HeldClock, nodes: i64) {
     until_reached(world, &Fault::none(), clock, "ready", ready).await;
 }
 
-async fn run_until(world: &World, clock: &HeldClock, what: &str, reached: impl AsyncFnMut() -> Option<()>) {
+/// Without a fault; what goes wrong is told with the test that fails.
+async fn run_until(
+    world: &World,
+    clock: &HeldClock,
+    what: &str,
+    mut reached: impl AsyncFnMut() -> Option<()>,
+) {
+    let (heard, _guard) = crate::heard::listen();
+    let begun = std::time::Instant::now();
+    let mut told = false;
+    let reached = async || {
+        let answer = reached().await;
+        if answer.is_none() && !told && begun.elapsed() > std::time::Duration::from_secs(50) {
+            told = true;
+            eprintln!("{what}: {}", heard.text());
+        }
+        answer
+    };
     until_reached(world, &Fault::none(), clock, what, reached).await;
 }
 
 #[tokio::test]
 async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let (anas, bens) = (
         join_token(&world, &clock, ID, Some("hangzhou")).await,
@@ -178,7 +200,7 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
 
 #[tokio::test]
 async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let token = join_token(&world, &clock, ID, None).await;
     let pem = request("edge-9", Some("system:nodes"));
@@ -188,7 +210,8 @@ async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
         "metadata": {"name": "foreign"},
         "spec": {
             "request": k8s_openapi::ByteString(pem.into_bytes()), "usages": ["digital signature", "client auth"],
-            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            // No signer of the cluster's own, which would approve it.
+            "signerName": "example.com/nodes",
         },
     }))
     .unwrap();
@@ -201,7 +224,7 @@ async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
 
 #[tokio::test]
 async fn a_machine_cannot_say_itself_whose_it_is() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let token = join_token(&world, &clock, ID, None).await;
     ask_for(&world, &token, "edge-1").await;
@@ -267,7 +290,7 @@ pub(super) async fn equipment(world: &World, id: &str, node: &str) -> [bool; 4] 
 
 #[tokio::test]
 async fn an_account_is_warned_expires_is_prolonged_and_goes() {
-    let (world, clock) = (world().await, HeldClock::new());
+    let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     patch::<User>(&world, "ben", json!({"spec": {"validPeriod": 0}})).await;
     equip(&world, &clock, ID, "edge-1").await;
@@ -371,7 +394,7 @@ async fn an_account_that_never_becomes_one_goes_after_an_hour_and_takes_nothing(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_joins_whenever_the_server_dies() {
-    let clock = HeldClock::new();
+    let clock = clock_of_tokens();
     let points = testkit::every_kill_point(
         async || {
             let world = world().await;

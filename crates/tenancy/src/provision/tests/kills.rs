@@ -2,7 +2,7 @@
 
 use testkit::every_kill_point;
 
-use super::edge::{appear, equip, equipment, nodes_of};
+use super::edge::{appear, clock_of_tokens, equip, equipment, nodes_of};
 use super::*;
 
 /// A world in which this has happened already.
@@ -125,7 +125,7 @@ async fn a_workspace_goes_whenever_the_server_dies_and_takes_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_goes_whenever_the_server_dies() {
-    let clock = HeldClock::new();
+    let clock = clock_of_tokens();
     every_kill_point(
         async || {
             let ana = async |world: &World| {

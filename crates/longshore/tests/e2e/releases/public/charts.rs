@@ -5,7 +5,7 @@ pub struct Chart {
     pub id: &'static str,
     /// Whether it belongs to the suite, and not only to the full run.
     pub daily: bool,
-    /// Commands for kubectl that make what the chart expects to find.
+    /// Commands for kubectl that make what the chart expects to find; `{name}` is the release's.
     pub before: &'static [&'static str],
     /// Further words for `install` and `upgrade`: what is random otherwise, or waits for what nobody here gives.
     pub values: &'static str,
@@ -43,7 +43,7 @@ pub const CHARTS: &[Chart] = &[
     chart("elastic__kibana").daily().before(&[
         "create secret generic elasticsearch-master-certs --from-literal=ca.crt=text",
         "create secret generic elasticsearch-master-credentials --from-literal=username=elastic --from-literal=password=text",
-        "create secret generic app-kibana-es-token --from-literal=token=text",
+        "create secret generic {name}-kibana-es-token --from-literal=token=text",
     ]),
     chart("prometheus-community__prometheus-operator-admission-webhook").change("--set replicas=2"),
     chart("jupyterhub__jupyterhub")
@@ -58,7 +58,7 @@ pub const CHARTS: &[Chart] = &[
     chart("sealed-secrets__sealed-secrets"),
     chart("strimzi__strimzi-kafka-operator").change("--set replicas=2"),
     chart("prometheus-community__prometheus").daily().change("--set server.podAnnotations.step=two,alertmanager.enabled=false"),
-    chart("grafana__loki-distributed").change("--set gateway.replicas=2"),
+    chart("grafana__loki-distributed").change("--set gateway.replicas=2,gateway.maxUnavailable=1"),
     chart("grafana__loki-stack").change("--set promtail.enabled=false"),
     chart("hashicorp__vault").values("--set injector.enabled=false").change("--set server.annotations.step=two"),
     chart("fluent__fluent-bit").daily(),
@@ -88,11 +88,11 @@ pub const CHARTS: &[Chart] = &[
     chart("bitnami__node-exporter").change("--set hostNetwork=false"),
     chart("bitnami__phpmyadmin").change("--set ingress.enabled=true,replicaCount=2"),
     chart("bitnami__tensorflow-resnet").values("--set service.type=ClusterIP").change("--set replicaCount=2"),
-    chart("elastic__apm-server").change("--set autoscaling.enabled=true"),
+    chart("elastic__apm-server"),
     chart("elastic__filebeat"),
     chart("elastic__logstash").change("--set replicas=2"),
     chart("elastic__metricbeat").change("--set deployment.enabled=false"),
-    chart("fluent__fluentd-aggregator").change("--set ingress.enabled=true"),
+    chart("fluent__fluentd-aggregator"),
     chart("grafana-community__tempo"),
     chart("grafana__fluent-bit"),
     chart("grafana__promtail"),
