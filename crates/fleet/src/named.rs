@@ -1,10 +1,12 @@
 //! What everything in a namespace has: a name, labels, a beginning, and the images that it runs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::rows::{Image, Pairs};
 use crate::seen::{seconds, time};
@@ -50,6 +52,30 @@ impl Head {
     }
 }
 
+/// Which object it is, among all that ever had its name. Nearly always a UUID, which is kept as the number that it is.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Uid {
+    Number(Uuid),
+    Text(Box<str>),
+}
+
+impl Uid {
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let text = metadata.uid.as_deref().unwrap_or_default();
+        let number = Uuid::try_parse(text).ok().filter(|number| number.to_string() == text);
+        number.map_or_else(|| Self::Text(text.into()), Self::Number)
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
 /// A container as the cluster sends it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -90,4 +116,24 @@ impl Images {
 
 fn rows(images: &[Arc<str>]) -> Vec<Image> {
     images.iter().map(|image| Image { image: image.as_ref().to_owned() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_is_told_as_it_was() {
+        for uid in [
+            "0b5f4b3e-8f1c-4d2a-9d0e-000000000007",
+            "0B5F4B3E-8F1C-4D2A-9D0E-000000000007",
+            "0b5f4b3e8f1c4d2a9d0e000000000007",
+            "of-a-test",
+            "",
+        ] {
+            let metadata = ObjectMeta { uid: Some(uid.to_owned()), ..ObjectMeta::default() };
+            assert_eq!(Uid::of(&metadata).to_string(), uid);
+        }
+        assert_eq!(Uid::of(&ObjectMeta::default()).to_string(), "");
+    }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::amounts::{self, Load, Used};
+use crate::named::Uid;
 use crate::rows::{Detail, NodeInfo, NodeRow, NodeStatus};
 use crate::seen::{Condition, Seen, seconds, time};
 use crate::words::{WordPairs, Words};
@@ -73,7 +74,7 @@ pub(crate) enum Readiness {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Node {
     pub name: Arc<str>,
-    uid: Box<str>,
+    uid: Uid,
     created: Option<i64>,
     pub labels: WordPairs,
     pub annotations: WordPairs,
@@ -131,7 +132,7 @@ impl Node {
         let info = &status.node_info;
         Self {
             name: words.word(metadata.name.as_deref().unwrap_or_default()),
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            uid: Uid::of(metadata),
             created: seconds(metadata.creation_timestamp.as_ref()),
             annotations: words.pairs(annotations),
             taints: spec.taints.clone().into(),
@@ -199,7 +200,7 @@ impl Node {
             if MASTER.iter().any(|label| self.labels.get(label).is_some()) { "master" } else { "node" };
         NodeRow {
             name: self.name.as_ref().to_owned(),
-            uid: self.uid.as_ref().to_owned(),
+            uid: self.uid.to_string(),
             ip: self.ip.as_ref().to_owned(),
             node_pool: self.pool().unwrap_or_default().to_owned(),
             role,

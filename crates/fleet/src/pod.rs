@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::amounts::{Share, Takes};
-use crate::named::{Head, Images, ToldContainer};
+use crate::named::{Head, Images, ToldContainer, Uid};
 use crate::rows::PodRow;
 use crate::seen::{Condition, Seen, is_true};
 use crate::words::Words;
@@ -97,7 +97,7 @@ impl Phase {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Pod {
     pub head: Head,
-    uid: Box<str>,
+    uid: Uid,
     images: Images,
     phase: Phase,
     ready: bool,
@@ -117,7 +117,7 @@ impl Pod {
         let waiting = || statuses().find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());
         Self {
             head: Head::of(&metadata, words),
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            uid: Uid::of(&metadata),
             images: Images::of(&spec.containers, &spec.init_containers, words),
             phase: Phase::of(&status.phase),
             ready: is_true(&status.conditions, "Ready").is_some(),
@@ -152,7 +152,7 @@ impl Pod {
         PodRow {
             name: self.head.name.as_ref().to_owned(),
             namespace: self.head.namespace.as_ref().to_owned(),
-            uid: self.uid.as_ref().to_owned(),
+            uid: self.uid.to_string(),
             labels: self.head.labels(),
             label_map: self.head.label_map(),
             create_time: self.head.create_time(),
