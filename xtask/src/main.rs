@@ -38,6 +38,9 @@ struct Xtask {
 enum Command {
     /// Build Longshore and run it on the embedded cluster, in the foreground
     Up(up::UpArgs),
+    /// What `up --demo` starts beside the server
+    #[command(hide = true)]
+    Demo(up::demo::DemoArgs),
     /// Run every test that needs only this machine
     Test(test::TestArgs),
     /// A real Kubernetes on this machine
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     let project = Project::here();
     let done = match Xtask::parse().command {
         Command::Up(args) => up::up(&project, &args),
+        Command::Demo(args) => up::demo::listen(&project, &args),
         Command::Test(args) => test::test(&project, &args),
         Command::Devcluster(command) => devcluster::devcluster(&project, &command),
         Command::Bench(args) => bench::bench(&project, &args),

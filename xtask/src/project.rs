@@ -80,7 +80,7 @@ pub fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true")
 }
 
-fn spoken(command: &Command) -> String {
+pub fn spoken(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
     format!("`{}`", words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" "))

@@ -1,6 +1,9 @@
 //! `cargo xtask up`: the platform on this machine, with one command.
 //!
-//! Everything it keeps is in `target/longshore`, so the next start finds it as it was.
+//! Everything it keeps is in `target/longshore`, so the next start finds it as it was. With `--demo` there is something to
+//! look at ([`demo`]).
+
+pub mod demo;
 
 use std::os::unix::process::CommandExt;
 
@@ -14,6 +17,9 @@ pub struct UpArgs {
     /// Build with optimisations
     #[arg(long)]
     release: bool,
+    /// With somebody on it who has three releases, and one that fails on purpose
+    #[arg(long)]
+    demo: bool,
     /// Further arguments for `longshore serve`
     #[arg(last = true)]
     serve: Vec<String>,
@@ -35,7 +41,11 @@ pub fn up(project: &Project, args: &UpArgs) -> Result<()> {
         data = short(&data),
     );
     let mut serve = project.command(&program.to_string_lossy(), ["serve", "--data"]);
-    serve.arg(data).args(&args.serve);
+    serve.arg(&data).args(&args.serve);
+    if args.demo {
+        std::fs::create_dir_all(&data).with_context(|| format!("cannot make `{}`", data.display()))?;
+        serve.stdout(demo::listener(&program, &data)?);
+    }
     // The server takes this process over: the terminal's signals reach it and nothing else.
     Err(serve.exec()).context("cannot start longshore")
 }

@@ -18,8 +18,8 @@ use kube_embedded::cluster::{Cluster, Config};
 use tokio::net::TcpListener;
 
 use crate::RunArgs;
-use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
 use crate::door::{Person, Server};
+use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
 use load::Route;
 
 pub const ACCOUNTS: usize = 2_000;

@@ -1,7 +1,7 @@
 //! Installing many releases: by people at our door, and by as many who run `helm install`.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::task::spawn_blocking;
 
 use super::cluster::Cluster;
 use crate::door::{Person, Server};
@@ -163,8 +163,8 @@ impl Helm {
 
     async fn run(&self, args: &[&str]) -> Result<()> {
         let mut command = Command::new(&self.program);
-        command.args(args).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig);
-        let done = command.stdin(Stdio::null()).output().await?;
+        command.args(args).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
+        let done = spawn_blocking(move || command.output()).await??;
         if !done.status.success() {
             bail!("helm {}: {}", args.join(" "), String::from_utf8_lossy(&done.stderr));
         }

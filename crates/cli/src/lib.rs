@@ -3,6 +3,7 @@
 //! Output for people and programs goes to standard output, complaints to standard error.
 
 pub mod helm;
+pub mod node;
 pub mod platform;
 pub mod release;
 
@@ -34,6 +35,9 @@ pub enum Command {
     /// For whoever holds the cluster itself
     #[command(subcommand)]
     Admin(AdminCommand),
+    /// Join a cluster as a machine, and leave it
+    #[command(subcommand)]
+    Node(node::Command),
     #[command(flatten)]
     Platform(platform::Command),
     #[command(flatten)]

@@ -96,7 +96,6 @@ pub struct Fleet(Arc<Inner>);
 
 pub(crate) struct Inner {
     clients: Clients,
-    clock: Arc<dyn Clock>,
     settings: Settings,
     state: Shared,
     feeds: Feeds,
@@ -125,7 +124,7 @@ impl Fleet {
         let (tell, pools) = watch::channel(None);
         let (settle, mut settled) = watch::channel(false);
         tasks.spawn(served::watch_pools(clients.own(), state.clone(), tell, settle));
-        tasks.spawn(metrics::follow(clients.own(), state.clone(), settings.metrics_every));
+        tasks.spawn(metrics::follow(clients.own(), state.clone(), clock, settings.metrics_every));
         let all = async {
             join_all(Kind::ALL.iter().map(|kind| feeds.known(*kind))).await;
             // Its sender lives as long as the fleet.
@@ -140,7 +139,7 @@ impl Fleet {
             tracing::warn!(?kinds, "the cluster does not tell what there is of these; going on without them");
         }
         let tasks = Mutex::new(tasks);
-        Ok(Self(Arc::new(Inner { clients, clock, settings, state, feeds, pools, _tasks: tasks })))
+        Ok(Self(Arc::new(Inner { clients, settings, state, feeds, pools, _tasks: tasks })))
     }
 
     pub fn look<'a>(&'a self, whose: Whose<'a>) -> Look<'a> {

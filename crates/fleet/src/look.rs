@@ -2,21 +2,17 @@
 //!
 //! Always true: no call is made and nothing of others is shown. The state is held only for as long as it takes to find what
 //! is wanted; rows are made after that.
+//! Elsewhere: lists, which are shown by pages ([`crate::page`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::amounts::{Load, Used};
 use crate::feeds::Kind;
-use crate::job::{CronJob, Job};
 use crate::node::Node;
-use crate::pod::Pod;
 use crate::pool::Pool;
-use crate::rows::{
-    CronJobRow, Items, JobRow, KindStatus, NodeList, NodeRow, Overview, PodRow, PoolList, WorkloadRow,
-};
+use crate::rows::{KindStatus, NodeRow, Overview, PoolList};
 use crate::state::{Count, Kept, Nodes, State, Table};
-use crate::workload::Workload;
 use crate::{Fleet, Namespaces, Whose};
 
 /// What somebody may see.
@@ -45,18 +41,6 @@ impl Look<'_> {
                 status(Kind::Jobs, self.count(&state.jobs)),
             ],
         }
-    }
-
-    /// `GET /nodes`
-    pub fn nodes(&self) -> NodeList {
-        let create_time = self.now();
-        let found: Vec<(Arc<Node>, Load, Used)> = {
-            let state = self.fleet.0.state.read();
-            let nodes = self.nodes_of(&state).into_iter().flat_map(|nodes| nodes.by_name.values());
-            nodes.map(|node| (node.clone(), load(&state, node), used(&state, node))).collect()
-        };
-        let all_nodes = found.iter().map(|(node, load, used)| node.row(load, *used)).collect();
-        NodeList { all_nodes, create_time }
     }
 
     /// One node, if it may be seen.
@@ -93,36 +77,6 @@ impl Look<'_> {
         PoolList { items: pools.iter().filter_map(row).collect(), available: true }
     }
 
-    /// `GET /deployments`
-    pub fn deployments(&self) -> Items<WorkloadRow> {
-        self.rows(|state| &state.deployments, Workload::row)
-    }
-
-    /// `GET /statefulsets`
-    pub fn statefulsets(&self) -> Items<WorkloadRow> {
-        self.rows(|state| &state.stateful_sets, Workload::row)
-    }
-
-    /// `GET /daemonsets`
-    pub fn daemonsets(&self) -> Items<WorkloadRow> {
-        self.rows(|state| &state.daemon_sets, Workload::row)
-    }
-
-    /// `GET /jobs`
-    pub fn jobs(&self) -> Items<JobRow> {
-        self.rows(|state| &state.jobs, Job::row)
-    }
-
-    /// `GET /cronjobs`
-    pub fn cronjobs(&self) -> Items<CronJobRow> {
-        self.rows(|state| &state.cron_jobs, CronJob::row)
-    }
-
-    /// `GET /pods`
-    pub fn pods(&self) -> Items<PodRow> {
-        self.rows(|state| &state.pods, Pod::row)
-    }
-
     pub(crate) fn nodes_of<'s>(&self, state: &'s State) -> Option<&'s Nodes> {
         match self.whose.tenant {
             None => Some(&state.nodes),
@@ -137,29 +91,6 @@ impl Look<'_> {
                 names.iter().fold(Count::default(), |sum, name| sum.and(table.count_in(name)))
             }
         }
-    }
-
-    /// By name, then by namespace.
-    fn rows<T: Kept, R>(&self, table: fn(&State) -> &Table<T>, row: fn(&T) -> R) -> Items<R> {
-        let mut found: Vec<Arc<T>> = {
-            let state = self.fleet.0.state.read();
-            let table = table(&state);
-            match self.whose.namespaces {
-                Namespaces::All => table.all().cloned().collect(),
-                Namespaces::Of(names) => {
-                    names.iter().flat_map(|name| table.in_namespace(name)).cloned().collect()
-                }
-            }
-        };
-        found.sort_by(|one, other| {
-            let (one, other) = (one.head(), other.head());
-            (&*one.name, &*one.namespace).cmp(&(&*other.name, &*other.namespace))
-        });
-        Items { items: found.iter().map(|object| row(object)).collect() }
-    }
-
-    fn now(&self) -> String {
-        crate::seen::time(Some(self.fleet.0.clock.now().as_second()))
     }
 }
 

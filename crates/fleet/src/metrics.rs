@@ -1,9 +1,13 @@
 //! What is used of the nodes, where the cluster serves `metrics.k8s.io`. At the edge it often does not, and then nobody knows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use domain::clock::Clock;
 use http::Request;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,6 +18,8 @@ use crate::feeds::Shared;
 
 const GROUP: &str = "metrics.k8s.io";
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
+/// What was measured longer ago says nothing of now: of a node that is cut off, a service may go on telling the last.
+const OLD: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Deserialize)]
 struct List {
@@ -24,15 +30,16 @@ struct List {
 #[derive(Deserialize)]
 struct NodeMetrics {
     metadata: ObjectMeta,
+    timestamp: Option<Time>,
     #[serde(default)]
     usage: Value,
 }
 
 /// Asks again and again. What is not known any more is not shown as if it were.
-pub(crate) async fn follow(client: kube::Client, state: Shared, every: Duration) {
+pub(crate) async fn follow(client: kube::Client, state: Shared, clock: Arc<dyn Clock>, every: Duration) {
     let mut failing = false;
     loop {
-        let used = match ask(&client).await {
+        let used = match ask(&client, clock.now()).await {
             Ok(used) => {
                 failing = false;
                 used
@@ -52,7 +59,7 @@ pub(crate) async fn follow(client: kube::Client, state: Shared, every: Duration)
     }
 }
 
-async fn ask(client: &kube::Client) -> Result<HashMap<Box<str>, Used>, kube::Error> {
+async fn ask(client: &kube::Client, now: Timestamp) -> Result<HashMap<Box<str>, Used>, kube::Error> {
     let groups = client.list_api_groups().await?;
     if !groups.groups.iter().any(|group| group.name == GROUP) {
         return Ok(HashMap::new());
@@ -64,7 +71,8 @@ async fn ask(client: &kube::Client) -> Result<HashMap<Box<str>, Used>, kube::Err
             Used { cpu: amounts::milli(&node.usage, "cpu"), memory: amounts::whole(&node.usage, "memory") };
         Some((node.metadata.name?.into_boxed_str(), used))
     };
-    Ok(list.items.into_iter().filter_map(used).collect())
+    let fresh = |node: &NodeMetrics| node.timestamp.as_ref().is_none_or(|at| now.duration_since(at.0) <= OLD);
+    Ok(list.items.into_iter().filter(fresh).filter_map(used).collect())
 }
 
 #[cfg(test)]

@@ -7,9 +7,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use crate::Namespaces;
+use crate::job::{CronJob, Job};
 use crate::look::{Look, load, used};
+use crate::pod::Pod;
 use crate::rows::{CronJobRow, JobRow, NodeRow, PodRow, WorkloadRow};
 use crate::state::{Kept, State, Table};
+use crate::workload::Workload;
 
 /// Which part of a list.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,7 @@ pub struct Page<'a> {
 pub type Part<R> = (Vec<R>, String);
 
 impl Look<'_> {
+    /// `GET /nodes`
     pub fn nodes_page(&self, page: Page<'_>) -> Part<NodeRow> {
         let mut found: Vec<_> = {
             let state = self.fleet.0.state.read();
@@ -32,7 +36,7 @@ impl Look<'_> {
                 .flat_map(|nodes| nodes.by_name.range::<str, _>((after, Unbounded)))
                 .map(|(_, node)| node);
             nodes
-                .take(page.limit + 1)
+                .take(page.limit.saturating_add(1))
                 .map(|node| (node.clone(), load(&state, node), used(&state, node)))
                 .collect()
         };
@@ -40,28 +44,34 @@ impl Look<'_> {
         (found.iter().map(|(node, load, used)| node.row(load, *used)).collect(), rest)
     }
 
+    /// `GET /deployments`
     pub fn deployments_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
-        self.part(page, |state| &state.deployments, |workload| workload.row())
+        self.part(page, |state| &state.deployments, Workload::row)
     }
 
+    /// `GET /statefulsets`
     pub fn statefulsets_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
-        self.part(page, |state| &state.stateful_sets, |workload| workload.row())
+        self.part(page, |state| &state.stateful_sets, Workload::row)
     }
 
+    /// `GET /daemonsets`
     pub fn daemonsets_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
-        self.part(page, |state| &state.daemon_sets, |workload| workload.row())
+        self.part(page, |state| &state.daemon_sets, Workload::row)
     }
 
+    /// `GET /jobs`
     pub fn jobs_page(&self, page: Page<'_>) -> Part<JobRow> {
-        self.part(page, |state| &state.jobs, |job| job.row())
+        self.part(page, |state| &state.jobs, Job::row)
     }
 
+    /// `GET /cronjobs`
     pub fn cronjobs_page(&self, page: Page<'_>) -> Part<CronJobRow> {
-        self.part(page, |state| &state.cron_jobs, |job| job.row())
+        self.part(page, |state| &state.cron_jobs, CronJob::row)
     }
 
+    /// `GET /pods`
     pub fn pods_page(&self, page: Page<'_>) -> Part<PodRow> {
-        self.part(page, |state| &state.pods, |pod| pod.row())
+        self.part(page, |state| &state.pods, Pod::row)
     }
 
     fn part<T: Kept, R>(&self, page: Page<'_>, table: fn(&State) -> &Table<T>, row: fn(&T) -> R) -> Part<R> {
@@ -83,7 +93,7 @@ fn walk<T: Kept>(table: &Table<T>, whose: Namespaces<'_>, page: Page<'_>) -> Par
         let last = after.filter(|(namespace, _)| *namespace == name).map(|(_, last)| last);
         table.after(name, last)
     };
-    let mut found: Vec<Arc<T>> = names.flat_map(of).take(page.limit + 1).cloned().collect();
+    let mut found: Vec<Arc<T>> = names.flat_map(of).take(page.limit.saturating_add(1)).cloned().collect();
     let rest = rest(&mut found, page, |object| format!("{}/{}", object.head().namespace, object.head().name));
     (found, rest)
 }
@@ -105,7 +115,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pod::Pod;
     use crate::words::Words;
 
     fn table(names: &BTreeSet<(u8, u8)>) -> Table<Pod> {

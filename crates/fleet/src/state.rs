@@ -207,11 +207,6 @@ impl<T: Kept> Table<T> {
         self.spaces.get(namespace).map(|space| space.count).unwrap_or_default()
     }
 
-    /// Of one namespace, by name.
-    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
-        self.spaces.get(namespace).into_iter().flat_map(|space| &space.objects).map(|ByName(object)| object)
-    }
-
     /// Of one namespace, those after a name, by name.
     pub fn after(&self, namespace: &str, name: Option<&str>) -> impl Iterator<Item = &Arc<T>> {
         let from = name.map_or(Unbounded, Excluded);
@@ -224,11 +219,6 @@ impl<T: Kept> Table<T> {
     /// Those with anything in them, in no order.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.spaces.keys().map(|name| &**name)
-    }
-
-    /// Of all namespaces, in no order.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.spaces.values().flat_map(|space| &space.objects).map(|ByName(object)| object)
     }
 }
 

@@ -167,21 +167,17 @@ fn set(place: &mut Value, last: &str, value: Option<Value>) {
 
 /// For people: what was wanted, and what is there instead.
 pub fn text(drifts: &[Drift]) -> String {
-    let mut text = String::new();
-    for drift in drifts {
-        let Some(changes) = &drift.changes else {
-            text.push_str(&format!("{} is not there\n", drift.id));
-            continue;
-        };
-        text.push_str(&format!("{}\n", drift.id));
-        for Change { path, before, after } in changes {
-            let lines = [('-', after), ('+', before)];
-            for (sign, value) in lines.iter().filter_map(|(sign, value)| Some((sign, value.as_ref()?))) {
-                text.push_str(&format!("{sign} {path}: {value}\n"));
-            }
-        }
+    drifts.iter().map(said).collect()
+}
+
+fn said(drift: &Drift) -> String {
+    let Some(changes) = &drift.changes else { return format!("{} is not there\n", drift.id) };
+    let mut lines = vec![drift.id.to_string()];
+    for Change { path, before, after } in changes {
+        lines.extend(after.iter().map(|wanted| format!("- {path}: {wanted}")));
+        lines.extend(before.iter().map(|there| format!("+ {path}: {there}")));
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 /// Puts right what was found. Ignored fields stay as they are.

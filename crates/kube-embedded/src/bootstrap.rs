@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::access::bootstrap as roles;
-use crate::access::cluster_info::cluster_info;
+use crate::access::cluster_info::{self, cluster_info};
 use crate::access::pki::Pki;
 use crate::clock::{Clock, rfc3339};
 use crate::sim::{Simulation, volume};
@@ -106,6 +106,22 @@ pub async fn run(
     }
     if gives_class {
         store.put_meta(CLASS_GIVEN, b"yes").await?;
+    }
+    Ok(())
+}
+
+/// Tells those who join where the cluster is, in `kube-public/cluster-info`.
+pub async fn announce(store: &Store, pki: &Pki, url: &str) -> Result<(), CommitError> {
+    let (namespace, name) = (cluster_info::NAMESPACE, cluster_info::NAME);
+    while let Some(found) = store.get("configmaps", namespace, name) {
+        let Some(moved) = cluster_info::readdressed(&found.value(), url, pki.ca_pem()) else { break };
+        let key = Key::new(&"configmaps".into(), namespace, name);
+        let change = Change { key, expect: Expect::Version(found.version), op: Op::Put(moved) };
+        match store.commit(vec![change]).await {
+            // Somebody has just signed it: once more.
+            Err(CommitError::Moved(..)) => {}
+            other => return other.map(drop),
+        }
     }
     Ok(())
 }

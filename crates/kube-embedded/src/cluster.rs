@@ -271,6 +271,11 @@ impl Cluster {
         kube::Client::new(self.service_as(user), "default")
     }
 
+    /// Tells those who join by which address they reach this cluster.
+    pub async fn announce(&self, url: &str) -> Result<(), CommitError> {
+        bootstrap::announce(&self.inner.store, &self.inner.pki, url).await
+    }
+
     /// Serves the API with TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
         let service = self.service();

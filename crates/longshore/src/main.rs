@@ -41,11 +41,24 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Kubeconfig(args) => kubeconfig(args)?,
         Command::Manifests => cli::print(&server::manifests())?,
         Command::Admin(AdminCommand::ResetPassword(args)) => reset_password(args)?,
+        Command::Node(command) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            return Ok(cli::node::finish(runtime.block_on(cli::node::run(&command))));
+        }
         Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
         Command::Release(command) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let world = World::of_process(runs_here);
             return Ok(cli::helm::finish(runtime.block_on(cli::release::run(&command, &world))));
+        }
+        Command::Helm(cli::helm::Command::Repo(args)) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let platform = args.platform(&World::of_process(runs_here));
+            return Ok(cli::helm::finish(match platform {
+                Ok(Some(client)) => runtime.block_on(cli::helm::repo::served::run(&args, &client)),
+                Ok(None) => cli::helm::repo::run(&args),
+                Err(failure) => Err(failure.into()),
+            }));
         }
         Command::Helm(command) => return Ok(cli::helm::finish(cli::helm::run(&command))),
         Command::Version => cli::print(&cli::version())?,

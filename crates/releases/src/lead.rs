@@ -28,6 +28,8 @@ use crate::key::Key;
 use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
+use crate::soon::Soon;
+use crate::told::Told;
 use crate::workloads::Workloads;
 use crate::{Releases, sweep};
 
@@ -54,6 +56,12 @@ pub(crate) struct Controller {
     pub events: Recorder,
     /// What was found of each release when it was last looked at whole.
     pub known: Known,
+    /// What is to be told in a moment.
+    pub soon: Soon<Key>,
+    pub soon_of_requests: Soon<String>,
+    /// What was written and not yet heard of.
+    pub told: Told<Key>,
+    pub told_requests: Told<String>,
     /// Who waits for whom.
     pub waiting: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
     again: mpsc::UnboundedSender<Key>,
@@ -98,6 +106,10 @@ impl Releases {
             clock: parts.clock.clone(),
             events: parts.recorder(),
             known: Known::default(),
+            soon: Soon::default(),
+            soon_of_requests: Soon::default(),
+            told: Told::default(),
+            told_requests: Told::default(),
             waiting: Mutex::default(),
             again,
             hands: Semaphore::new(AT_ONCE),

@@ -4,7 +4,7 @@
 //! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
 //! (`workloads`); what people can ask for ([`acts`]) and lists of what there is ([`list`]), where charts come from ([`repos`]);
 //! the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows from what
-//! was seen (`tell`); and what is left behind (`sweep`).
+//! was seen (`tell`), when it is told (`soon`) and heard of (`told`); and what is left behind (`sweep`).
 //!
 //! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
 //! else (requests, the releases of requests, values, records, statuses) is written by the platform itself.
@@ -44,10 +44,12 @@ mod records;
 mod release;
 pub mod repos;
 mod requests;
+mod soon;
 #[cfg(test)]
 mod stage;
 mod sweep;
 mod tell;
+mod told;
 pub mod values;
 mod workloads;
 

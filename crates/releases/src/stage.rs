@@ -132,7 +132,11 @@ pub(crate) async fn started(
 
 /// A cluster with a workspace's namespace in it, as it is provisioned.
 pub(crate) async fn world() -> World {
-    let simulation = Some(Simulation { nodes: 1, ..Simulation::default() });
+    world_with(Some(Simulation { nodes: 1, ..Simulation::default() })).await
+}
+
+/// The same, with these nodes; without any nothing runs, and everything is faster.
+pub(crate) async fn world_with(simulation: Option<Simulation>) -> World {
     let world = World { cluster: Cluster::open(Config { simulation, ..Config::default() }).await.unwrap() };
     world.apply(manifests::manifests()).await;
     let group = |name: &str| json!({"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"});

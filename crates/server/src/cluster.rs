@@ -75,6 +75,17 @@ pub async fn open_embedded(
     let listener =
         TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { address: listen, source })?;
     let address = listener.local_addr().map_err(|source| ClusterError::Listen { address: listen, source })?;
+    // Machines that join believe what is written there, and go on from that address.
+    let here = if address.ip().is_unspecified() {
+        format!("127.0.0.1:{}", address.port())
+    } else {
+        address.to_string()
+    };
+    let url = external_url.map_or_else(|| format!("https://{here}"), str::to_owned);
+    cluster.announce(&url).await.map_err(|source| ClusterError::Open {
+        data: data.to_owned(),
+        source: embedded::OpenError::Bootstrap(source),
+    })?;
     Ok(Embedded { cluster, listener, address })
 }
 

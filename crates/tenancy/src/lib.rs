@@ -31,6 +31,8 @@ mod credentials;
 pub mod directory;
 pub mod edge;
 pub mod error;
+#[cfg(test)]
+mod heard;
 pub mod kubeconfig;
 pub mod kubernetes;
 mod lead;

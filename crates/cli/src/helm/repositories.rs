@@ -31,6 +31,11 @@ pub struct PlacesArgs {
 }
 
 impl PlacesArgs {
+    /// Whether anything was said of places on this machine.
+    pub fn is_said(&self) -> bool {
+        self.repository_config.is_some() || self.repository_cache.is_some()
+    }
+
     pub fn find(&self) -> Result<Places, String> {
         let file = self.repository_config.clone();
         let cache = self.repository_cache.clone();

@@ -67,6 +67,14 @@ impl Desk {
         let words = std::iter::once("longshore").chain(line.split_whitespace());
         let command = Cli::try_parse_from(words).map_err(|error| error.to_string())?.command;
         let mut world = self.world(input);
+        if let Command::Release(command) = &command {
+            let came = cli::release::run(command, &world).await;
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            let came = came.map(text).map_err(|refusal| format!("Error: {}", refusal.why));
+            let shown = came.as_ref().map_or_else(Clone::clone, Clone::clone);
+            writeln!(self.screen.borrow_mut(), "$ longshore {line}\n{shown}").unwrap();
+            return came;
+        }
         let came = match &command {
             Command::Platform(command) => platform::run(command, &mut world).await,
             Command::Kubeconfig(args) => platform::kubeconfig::run(&args.personal, &mut world).await,

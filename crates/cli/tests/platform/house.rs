@@ -64,7 +64,7 @@ impl House {
             readiness: Readiness::default(),
             metrics: Metrics::new("test", |_| {}),
             tenancy: tenancy.clone(),
-            releases,
+            releases: releases.clone(),
             fleet,
             audit: trail.clone(),
             clock,
@@ -86,6 +86,9 @@ impl House {
         let tasks = vec![
             tokio::spawn(async move {
                 leader.lead().await;
+            }),
+            tokio::spawn(async move {
+                releases.lead().await;
             }),
             tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() }),
         ];

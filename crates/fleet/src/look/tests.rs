@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use testkit::fault::Line;
 use testkit::{World, until};
 
-use crate::rows::{KindStatus, Members};
+use crate::rows::{KindStatus, Members, NodeRow, WorkloadRow};
 use crate::stage::{self, ALL, Stage, id, namespace, node_object, pool_object};
-use crate::{Kind, Namespaces, Settings, Whose};
+use crate::{Kind, Look, Namespaces, Page, Settings, Whose};
 
 fn pod(namespace: &str, name: &str, node: &str, phase: &str) -> Value {
     json!({
@@ -26,6 +26,12 @@ fn deployment(namespace: &str, name: &str, ready: i64) -> Value {
             "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}},
         "status": {"replicas": 2, "readyReplicas": ready, "observedGeneration": 1},
     })
+}
+
+const PAGE: Page<'static> = Page { after: None, limit: 100 };
+
+fn nodes(look: &Look<'_>) -> Vec<NodeRow> {
+    look.nodes_page(PAGE).0
 }
 
 fn numbers(statuses: &[KindStatus]) -> Vec<(&'static str, u64, u64)> {
@@ -77,26 +83,26 @@ async fn everybody_sees_what_is_theirs() {
     assert_eq!(numbers(&own.overview().cluster_status),
         [("pods", 2, 2), ("nodes", 1, 1), ("deployments", 2, 1), ("statefulsets", 0, 0), ("jobs", 0, 0)]);
 
-    let titles = |rows: &[crate::rows::WorkloadRow]| -> Vec<String> {
-        rows.iter().map(|row| format!("{}/{}", row.name, row.namespace)).collect()
+    let titles = |rows: Vec<WorkloadRow>| -> Vec<String> {
+        rows.iter().map(|row| format!("{}/{}", row.namespace, row.name)).collect()
     };
-    assert_eq!(titles(&own.deployments().items), [format!("app/{}", id(1)), format!("web/{}", id(1))]);
+    let (one, other) = (id(1), id(2));
+    assert_eq!(titles(own.deployments_page(PAGE).0), [format!("{one}/app"), format!("{one}/web")]);
     assert_eq!(
-        titles(&all.deployments().items),
-        [format!("app/{}", id(1)), format!("web/{}", id(1)), format!("web/{}", id(2))]
+        titles(all.deployments_page(PAGE).0),
+        [format!("{one}/app"), format!("{one}/web"), format!("{other}/web")]
     );
-    assert_eq!(own.pods().items.len(), 2);
-    assert_eq!(own.statefulsets().items.len() + own.daemonsets().items.len(), 0);
-    assert_eq!((own.jobs().items.len(), own.cronjobs().items.len()), (0, 0));
+    assert_eq!(own.pods_page(PAGE).0.len(), 2);
+    assert_eq!(own.statefulsets_page(PAGE).0.len() + own.daemonsets_page(PAGE).0.len(), 0);
+    assert_eq!((own.jobs_page(PAGE).0.len(), own.cronjobs_page(PAGE).0.len()), (0, 0));
 
-    let nodes = own.nodes();
-    assert_eq!(nodes.all_nodes.len(), 1);
+    let seen = nodes(&own);
+    assert_eq!(seen.len(), 1);
     // All pods on a node take of it, whosesoever they are; one that has ended takes nothing.
-    assert_eq!(nodes.all_nodes[0].node_status.cpu, "500m / 2000m / -");
-    assert_eq!(nodes.all_nodes[0].node_status.memory, "128.0Mi / 0.0Mi / -");
-    assert_eq!(nodes.all_nodes[0].container_group, "1/110");
-    assert!(!nodes.create_time.is_empty());
-    assert_eq!(all.nodes().all_nodes.len(), 3);
+    assert_eq!(seen[0].node_status.cpu, "500m / 2000m / -");
+    assert_eq!(seen[0].node_status.memory, "128.0Mi / 0.0Mi / -");
+    assert_eq!(seen[0].container_group, "1/110");
+    assert_eq!(nodes(&all).len(), 3);
     assert!(own.node("edge-1").is_some() && own.node("edge-2").is_none() && all.node("edge-2").is_some());
 
     // Of a pool of everybody's, only one's own nodes are seen and counted.
@@ -117,9 +123,7 @@ async fn everybody_sees_what_is_theirs() {
     let nobody = stage.fleet.look(Whose { tenant: Some("u"), namespaces: Namespaces::Of(&[]) });
     assert!(nobody.overview().cluster_status.iter().all(|it| it.total_num == 0));
     assert!(
-        nobody.nodes().all_nodes.is_empty()
-            && nobody.pools().items.is_empty()
-            && nobody.pods().items.is_empty()
+        nodes(&nobody).is_empty() && nobody.pools().items.is_empty() && nobody.pods_page(PAGE).0.is_empty()
     );
 }
 
@@ -132,10 +136,10 @@ async fn a_look_makes_no_call_and_follows_what_changes() {
     let calls = stage.fault.calls();
     for _ in 0..50 {
         look.overview();
-        look.nodes();
+        look.nodes_page(PAGE);
         look.pools();
-        look.deployments();
-        look.pods();
+        look.deployments_page(PAGE);
+        look.pods_page(PAGE);
     }
     assert_eq!(stage.fault.calls(), calls);
 
@@ -189,11 +193,11 @@ async fn what_has_not_been_heard_of_for_long_is_not_counted_and_comes_back() {
     .await;
     stage.fault.turn(Line::Cut);
     until("everything is ill", async || look.overview().all_failed().then_some(())).await;
-    let nodes = &look.overview().cluster_status[1];
-    assert_eq!((nodes.total_num, nodes.healthy_num), (0, 0));
-    assert!(nodes.info.as_ref().unwrap().starts_with("the cluster has told nothing of nodes for"));
+    let counted = &look.overview().cluster_status[1];
+    assert_eq!((counted.total_num, counted.healthy_num), (0, 0));
+    assert!(counted.info.as_ref().unwrap().starts_with("the cluster has told nothing of nodes for"));
     // Lists go on telling what was last heard.
-    assert_eq!(look.nodes().all_nodes.len(), 3);
+    assert_eq!(nodes(&look).len(), 3);
     stage.fault.mend();
     until("all is well again", async || {
         look.overview().cluster_status.iter().all(|it| it.status.is_none()).then_some(())

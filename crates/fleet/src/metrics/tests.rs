@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-use domain::clock::SystemClock;
 use http::{Request, Response};
+use jiff::SignedDuration;
 use kube::client::Body;
 use kube_access::Clients;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use testkit::{World, until};
+use testkit::{HeldClock, World, until};
 use tower::service_fn;
 
 use crate::Fleet;
@@ -41,9 +41,9 @@ async fn what_is_used_is_shown_for_as_long_as_somebody_says_it() {
     let world = World::new().await;
     stage::put(&world, node_object("edge-1", json!({}), "True")).await;
     stage::put(&world, node_object("edge-2", json!({}), "True")).await;
-    let answer = Answer::default();
+    let (answer, clock) = (Answer::default(), HeldClock::new());
     let clients = Clients::new(beside(world.platform(), answer.clone()));
-    let fleet = Fleet::start(clients, Arc::new(SystemClock), stage::settings()).await.unwrap();
+    let fleet = Fleet::start(clients, Arc::new(clock.clone()), stage::settings()).await.unwrap();
     let look = fleet.look(ALL);
     let shown = |name: &str| look.node(name).map(|row| row.node_status).unwrap();
     assert_eq!(shown("edge-1").cpu, "0m / 0m / -");
@@ -58,6 +58,12 @@ async fn what_is_used_is_shown_for_as_long_as_somebody_says_it() {
     assert_eq!(shown("edge-1").memory, "0.0Mi / 0.0Mi / 921.6Mi");
     assert_eq!(shown("edge-1").cpu_detail.usage, Some(412));
     assert_eq!(shown("edge-2").cpu, "0m / 0m / -");
+
+    // What was measured long ago says nothing of now.
+    clock.advance(SignedDuration::from_mins(6));
+    until("it is too old", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
+    clock.advance(SignedDuration::from_mins(-6));
+    until("it is not", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
 
     // A service that answers with nonsense knows nothing either.
     *answer.lock() = Some(json!({"items": 7}));

@@ -12,18 +12,12 @@ pub mod nodes;
 pub mod pools;
 pub mod workloads;
 
-pub use nodes::{Detail, NodeInfo, NodeList, NodeRow, NodeStatus};
+pub use nodes::{Detail, NodeInfo, NodeRow, NodeStatus};
 pub use pools::{Members, PoolList, PoolRow};
 pub use workloads::{CronJobRow, Image, JobRow, PodCounts, PodRow, Replicas, WorkloadRow};
 
 /// Labels or annotations.
 pub type Pairs = BTreeMap<String, String>;
-
-/// Rows, by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Items<T> {
-    pub items: Vec<T>,
-}
 
 /// `GET /clusterOverview`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

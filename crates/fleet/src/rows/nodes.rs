@@ -8,14 +8,6 @@ use super::Pairs;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeList {
-    pub all_nodes: Vec<NodeRow>,
-    /// When this answer was made.
-    pub create_time: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct NodeRow {
     pub name: String,
     pub uid: String,

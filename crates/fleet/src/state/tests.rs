@@ -67,22 +67,27 @@ fn counted<'a, T: Kept + 'a>(objects: impl Iterator<Item = &'a Arc<T>>) -> Count
     count
 }
 
+/// All pods, by namespace and name.
+fn pods(state: &State) -> Vec<&Arc<Pod>> {
+    state.pods.namespaces().flat_map(|namespace| state.pods.after(namespace, None)).collect()
+}
+
 /// Everything that is kept beside the objects, counted anew from them.
 fn check(state: &State) {
     let mut loads: HashMap<Arc<str>, Load> = HashMap::new();
-    for pod in state.pods.all() {
+    for pod in pods(state) {
         if let Some((node, takes, running)) = pod.load() {
             loads.entry(node.clone()).or_default().add(takes, running);
         }
     }
     assert_eq!(state.loads, loads);
-    assert_eq!(state.pods.count(), counted(state.pods.all()));
+    assert_eq!(state.pods.count(), counted(pods(state).into_iter()));
     let mut in_all = Count::default();
     for namespace in 0..4 {
         let namespace = format!("x{namespace}");
         let count = state.pods.count_in(&namespace);
-        assert_eq!(count, counted(state.pods.in_namespace(&namespace)));
-        assert!(state.pods.in_namespace(&namespace).is_sorted_by_key(|pod| pod.head.name.clone()));
+        assert_eq!(count, counted(state.pods.after(&namespace, None)));
+        assert!(state.pods.after(&namespace, None).is_sorted_by_key(|pod| pod.head.name.clone()));
         in_all = in_all.and(count);
     }
     assert_eq!(state.pods.count(), in_all);

@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{DeleteParams, Preconditions};
 use tokio::time::Instant;
 
-use super::{Attempt, CallError, Lock, Lost, Seen, Term, within};
+use super::{Attempt, CallError, Lock, Lost, Seen, Term, is_beaten, within};
 use crate::judge::RENEW;
 
 /// Why an errand was not begun.
@@ -73,19 +73,27 @@ impl Lock {
     }
 
     async fn remove(&self, term: Term) {
-        let Lease { metadata, .. } = *term.lease;
-        let seen = Preconditions { resource_version: metadata.resource_version, uid: metadata.uid };
-        let params = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
-        match within(self.leases.delete(&self.name, &params)).await {
-            Ok(_) => {}
-            // Somebody wrote into it. If it is still ours, it is left for anybody to take.
-            Err(CallError::Refused(error)) if matches!(&*error, kube::Error::Api(status) if status.code == 409) =>
-            {
-                self.release().await;
-            }
-            Err(error) => {
-                tracing::warn!(lease = self.name, %error, "cannot remove the lease; it runs out by itself");
+        if let Err(error) = self.try_remove(*term.lease).await {
+            tracing::warn!(lease = self.name, %error, "cannot remove the lease; it runs out by itself");
+        }
+    }
+
+    /// A renewal that was on its way when the work ended may arrive first. So what was written into the Lease meanwhile is
+    /// looked at, and only one that is no longer ours stays.
+    async fn try_remove(&self, lease: Lease) -> Result<(), CallError> {
+        let holder = |lease: &Lease| lease.spec.as_ref()?.holder_identity.clone();
+        let is_ours = |lease: &Lease| holder(lease).as_ref() == Some(&self.identity);
+        let mut ours = Some(lease);
+        while let Some(Lease { metadata, .. }) = ours {
+            let seen = Preconditions { resource_version: metadata.resource_version, uid: metadata.uid };
+            let params = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+            match within(self.leases.delete(&self.name, &params)).await {
+                Err(CallError::Refused(error)) if is_beaten(&error, true) => {
+                    ours = self.read().await?.filter(is_ours);
+                }
+                gone => return gone.map(|_| ()),
             }
         }
+        Ok(())
     }
 }

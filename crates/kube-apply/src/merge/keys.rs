@@ -85,6 +85,7 @@ impl<'a> Place<'a> {
     }
 
     /// A field of what is here.
+    #[must_use]
     pub fn below(self, field: &'a str) -> Self {
         let above = match self.field {
             "initContainers" | "ephemeralContainers" => "containers",
@@ -98,6 +99,7 @@ impl<'a> Place<'a> {
     }
 
     /// An item of the list that is here.
+    #[must_use]
     pub fn item(self) -> Self {
         let how = if matches!(self.how, ByRetaining(_)) { Retain } else { Plain };
         Self { how, ..self }

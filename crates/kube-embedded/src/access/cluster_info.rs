@@ -26,6 +26,19 @@ pub fn cluster_info(url: &str, ca_pem: &str) -> Value {
     })
 }
 
+/// The ConfigMap with another address, unless it has that already. What somebody wrote there by hand stays.
+pub fn readdressed(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value> {
+    let found = text(&config_map["data"], "kubeconfig");
+    let read: Value = serde_norway::from_str(found).unwrap_or_default();
+    let known = text(&read["clusters"][0]["cluster"], "server");
+    let is_ours = found == kubeconfig(known, ca_pem);
+    (is_ours && known != url).then(|| {
+        let mut moved = config_map.clone();
+        moved["data"]["kubeconfig"] = kubeconfig(url, ca_pem).into();
+        moved
+    })
+}
+
 /// Signs the kubeconfig in the ConfigMap with each of the `secrets` that is a bootstrap token for signing, and
 /// with no other.
 pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
@@ -95,6 +108,17 @@ mod tests {
             ),
             "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"
         );
+    }
+
+    #[test]
+    fn the_address_moves_unless_somebody_wrote_it_by_hand() {
+        let old = cluster_info("https://127.0.0.1:6443", "CA");
+        let moved = readdressed(&old, "https://edge.example:6443", "CA").unwrap();
+        assert_eq!(moved["data"], cluster_info("https://edge.example:6443", "CA")["data"]);
+        assert_eq!(readdressed(&moved, "https://edge.example:6443", "CA"), None);
+        let mut by_hand = old;
+        by_hand["data"]["kubeconfig"] = "clusters: [{cluster: {server: 'https://a'}}]".into();
+        assert_eq!(readdressed(&by_hand, "https://edge.example:6443", "CA"), None);
     }
 
     #[test]

@@ -156,8 +156,8 @@ fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Chec
     let is_here = |pod: Option<&Value>| pod.is_some_and(|pod| text(&pod["spec"], "nodeName") == node);
     match (request.subresource, request.operation) {
         ("", Operation::Create) => mirror_pod(store, node, object),
-        // An eviction has been looked at before it began.
-        ("" | "eviction", Operation::Delete) if is_here(request.old) => Ok(()),
+        // An eviction marks the pod, then deletes it.
+        ("", Operation::Delete) | ("eviction", _) if is_here(request.old) => Ok(()),
         ("", Operation::Delete) => {
             Err(format!("node {name} can only delete pods with spec.nodeName set to itself"))
         }

@@ -16,6 +16,8 @@ use crate::target::{Cluster, skipped};
 pub struct Client {
     program: PathBuf,
     pub cluster: Arc<Cluster>,
+    /// Another than the test's.
+    namespace: Option<String>,
 }
 
 /// What a command said and whether it succeeded.
@@ -29,12 +31,33 @@ impl Client {
     /// With a cluster of its own; `None`, with a line that says so, where there is no kubectl.
     pub fn kubectl() -> Option<Self> {
         let program = named_by("LONGSHORE_KUBECTL")?;
-        Some(Self { program, cluster: Arc::new(Cluster::start()) })
+        Some(Self { program, cluster: Arc::new(Cluster::start()), namespace: None })
+    }
+
+    /// The same on a cluster that is there.
+    pub fn kubectl_on(cluster: &Arc<Cluster>) -> Option<Self> {
+        let program = named_by("LONGSHORE_KUBECTL")?;
+        Some(Self { program, cluster: Arc::clone(cluster), namespace: None })
     }
 
     /// On the same cluster; `None`, with a line that says so, where the variable names no helm.
     pub fn helm(&self, variable: &str) -> Option<Self> {
-        Some(Self { program: named_by(variable)?, cluster: Arc::clone(&self.cluster) })
+        Some(self.with_program(named_by(variable)?))
+    }
+
+    /// Our own program on the same cluster, without a server.
+    pub fn longshore(&self) -> Self {
+        self.with_program(env!("CARGO_BIN_EXE_longshore").into())
+    }
+
+    fn with_program(&self, program: PathBuf) -> Self {
+        Self { program, cluster: Arc::clone(&self.cluster), namespace: self.namespace.clone() }
+    }
+
+    /// The same in another namespace than the test's.
+    pub fn on_namespace(&self, namespace: &str) -> Self {
+        let program = self.program.clone();
+        Self { program, cluster: Arc::clone(&self.cluster), namespace: Some(namespace.to_owned()) }
     }
 
     /// `{ns}` in what is typed or expected is the namespace of the test.
@@ -46,7 +69,9 @@ impl Client {
         let folder = self.cluster.folder.path();
         let mut command = Command::new(&self.program);
         command.args(words(&self.fill(line))).current_dir(folder);
+        command.args(self.namespace.iter().flat_map(|name| ["--namespace", name]));
         command.env("KUBECONFIG", self.cluster.kubeconfig()).env("HOME", folder);
+        command.env("LONGSHORE_KUBE_KUBECONFIG", self.cluster.kubeconfig());
         command.env("KUBE_EDITOR", folder.join("editor"));
         // What helm keeps belongs to the test, too.
         for name in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {

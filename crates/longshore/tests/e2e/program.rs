@@ -92,6 +92,11 @@ impl Server {
         Self { child, url: url.to_owned(), kube, data: data.to_owned() }
     }
 
+    /// Its folder, on which another can start when this one is gone.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// The address of the embedded Kubernetes API.
     pub fn kube(&self) -> &str {
         self.kube.as_deref().expect("the server runs on its embedded cluster")

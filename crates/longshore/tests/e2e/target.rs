@@ -66,6 +66,15 @@ pub fn only_on_embedded() -> bool {
     embedded
 }
 
+/// Whether this test may go on; on embedded it says that it does not.
+pub fn only_on_a_real_cluster() -> bool {
+    let real = !matches!(target(), Target::Embedded);
+    if !real {
+        skipped("only on a real cluster");
+    }
+    real
+}
+
 /// The turn to run servers on a real cluster: they elect one leader among all of them, so that one test after the other
 /// does. On embedded everybody has a cluster of their own. Dropped, it is the next one's turn.
 pub fn turn() -> Option<fs::File> {
@@ -182,12 +191,12 @@ impl Cluster {
     }
 
     /// Runs to the end on a thread and a runtime of its own, which works in a test of either sort.
-    fn wait(&self, work: impl AsyncFnOnce(kube::Client) + Send) {
+    pub fn wait<T: Send>(&self, work: impl AsyncFnOnce(kube::Client) -> T + Send) -> T {
         let run = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async { work(self.client().await).await });
+            runtime.block_on(async { work(self.client().await).await })
         };
-        thread::scope(|scope| scope.spawn(run).join()).unwrap();
+        thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
 }
 

@@ -19,7 +19,7 @@ impl Releases {
         };
         let owner = Ownership { release: name.to_owned(), namespace: namespace.to_owned(), take: false };
         let mask = sensitive(&record, release.as_deref())?;
-        let found = drift::find(&target, &objects(&record)?, &owner, &|_| Vec::new(), &[]).await;
+        let found = drift::find(&target, &objects(&record)?, &owner, &|_| Vec::new(), mask.texts()).await;
         let found = found.map_err(|failures| {
             let failures: Vec<String> =
                 failures.iter().map(|failure| mask.mask_text(&failure.to_string())).collect();

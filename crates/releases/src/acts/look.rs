@@ -106,11 +106,10 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<Vec<Value>, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        let hooks: Vec<Object> = record
-            .hooks
-            .iter()
-            .flat_map(|hook| Object::parse_all(&hook.manifest).unwrap_or_default())
-            .collect();
+        let mut hooks = Vec::new();
+        for hook in &record.hooks {
+            hooks.extend(parsed(&record, &hook.manifest)?);
+        }
         // What a hook's Secret holds is as secret as any other.
         let masks = [sensitive(&record, release.as_deref())?, Sensitive::of_objects(&hooks)];
         Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
@@ -181,8 +180,12 @@ pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Resul
 }
 
 pub(super) fn objects(record: &Record) -> Result<Vec<Object>, Error> {
-    Object::parse_all(&record.manifest)
-        .map_err(|_| Error::Unreadable { name: record.name.to_string(), revision: record.version })
+    parsed(record, &record.manifest)
+}
+
+fn parsed(record: &Record, manifest: &str) -> Result<Vec<Object>, Error> {
+    Object::parse_all(manifest)
+        .map_err(|_| Error::Unreadable { name: record.name.clone(), revision: record.version })
 }
 
 pub(super) fn plain(members: &Members) -> Value {

@@ -10,7 +10,7 @@ use helm_release::actions::{DryRun, Install, Run, Upgrade, Values};
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use kube_apply::Silent;
-use kube_types::{HelmReleaseSpec, HelmRequest};
+use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -197,11 +197,7 @@ fn install<'r>(
     }
 }
 
-fn told(
-    before: Option<&Record>,
-    after: &Record,
-    release: Option<&kube_types::HelmRelease>,
-) -> Result<Plan, Error> {
+fn told(before: Option<&Record>, after: &Record, release: Option<&HelmRelease>) -> Result<Plan, Error> {
     let masks = [sensitive(before.unwrap_or(after), release)?, sensitive(after, release)?];
     let old = before.map(objects).transpose()?.unwrap_or_default();
     let new = objects(after)?;

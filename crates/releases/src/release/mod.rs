@@ -38,7 +38,7 @@ use crate::duration;
 use crate::error::{Doing, PassError};
 use crate::key::Key;
 use crate::lead::Controller;
-use crate::requests::{is_held, until};
+use crate::requests::{UNHEARD, is_held, until};
 use crate::tell::{Failure, Telling};
 use identity::Identity;
 use operate::short;
@@ -92,8 +92,13 @@ impl Controller {
     async fn pass(&self, key: &Key) -> Result<Next, PassError> {
         let Some(release) = self.releases.get_in(&key.namespace, &key.name) else {
             self.known.forget(key);
+            self.soon.forget(key);
+            self.told.forget(key);
             return Ok(Next::Rest);
         };
+        if self.told.is_ahead_of(key, release.metadata.resource_version.as_deref()) {
+            return Ok(Next::After(UNHEARD));
+        }
         let mut pass = Pass { key, release, now: self.clock.now() };
         if pass.release.metadata.deletion_timestamp.is_some() {
             return self.remove_release(&pass).boxed().await;
@@ -175,14 +180,16 @@ impl Controller {
                 self.tell(pass, pass.telling().waits("DependencyNotReady", &message).done()).await?;
                 Ok(Next::After(Duration::from_secs(30)))
             }
-            Choice::WaitForEnd => {
-                let message = "somebody else, such as the helm command line, works on it";
-                self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
-                Ok(Next::After(Duration::from_secs(10)))
-            }
+            Choice::WaitForEnd => self.wait_for_end(pass).await,
             Choice::WaitToRetry => Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest)),
             Choice::StayFailed | Choice::Suspend | Choice::Uninstall => Ok(self.interval_from(pass)),
         }
+    }
+
+    async fn wait_for_end(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
+        let message = "somebody else, such as the helm command line, works on it";
+        self.tell(pass, pass.telling().waits("Busy", message).done()).await?;
+        Ok(Next::After(Duration::from_secs(10)))
     }
 
     /// What the records say. Somebody else's operation that had all the time that one may take is over.
@@ -293,6 +300,7 @@ impl Controller {
         let told =
             self.release_api(&pass.key.namespace).replace_status(&name, &PostParams::default(), &told).await;
         let told = told.doing(|| format!("write the status of release `{}`", pass.key))?;
+        self.told.note(pass.key.clone(), told.metadata.resource_version.as_deref());
         self.announce(pass.release.status.as_ref(), &told).await;
         Ok(Arc::new(told))
     }

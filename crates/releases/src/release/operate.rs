@@ -148,6 +148,8 @@ impl Controller {
                 Ok(Next::After(Duration::ZERO))
             }
             Err(Error::Hold(_)) => Ok(Next::After(BUSY)),
+            // The helm command line holds nothing: whether it is still at it can only be told by the time that passes.
+            Err(Error::Pending) => self.wait_for_end(pass).await,
             Err(error) => Err(PassError::Helm(error.to_string())),
         }
     }
@@ -172,7 +174,7 @@ impl Controller {
         if let Error::Failed { record, .. } = error {
             let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
             self.remediate(pass, &helm, remediation.strategy).await;
-            left = Some(self.left(pass, record).await?);
+            left = Some(self.left(pass, record).await);
         }
         let revision = left.as_ref().map_or(0, |helm| helm.revision);
         let telling =
@@ -185,13 +187,20 @@ impl Controller {
     }
 
     /// What Helm says after a failure, when all that is done about it was done: what is undone has a newer record, or none.
-    async fn left(&self, pass: &Pass<'_>, failed: &Record) -> Result<HelmState, PassError> {
-        let newest = self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await?;
-        match &newest {
-            Some(newest) => self.records.learn(pass.key, &newest.record, self.clock.now()),
-            None => self.records.forget(pass.key),
+    async fn left(&self, pass: &Pass<'_>, failed: &Record) -> HelmState {
+        match self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await {
+            Ok(Some(newest)) => {
+                self.records.learn(pass.key, &newest.record, self.clock.now());
+                return helm_state(&newest.record);
+            }
+            Ok(None) => self.records.forget(pass.key),
+            Err(error) => {
+                // The failure is what is to be told; the watch tells of the records.
+                tracing::warn!(release = %pass.key, %error, "cannot read what a failure left");
+                self.records.learn(pass.key, failed, self.clock.now());
+            }
         }
-        Ok(helm_state(newest.as_ref().map_or(failed, |newest| &newest.record)))
+        helm_state(failed)
     }
 
     /// What is done about a failed upgrade before it is tried again.
@@ -241,6 +250,7 @@ impl Controller {
                 Err(kube::Error::Api(refused)) if refused.is_conflict() => {}
                 written => {
                     let told = written.doing(doing)?;
+                    self.told.note(begun.key.clone(), told.metadata.resource_version.as_deref());
                     self.announce(begun.release.status.as_ref(), &told).await;
                     return Ok(());
                 }

@@ -39,7 +39,14 @@ impl Controller {
             standing.drift = self.drift(pass, identity, revision).await?;
         }
         let waits = !standing.late && standing.resources.ready < standing.resources.total && !standing.paused;
-        self.tell(pass, pass.telling().stands(standing).done()).await?;
+        let told = pass.telling().stands(standing).done();
+        if !whole
+            && told != status
+            && let Some(wait) = self.soon.wait(pass.key, &told.state)
+        {
+            return Ok(Next::After(wait));
+        }
+        self.tell(pass, told).await?;
         Ok(match due(status.last_deployed.as_ref(), pass).filter(|_| waits) {
             Some(due) => Next::After(until(pass.now, due)),
             None => self.interval_from(pass),

@@ -28,12 +28,22 @@ use mirror::Found;
 /// When a release is looked at again that should have been heard of by then.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// When it is looked again whether the watch has told of what was written, should it not have said so itself.
+pub(crate) const UNHEARD: Duration = Duration::from_secs(1);
+
 /// Annotation of a request that is being deleted: the claims that its StatefulSets made go, too.
 pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
 
 impl Controller {
     pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {
-        let Some(request) = self.requests.get(name) else { return Ok(Next::Rest) };
+        let Some(request) = self.requests.get(name) else {
+            self.soon_of_requests.forget(&name.to_owned());
+            self.told_requests.forget(&name.to_owned());
+            return Ok(Next::Rest);
+        };
+        if self.told_requests.is_ahead_of(&request.name_any(), request.metadata.resource_version.as_deref()) {
+            return Ok(Next::After(UNHEARD));
+        }
         let release = self.releases.get_in(&request.spec.namespace, &request.spec.release_name);
         if request.metadata.deletion_timestamp.is_some() {
             return self.remove_request(&request, release).await;
@@ -47,6 +57,11 @@ impl Controller {
             return Ok(Next::Rest);
         }
         let status = mirror::status(&request, &dispatched, self.clock.now());
+        if request.status.as_ref() != Some(&status)
+            && let Some(wait) = self.soon_of_requests.wait(&request.name_any(), &status.state)
+        {
+            return Ok(Next::After(wait));
+        }
         self.tell_request(&request, status).await?;
         Ok(match dispatched {
             Found::Ours(_) | Found::Taken(_) => Next::Rest,
@@ -118,7 +133,9 @@ impl Controller {
         let name = request.name_any();
         let told = HelmRequest { status: Some(status), ..request.clone() };
         let told = self.request_api().replace_status(&name, &PostParams::default(), &told).await;
-        told.map(drop).doing(|| format!("write the status of request `{name}`"))
+        let told = told.doing(|| format!("write the status of request `{name}`"))?;
+        self.told_requests.note(name, told.metadata.resource_version.as_deref());
+        Ok(())
     }
 
     /// The release goes first, then the values, then the request.

@@ -3,7 +3,11 @@
 //! Always true: whatever is put into a script stands between single quotes, so that a shell reads it as one word and runs none
 //! of it.
 
+use std::fmt::Write;
+
 use super::tool::{ARCH, JoinTool};
+
+const WRITES: &str = "writing to a String cannot fail";
 
 /// What a machine must know to join.
 pub(super) struct Join<'a> {
@@ -59,7 +63,7 @@ fn prepared(tool: &JoinTool, what: &str) -> String {
             );
             for (arch, sum) in sums {
                 let pattern = if arch.is_empty() { "*".to_owned() } else { quoted(arch) };
-                script.push_str(&format!("  {pattern}) sum={} ;;\n", quoted(sum)));
+                writeln!(script, "  {pattern}) sum={} ;;", quoted(sum)).expect(WRITES);
             }
             if !sums.contains_key("") {
                 script.push_str(
@@ -67,14 +71,12 @@ fn prepared(tool: &JoinTool, what: &str) -> String {
                 );
             }
             let address = url.split(ARCH).map(quoted).collect::<Vec<_>>().join("\"$arch\"");
-            script.push_str(&format!(
-                "esac\n\
+            write!(script, "esac\n\
                  folder=$(mktemp -d)\n\
                  trap 'rm -rf \"$folder\"' EXIT\n\
                  curl -fsSL --proto '=https' -o \"$folder/fetched\" {address}\n\
                  echo \"$sum  $folder/fetched\" | sha256sum -c - > /dev/null ||\n\
-                 \x20 {{ echo 'what was fetched is not what it should be; nothing was run' >&2; exit 1; }}\n"
-            ));
+                 \x20 {{ echo 'what was fetched is not what it should be; nothing was run' >&2; exit 1; }}\n").expect(WRITES);
             script.push_str(unpacked(url));
         }
     }

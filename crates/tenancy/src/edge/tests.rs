@@ -1,3 +1,196 @@
 //! Logging in at the edge, and the scripts that people get.
 
+use domain::Kind;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::discovery::{Discovery, verbs};
+use kube_types::{NodePool, NodePoolSpec, marks};
+use serde_json::json;
+
+use super::token::JoinToken;
 use super::*;
+use crate::Settings;
+use crate::stage::{HERE, Stage, open};
+
+const URL: &str = "https://kube.example.com:6443";
+
+async fn stage() -> Stage {
+    Stage::with(Settings { kube_url: Some(URL.to_owned()), ..open() }).await
+}
+
+async fn tokens(stage: &Stage) -> Vec<Secret> {
+    let ours = ListParams::default().labels(marks::TENANT);
+    token::api(stage.world.admin()).list(&ours).await.unwrap().items
+}
+
+fn is_refused(answer: Result<EdgeLogin, Error>) -> bool {
+    matches!(answer, Err(Error::WrongCredentials))
+}
+
+#[tokio::test]
+async fn a_login_by_any_name_tells_all_that_the_console_asks_for() {
+    let stage = stage().await;
+    let made = stage.register("18300000001").await.unwrap();
+    let secret = made.token.expose();
+    for login in ["18300000001@example.com", "18300000001", "user-18300000001", made.id.as_str()] {
+        let told = stage.tenancy.edge_login(login, secret, HERE, JoinWish::default()).await.unwrap();
+        assert!(told.kube_config.contains(URL), "{login}");
+        assert!(told.node_add_script.contains("'kube.example.com:6443'"), "{login}");
+        assert!(told.node_add_script.contains("--discovery-token-ca-cert-hash='sha256:"), "{login}");
+        let tenant = format!("--organizations='openyurt:tenant:{}'", made.id);
+        assert!(told.node_add_script.contains(&tenant), "{login}");
+        assert!(!told.node_add_script.contains("unsafe"), "{login}");
+        assert_eq!((told.valid_period, told.max_node_num, told.node_num), (7, 3, 0));
+        assert_eq!((told.namespace.as_str(), told.expired), (made.id.as_str(), false));
+        assert!(told.effective_time.is_some() && told.expire_time.is_some() && told.session.is_some());
+        let shown = format!("{told:?}");
+        assert!(!shown.contains("token") && !shown.contains("kube.example.com"), "{shown}");
+    }
+    assert_eq!(tokens(&stage).await.len(), 1, "a token that still serves is handed out again");
+    for (login, secret) in [("18300000001", ""), ("18300000001", "wrong"), ("18399999999", secret), ("", "")]
+    {
+        assert!(
+            is_refused(stage.tenancy.edge_login(login, secret, HERE, JoinWish::default()).await),
+            "{login}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_expired_account_is_told_so_and_gets_nothing_else_whatever_is_stored() {
+    let stage = stage().await;
+    let made = stage.register("18300000001").await.unwrap();
+    // The status has not been written anew: reading it at the right time is enough.
+    stage.clock.advance(SignedDuration::from_hours(7 * 24));
+    let secret = made.token.expose();
+    let told = stage.tenancy.edge_login("18300000001", secret, HERE, JoinWish::default()).await.unwrap();
+    assert!(told.expired && told.session.is_none());
+    assert_eq!((told.kube_config.as_str(), told.node_add_script.as_str()), ("", ""));
+    assert!(is_refused(stage.tenancy.edge_login("18300000001", "wrong", HERE, JoinWish::default()).await));
+}
+
+#[tokio::test]
+async fn a_join_token_ends_within_a_day_and_with_the_account_and_is_renewed() {
+    let stage = stage().await;
+    let (_, actor) = stage.person("18300000001").await;
+    let now = stage.tenancy.0.clock.now();
+    let script = async || stage.tenancy.join_script(&actor, None).await.unwrap();
+    let first = script().await;
+    assert_eq!(first.expires.duration_since(now), SignedDuration::from_hours(24));
+    stage.clock.advance(SignedDuration::from_hours(22));
+    assert_eq!(script().await.join, first.join);
+    stage.clock.advance(SignedDuration::from_mins(61));
+    let second = script().await;
+    assert_ne!(second.join, first.join, "nearly expired");
+    assert!(!format!("{second:?}").contains("yurtadm"));
+    // Used up: as many were let in as the account may have.
+    for secret in tokens(&stage).await {
+        let used = Patch::Merge(json!({"metadata": {"annotations": {"longshore.dev/let-in": "a b c"}}}));
+        token::api(stage.world.admin())
+            .patch(&secret.name_any(), &PatchParams::default(), &used)
+            .await
+            .unwrap();
+    }
+    assert_ne!(script().await.join, second.join, "used up");
+    // Two hours before the end of the account.
+    stage.clock.advance(SignedDuration::from_hours(6 * 24 - 1) - SignedDuration::from_mins(61));
+    let last = script().await;
+    assert_eq!(last.expires.duration_since(stage.tenancy.0.clock.now()), SignedDuration::from_hours(3));
+    stage.clock.advance(SignedDuration::from_mins(150));
+    assert_eq!(script().await.join, last.join, "none could last longer");
+    stage.tenancy.sweep_edge().await.unwrap();
+    assert_eq!(tokens(&stage).await.len(), 1, "what is over is swept away");
+    stage.clock.advance(SignedDuration::from_mins(30));
+    assert_eq!(stage.tenancy.join_script(&actor, None).await.unwrap_err().kind(), Kind::Forbidden);
+}
+
+#[tokio::test]
+async fn a_pool_must_be_there_and_not_anothers() {
+    let stage = stage().await;
+    let (id, actor) = stage.person("18300000001").await;
+    let (_, admin) = stage.administrator("18300000002").await;
+    let pools: Api<NodePool> = Api::all(stage.world.admin());
+    for (name, owner) in [("own", Some(id.as_str())), ("shared", None), ("foreign", Some("ubbbbbbbbbb"))] {
+        let mut pool =
+            NodePool::new(name, NodePoolSpec { pool_type: "Edge".to_owned(), ..NodePoolSpec::default() });
+        pool.labels_mut().extend(owner.map(|owner| (marks::TENANT.to_owned(), owner.to_owned())));
+        pools.create(&PostParams::default(), &pool).await.unwrap();
+    }
+    for (pool, expected) in [
+        ("own", None),
+        ("shared", None),
+        ("foreign", Some(Kind::NotFound)),
+        ("none", Some(Kind::NotFound)),
+        ("", Some(Kind::Invalid)),
+        ("'; reboot; '", Some(Kind::Invalid)),
+        ("../nodes", Some(Kind::Invalid)),
+    ] {
+        let script = stage.tenancy.join_script(&actor, Some(pool)).await;
+        assert_eq!(script.as_ref().err().map(Error::kind), expected, "{pool}");
+        if let Ok(script) = script {
+            assert!(script.join.contains(&format!("--nodepool-name='{pool}'")), "{}", script.join);
+        }
+    }
+    assert!(stage.tenancy.join_script(&admin, Some("foreign")).await.is_ok());
+    assert_eq!(tokens(&stage).await.len(), 3, "one for each pool, and none for what was refused");
+}
+
+/// The text of every object of the cluster that has one of these in it, but for the Secrets of `kube-system`.
+async fn leaks(stage: &Stage, canaries: &[&str]) -> Vec<String> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let client = stage.world.admin();
+    let discovery = Discovery::new(client.clone()).run().await.unwrap();
+    let mut found = Vec::new();
+    for (resource, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
+        if !capabilities.supports_operation(verbs::LIST) {
+            continue;
+        }
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        for object in all.list(&ListParams::default()).await.unwrap() {
+            let is_token =
+                resource.kind == "Secret" && object.namespace().as_deref() == Some(token::NAMESPACE);
+            let text = serde_json::to_string(&object).unwrap();
+            let has = |canary: &&str| text.contains(*canary) || text.contains(&STANDARD.encode(canary));
+            if !is_token && canaries.iter().any(has) {
+                found.push(format!("{} {}", resource.kind, object.name_any()));
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn no_secret_of_a_login_is_in_any_object_but_its_own() {
+    let (heard, _guard) = crate::heard::listen();
+    let stage = stage().await;
+    let made = stage.register("18300000001").await.unwrap();
+    let login = stage.tenancy.edge_login("18300000001", made.token.expose(), HERE, JoinWish::default());
+    let told = login.await.unwrap();
+    let secrets = tokens(&stage).await;
+    let token = JoinToken::of(&secrets[0]).unwrap().words();
+    let (_, secret) = token.split_once('.').unwrap();
+    assert!(told.node_add_script.contains(&token));
+    let bearer = told.kube_config.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap();
+    assert_eq!(leaks(&stage, &[secret, bearer, made.token.expose()]).await, Vec::<String>::new());
+    tracing::info!(who = %made.id, "heard");
+    assert!(heard.text().contains(made.id.as_str()), "the log is heard");
+    for canary in [secret, bearer, made.token.expose()] {
+        assert!(!heard.text().contains(canary), "in the log");
+    }
+    assert!(leaks(&stage, &[made.id.as_str()]).await.len() > 3, "what is there is found");
+    assert!(!format!("{:?}", JoinToken::of(&secrets[0])).contains(secret));
+}
+
+#[tokio::test]
+async fn what_is_no_phone_number_is_refused_before_anything_is_made() {
+    let stage = stage().await;
+    for phone in ["kube-system", "default", "longshore-system", "", "1", "18300000000; drop"] {
+        let parsed = crate::register::Registration::parse("a@example.com", phone, "Acme", None);
+        assert!(parsed.is_err(), "{phone}");
+    }
+    let users = stage.users().list(&ListParams::default()).await.unwrap();
+    assert!(users.items.is_empty());
+}

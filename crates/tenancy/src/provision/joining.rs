@@ -8,7 +8,7 @@
 use domain::ids::UserId;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -123,9 +123,7 @@ impl Provisioner {
     }
 
     /// Whose the names of nodes are, and the ConfigMap that says so.
-    pub(super) async fn names(
-        &self,
-    ) -> Result<(Option<k8s_openapi::api::core::v1::ConfigMap>, Names), ProvisionError> {
+    pub(super) async fn names(&self) -> Result<(Option<ConfigMap>, Names), ProvisionError> {
         let found = names::api(self.client.clone()).get_opt(NAMES).await;
         let found = found.doing(|| "read whose the names of nodes are".to_owned())?;
         let names = found.as_ref().map(Names::of).unwrap_or_default();
@@ -135,14 +133,15 @@ impl Provisioner {
     /// Writes them in place of what was read, or not at all.
     pub(super) async fn write_names(
         &self,
-        before: Option<k8s_openapi::api::core::v1::ConfigMap>,
+        before: Option<ConfigMap>,
         names: &Names,
     ) -> Result<(), ProvisionError> {
         let (maps, is_new) = (names::api(self.client.clone()), before.is_none());
         let map = names.to_map(before);
-        let written = match is_new {
-            true => maps.create(&writing(), &map).await,
-            false => maps.replace(NAMES, &writing(), &map).await,
+        let written = if is_new {
+            maps.create(&writing(), &map).await
+        } else {
+            maps.replace(NAMES, &writing(), &map).await
         };
         written.map(drop).doing(|| "write whose the names of nodes are".to_owned())
     }

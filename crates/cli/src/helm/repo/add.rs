@@ -23,12 +23,18 @@ pub struct AddArgs {
     /// Replace one of the same name
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub force_update: Switch,
+    /// Whose it is on a platform; without it your own, and with an empty name everybody's
+    #[arg(long, value_name = "WORKSPACE")]
+    pub workspace: Option<String>,
     #[command(flatten)]
     pub places: PlacesArgs,
 }
 
 pub fn run(args: &AddArgs) -> Outcome {
     let name = &args.name;
+    if args.workspace.is_some() {
+        return Err("--workspace is one of a platform, and you are signed in to none".into());
+    }
     if name.contains('/') {
         let why = "contains '/', please specify a different name without '/'";
         return Err(format!("repository name ({name}) {why}").into());

@@ -1,19 +1,54 @@
 //! `longshore repo`: which repositories one uses, and making one.
+//!
+//! They are those of the platform that one is signed in to (`served`), and else, or with `--local`, those of this machine.
 
 mod add;
 mod index;
 mod list;
 mod remove;
+pub mod served;
 mod update;
 
 use clap::{Args, Subcommand};
 
 use super::Outcome;
+use crate::platform::access::Target;
+use crate::platform::client::Client;
+use crate::platform::{Failure, World};
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoArgs {
     #[command(subcommand)]
     pub command: RepoCommand,
+    /// The repositories of this machine, even if one is signed in to a platform
+    #[arg(long, global = true, conflicts_with_all = ["server", "context", "token"])]
+    pub local: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+impl RepoArgs {
+    /// The platform whose repositories are meant; nothing: those of this machine are.
+    pub fn platform(&self, world: &World) -> Result<Option<Client>, Failure> {
+        let Target { server, ca: _, context, token } = &self.target;
+        let said = server.is_some() || context.is_some() || token.is_some();
+        let here = match &self.command {
+            RepoCommand::Add(args) => args.places.is_said(),
+            RepoCommand::List(args) => args.places.is_said(),
+            RepoCommand::Update(args) => args.places.is_said(),
+            RepoCommand::Remove(args) => args.places.is_said(),
+            RepoCommand::Index(_) => true,
+        };
+        if self.local || here && !said {
+            return Ok(None);
+        }
+        match world.client(&self.target) {
+            Ok(client) => Ok(Some(client)),
+            // Who is signed in nowhere means this machine.
+            Err(Failure::NoServer | Failure::SignedOut { .. }) if !said => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Subcommand)]

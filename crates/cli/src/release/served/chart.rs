@@ -4,10 +4,10 @@ use helm_chart::archive;
 use serde_json::{Value, json};
 use std::path::Path;
 
-use super::{Served, absent, text};
+use super::{Served, text};
 use crate::helm::Refusal;
 use crate::helm::remote::RemoteArgs;
-use crate::platform::client::segment;
+use crate::helm::repo::served::{all, key, meant};
 use crate::release::chart::{PROFILE, checked, locate};
 
 /// The chart as a request names it.
@@ -22,9 +22,9 @@ pub async fn source(served: &Served, name: &str, remote: &RemoteArgs) -> Result<
         }
         if let Some((repo, chart)) =
             name.split_once('/').filter(|_| !name.contains("://") && !name.starts_with('.'))
-            && absent(served.client.get(&format!("repos/{}", segment(repo))).await)?.is_some()
+            && let Some(repo) = meant(&all(&served.client).await?, repo)?
         {
-            return Ok(json!({"repo": repo, "name": chart, "version": version}));
+            return Ok(json!({"repo": key(repo), "name": chart, "version": version}));
         }
     }
     bring(served, name, remote).await

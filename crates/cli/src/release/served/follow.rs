@@ -108,9 +108,10 @@ async fn until_end(
             Ok(told) => match told? {
                 None => return Ok(End::NotYet),
                 Some(operation) => {
-                    telling.steps(release, &operation);
                     let end = end(&operation, until);
-                    if end != End::NotYet {
+                    if end == End::NotYet {
+                        telling.steps(release, &operation);
+                    } else {
                         if until == Until::Ready {
                             telling.objects(release).await;
                         }
@@ -126,10 +127,9 @@ async fn until_end(
 
 /// Whether what is waited for has come. Pure.
 fn end(operation: &Value, until: Until) -> End {
-    let state_of = |name: &str| {
-        let step = items(operation, "steps").iter().find(|step| step["name"] == name);
-        step.map_or(("", ""), |step| (text(step, "/state"), text(step, "/note")))
-    };
+    let step_of = |name: &str| items(operation, "steps").iter().find(|step| step["name"] == name);
+    let state_of =
+        |name: &str| step_of(name).map_or(("", ""), |step| (text(step, "/state"), text(step, "/note")));
     let needed: &[&str] = match until {
         Until::Deployed => &["dispatched", "deployed"],
         Until::Ready => &["dispatched", "deployed", "ready"],
@@ -138,6 +138,12 @@ fn end(operation: &Value, until: Until) -> End {
     let states: Vec<_> = needed.iter().map(|name| state_of(name)).collect();
     if let Some((_, note)) = states.iter().find(|(state, _)| *state == "failed") {
         return End::Failed(tame(if note.is_empty() { "it failed" } else { note }));
+    }
+    // One that ended and is not over was tried in vain, and is tried again: whoever waits wants to know now.
+    if let Some(tried) =
+        step_of("deployed").filter(|step| step["state"] == "running" && step["at"].is_string())
+    {
+        return End::Failed(format!("{}; the platform tries it again", tame(text(tried, "/note"))));
     }
     if text(operation, "/state") == "cancelled" {
         return End::Failed("somebody asked for something else of this release meanwhile".to_owned());

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use base64::Engine as _;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
@@ -70,7 +71,6 @@ async fn a_node_writes_itself_and_its_pods_and_nothing_else() {
         wanted.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
         wanted.distinguished_name.push(rcgen::DnType::CommonName, cn);
         let request = wanted.serialize_request(&key).unwrap().pem().unwrap();
-        use base64::Engine as _;
         let request = base64::engine::general_purpose::STANDARD.encode(request);
         json!({"metadata": {"generateName": "csr-"}, "spec": {"request": request, "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
             "usages": ["digital signature", "client auth"]}})

@@ -167,6 +167,8 @@ async fn configured_nodes_are_made_once() {
 
 #[tokio::test]
 async fn a_node_with_a_kubelet_of_its_own_is_heard_by_its_lease() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    const NODE: &str = "/api/v1/nodes/edge";
     let world = World::without_nodes().await;
     let kubelet = world.cluster.client(User::named("system:node:edge", &["system:nodes"]));
     let send = async |method: &str, path: &str, body: Value| {
@@ -179,8 +181,6 @@ async fn a_node_with_a_kubelet_of_its_own_is_heard_by_its_lease() {
     };
     let renewed = || json!(crate::clock::rfc3339_micro(crate::clock::Clock::now(world.clock.as_ref())));
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    const NODE: &str = "/api/v1/nodes/edge";
     send("POST", "/api/v1/nodes", json!({"metadata": {"name": "edge"}})).await;
     assert_eq!(condition(&world, NODE, "Ready").await, "-", "nobody answers for it");
     assert_eq!(taints(&world, "edge").await, ["node.kubernetes.io/not-ready:NoSchedule"]);

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chart_store::{Reader, Source};
-use domain::clock::SystemClock;
+use domain::clock::{Clock, SystemClock};
 use futures::{StreamExt, stream};
 use helm_release::actions::{Propagation, Rollback, Run, Uninstall, Upgrade, Values};
 use helm_release::hold::lease_name;
 use helm_release::render::ReadyChart;
 use helm_release::{Error, Helm};
 use helm_template::data::Members;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -29,12 +30,12 @@ use tokio::time::timeout;
 use tower::service_fn;
 
 use crate::Releases;
-use crate::stage::{SHOP, archive, releases, started, world};
+use crate::stage::{SHOP, archive, releases, started, world_with};
 
 const NAME: &str = "web";
 
 /// So many rounds at once: much of each is waiting.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 12;
 
 /// How long it may take until everything is as it is wanted, on a machine that does other things.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -92,6 +93,15 @@ fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
     Client::new(service_fn(call), SHOP)
 }
 
+/// What the helm command left unended is given up after five minutes, as it holds nothing that could run out.
+struct Later;
+
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        Timestamp::now() + SignedDuration::from_mins(10)
+    }
+}
+
 struct Play {
     world: World,
     package: String,
@@ -102,7 +112,7 @@ struct Play {
 
 impl Play {
     async fn new() -> Self {
-        let world = world().await;
+        let world = world_with(None).await;
         let source = Source::Archive(archive(
             "maps",
             "1.0.0",
@@ -124,9 +134,9 @@ impl Play {
         Api::namespaced(self.world.admin(), SHOP)
     }
 
-    async fn server(&self, client: Client, name: &str) -> Releases {
+    async fn server(&self, client: Client, clock: Arc<dyn Clock>, name: &str) -> Releases {
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
-        started(client, outgoing, Arc::new(SystemClock), name).await
+        started(client, outgoing, clock, name).await
     }
 
     /// Leads, dies and comes again until it is over.
@@ -136,7 +146,7 @@ impl Play {
             let fault = chance.fault(2);
             let client = fault.over(dawdling(self.world.platform(), chance.below(1 << 30), None));
             let leading = async {
-                let server = self.server(client, name).await;
+                let server = self.server(client, Arc::new(SystemClock), name).await;
                 server.lead().await
             };
             let over = async {
@@ -329,7 +339,7 @@ async fn round(seed: u64) {
     let (wish, (), ()) =
         futures::join!(acting, play.serve("one", seed * 8 + 2), play.serve("two", seed * 8 + 3));
     // The one that is left has everything to itself.
-    let last = play.server(play.world.platform(), "three").await;
+    let last = play.server(play.world.platform(), Arc::new(Later), "three").await;
     let settled = async {
         if wish.is_none() {
             // What the helm command made since belongs to nobody: somebody takes it, and then it goes.

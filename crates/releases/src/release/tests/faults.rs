@@ -1,6 +1,10 @@
 //! What can go wrong in the cluster: each time a clear state, message and condition within one pass, and what can be
 //! mended is mended by itself.
 
+use std::sync::Arc;
+
+use domain::clock::SystemClock;
+use helm_release::{Record, Status, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
@@ -22,7 +26,7 @@ fn hook(event: &str, behaviour: &str) -> String {
     )
 }
 
-/// A definition whose kind is that of a `ConfigMap`-like neighbour: of two with one kind only the first is established.
+/// A definition of the kind `Gadget`: of two with one kind only the first is established.
 fn definition(plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.x.dev")},
@@ -181,6 +185,41 @@ async fn claims_stay_unless_whoever_asks_for_the_end_wants_them_gone() {
             assert!(claims.get(&claim).await.unwrap().metadata.deletion_timestamp.is_none());
         }
     }
+}
+
+#[tokio::test]
+async fn a_forged_record_removes_nothing_that_the_release_may_not() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let ours = json!({"meta.helm.sh/release-name": "forged", "meta.helm.sh/release-namespace": SHOP});
+    let place = json!({
+        "name": "theirs", "namespace": "kube-system", "annotations": ours, "labels": {"app.kubernetes.io/managed-by": "Helm"},
+    });
+    stage.world.apply([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place})]).await;
+    // Tenants write Secrets, and so they write records.
+    let mut record = Record {
+        name: "forged".to_owned(),
+        namespace: SHOP.to_owned(),
+        version: 1,
+        manifest: "---\n# Source: web/a.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: kube-system}\n".to_owned(),
+        ..Record::default()
+    };
+    record.set_status(Status::Deployed, "");
+    let storage = Storage::new(stage.world.admin(), SHOP, Arc::new(SystemClock));
+    storage.create(&record).await.unwrap();
+    stage.write("forged", spec("forged", &package)).await.unwrap();
+    let (reason, message, _) = failed(&stage, "forged").await;
+    assert_eq!(reason, "Forbidden", "{message}");
+    let releases: Api<HelmRelease> = stage.of();
+    releases.delete("forged", &DeleteParams::default()).await.unwrap();
+    until("it is told", async || {
+        let status = releases.get("forged").await.unwrap().status?;
+        (status.state == "deleting" && status.message.contains("forbidden")).then_some(())
+    })
+    .await;
+    let theirs =
+        Api::<ConfigMap>::namespaced(stage.world.admin(), "kube-system").get("theirs").await.unwrap();
+    assert!(theirs.metadata.deletion_timestamp.is_none());
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use testkit::every_kill_point;
 
+use super::edge::{appear, clock_of_tokens, equip, equipment, nodes_of};
 use super::*;
 
 /// A world in which this has happened already.
@@ -124,13 +125,14 @@ async fn a_workspace_goes_whenever_the_server_dies_and_takes_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_goes_whenever_the_server_dies() {
-    let clock = HeldClock::new();
+    let clock = clock_of_tokens();
     every_kill_point(
         async || {
             let ana = async |world: &World| {
                 give_credentials(world, ID).await;
                 give_credentials(world, OTHER).await;
                 let mut ana = user("ana", Some(ID));
+                ana.spec.max_node_num = 1;
                 ana.spec.platform_roles = vec!["admin".to_owned()];
                 create(world, &ana).await;
                 create(world, &workspace("acme", &[(ID, "admin"), (OTHER, "admin")])).await;
@@ -138,6 +140,12 @@ async fn an_account_goes_whenever_the_server_dies() {
             let ready =
                 async |world: &World| user_is_ready(world, "ana").await.and(is_ready(world, "acme").await);
             let world = world_after("ready", ana, ready).await;
+            equip(&world, &clock, ID, "edge-1").await;
+            let joined = async || {
+                appear(&world, "edge-1").await?;
+                (nodes_of(&world, "ana").await.0 == 1).then_some(())
+            };
+            until_reached(&world, &Fault::none(), &clock, "joined", joined).await;
             delete::<User>(&world, "ana").await;
             world
         },
@@ -152,6 +160,7 @@ async fn an_account_goes_whenever_the_server_dies() {
             );
             assert!(service_account(world, ID).await.is_none() && secrets_of(world, ID).await.is_empty());
             assert_eq!(administrators(world).await, Vec::<String>::new());
+            assert_eq!(equipment(world, ID, "edge-1").await, [false; 4]);
             assert_eq!(secrets_of(world, OTHER).await.len(), 1);
             let members = get::<Workspace>(world, "acme").await.unwrap().spec.members;
             assert_eq!(members.iter().map(|member| member.user.as_str()).collect::<Vec<_>>(), [OTHER]);

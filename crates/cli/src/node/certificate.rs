@@ -1,0 +1,181 @@
+//! The certificate by which a node is known: asked for with a token, approved by somebody else, taken when it is there.
+//!
+//! The name of the request follows from its content, so that whoever asks again after a crash finds what they asked for.
+
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+};
+use kube::api::{ObjectMeta, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::folder::{Asked, FolderError};
+use super::line::{Trouble, code};
+
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Between two looks when watching fails.
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error("cannot make a key: {0}")]
+    Key(#[from] rcgen::Error),
+    #[error("the cluster does not accept the token: it has expired or been withdrawn")]
+    TokenRefused,
+    #[error("the token does not allow to ask for a node's certificate: {0}")]
+    NotAllowed(Trouble),
+    #[error("cannot ask for a certificate: {0}")]
+    Ask(Trouble),
+    #[error("somebody else has asked for a certificate under the name `{0}`")]
+    NotOurs(String),
+    #[error("the node was not let in: {0}")]
+    Denied(String),
+    #[error("the certificate could not be made: {0}")]
+    Failed(String),
+    #[error("the request `{0}` for a certificate was removed before it was decided: join again")]
+    Withdrawn(String),
+    #[error(
+        "nobody has approved the request `{name}` for a certificate within {seconds} seconds: join again to go on waiting"
+    )]
+    Undecided { name: String, seconds: u64 },
+    #[error("the certificate that came is not the one that was asked for: {0}")]
+    Wrong(&'static str),
+}
+
+/// A new key (P-256), and the request for the certificate of the node `name`.
+pub fn ask(name: &str) -> Result<Asked, CertificateError> {
+    let key = KeyPair::generate()?;
+    let mut wanted = CertificateParams::default();
+    wanted.distinguished_name = DistinguishedName::new();
+    wanted.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    wanted.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
+    let request = wanted.serialize_request(&key)?.pem()?;
+    Ok(Asked { key: key.serialize_pem().into_bytes(), request: request.into_bytes() })
+}
+
+/// Asks for it as the holder of a token, waits for an answer, and takes it.
+pub async fn obtain(client: Client, asked: &Asked, patience: Duration) -> Result<Vec<u8>, CertificateError> {
+    let csrs: Api<CertificateSigningRequest> = Api::all(client);
+    let csr = request(&asked.request);
+    let name = csr.metadata.name.clone().unwrap_or_default();
+    match csrs.create(&PostParams::default(), &csr).await {
+        Ok(_) => {}
+        // Asked before: whoever died after it.
+        Err(error) if code(&error) == 409 => {
+            let found = csrs.get(&name).await.map_err(refusal)?;
+            if found.spec.request.0 != asked.request {
+                return Err(CertificateError::NotOurs(name));
+            }
+        }
+        Err(error) => return Err(refusal(error)),
+    }
+    let seconds = patience.as_secs();
+    let decided = tokio::time::timeout(patience, decided(&csrs, &name)).await;
+    let csr = decided.map_err(|_| CertificateError::Undecided { name, seconds })??;
+    taken(&csr)
+}
+
+fn refusal(error: kube::Error) -> CertificateError {
+    match code(&error) {
+        401 => CertificateError::TokenRefused,
+        403 => CertificateError::NotAllowed(error.into()),
+        _ => CertificateError::Ask(error.into()),
+    }
+}
+
+fn request(pem: &[u8]) -> CertificateSigningRequest {
+    let digest = digest::digest(&digest::SHA256, pem);
+    let digits: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    CertificateSigningRequest {
+        metadata: ObjectMeta { name: Some(format!("node-csr-{digits}")), ..ObjectMeta::default() },
+        spec: CertificateSigningRequestSpec {
+            request: ByteString(pem.to_vec()),
+            signer_name: SIGNER.to_owned(),
+            usages: Some(vec!["digital signature".to_owned(), "client auth".to_owned()]),
+            ..CertificateSigningRequestSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// The request as it was decided. What fails on the way is tried again: only a refusal ends it.
+async fn decided(
+    csrs: &Api<CertificateSigningRequest>,
+    name: &str,
+) -> Result<CertificateSigningRequest, CertificateError> {
+    loop {
+        let is_over = |csr: Option<&CertificateSigningRequest>| csr.is_none_or(is_decided);
+        match await_condition(csrs.clone(), name, is_over).await {
+            Ok(Some(csr)) => return Ok(csr),
+            Ok(None) => return Err(CertificateError::Withdrawn(name.to_owned())),
+            Err(_) => match csrs.get_opt(name).await {
+                Err(error) if matches!(code(&error), 401 | 403) => return Err(refusal(error)),
+                _ => tokio::time::sleep(PAUSE).await,
+            },
+        }
+    }
+}
+
+fn condition<'a>(
+    csr: &'a CertificateSigningRequest,
+    kind: &str,
+) -> Option<&'a CertificateSigningRequestCondition> {
+    let conditions = csr.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().find(|found| found.type_ == kind && found.status != "False")
+}
+
+fn certificate(csr: &CertificateSigningRequest) -> Option<&[u8]> {
+    let certificate = csr.status.as_ref()?.certificate.as_ref()?;
+    (!certificate.0.is_empty()).then_some(&certificate.0)
+}
+
+fn is_decided(csr: &CertificateSigningRequest) -> bool {
+    certificate(csr).is_some() || condition(csr, "Denied").is_some() || condition(csr, "Failed").is_some()
+}
+
+fn taken(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateError> {
+    let words = |found: &CertificateSigningRequestCondition| {
+        let said = [&found.message, &found.reason].into_iter().flatten().find(|text| !text.is_empty());
+        said.cloned().unwrap_or_else(|| "no reason was given".to_owned())
+    };
+    if let Some(denied) = condition(csr, "Denied") {
+        return Err(CertificateError::Denied(words(denied)));
+    }
+    if let Some(failed) = condition(csr, "Failed") {
+        return Err(CertificateError::Failed(words(failed)));
+    }
+    let pem = certificate(csr).ok_or(CertificateError::Wrong("there is none"))?;
+    Ok(pem.to_vec())
+}
+
+/// Whether a certificate is of this key and node, and from when until when.
+pub fn check(pem: &[u8], key: &[u8], name: &str) -> Result<(Timestamp, Timestamp), CertificateError> {
+    let wrong = CertificateError::Wrong;
+    let der = CertificateDer::from_pem_slice(pem).map_err(|_| wrong("it is no certificate in PEM form"))?;
+    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| wrong("it cannot be read"))?;
+    let key = str::from_utf8(key).map_err(|_| wrong("the key is no text"))?;
+    let key = KeyPair::from_pem(key)?;
+    if certificate.public_key().raw != rcgen::PublicKeyData::subject_public_key_info(&key) {
+        return Err(wrong("it is of another key"));
+    }
+    let named = certificate.subject().iter_common_name().next().and_then(|cn| cn.as_str().ok());
+    if named != Some(&format!("system:node:{name}")) {
+        return Err(wrong("it is of somebody else"));
+    }
+    let moment = |at: x509_parser::time::ASN1Time| {
+        Timestamp::from_second(at.timestamp()).map_err(|_| wrong("its times are no times"))
+    };
+    let validity = certificate.validity();
+    Ok((moment(validity.not_before)?, moment(validity.not_after)?))
+}

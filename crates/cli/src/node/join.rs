@@ -1,0 +1,168 @@
+//! `longshore node join`: the steps of a joining machine. Each can be repeated, so that one who died on the way goes on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::clock::{Clock, SystemClock};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+
+use super::certificate::{self, CertificateError};
+use super::folder::{Folder, Identity};
+use super::line::{self, Trouble, code};
+use super::machine::{self, Facts, Machine};
+use super::{Failure, JoinArgs, discovery, stay};
+
+const LEASES: &str = "kube-node-lease";
+
+pub(super) type Say<'a> = &'a mut (dyn FnMut(&str) -> Result<(), Failure> + Send);
+
+pub(super) async fn run(args: &JoinArgs, say: Say<'_>) -> Result<(), Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => default_dir(&args.name).ok_or(Failure::NoFolder)?,
+    };
+    let folder = Folder::enter(&dir, &args.server, &args.name)?;
+    let identity = match kept(&folder, clock.as_ref())? {
+        Some(identity) => identity,
+        None => admitted(args, &folder, clock.as_ref(), say).await?,
+    };
+    let client = line::node(&identity).map_err(|error| cluster("use the node's certificate", error))?;
+    let machine = Machine {
+        name: args.name.clone(),
+        id: folder.machine.id.clone(),
+        pool: args.pool.clone(),
+        labels: args.labels.clone(),
+        facts: Facts::read(&args.server, &dir),
+    };
+    let joined = Joined { client, machine, clock };
+    let node = joined.register().await?;
+    joined.live(&node).await?;
+    joined.report(&node).await?;
+    say(&format!("node `{}` has joined {}", args.name, args.server))?;
+    if args.stay {
+        stay::run(&joined).await?;
+    }
+    Ok(())
+}
+
+fn default_dir(name: &str) -> Option<PathBuf> {
+    let environment = crate::environment();
+    let set = |key: &str| environment.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
+    Some(data.join("longshore/nodes").join(name))
+}
+
+pub(super) fn cluster(what: &'static str, error: kube::Error) -> Failure {
+    let trouble = match code(&error) {
+        401 => Trouble::said(
+            "the cluster does not accept the node's certificate: reset the node, and join again",
+        ),
+        _ => error.into(),
+    };
+    Failure::Cluster { what, trouble }
+}
+
+/// Who the machine became the last time, if that still holds. A certificate that has ended is forgotten with its key.
+fn kept(folder: &Folder, clock: &dyn Clock) -> Result<Option<Identity>, Failure> {
+    let Some(identity) = folder.identity()? else { return Ok(None) };
+    let checked = certificate::check(&identity.certificate, &identity.key, &folder.machine.name);
+    let (_, end) = checked.map_err(|error| folder.damaged("certificate.pem", error))?;
+    if end > clock.now() {
+        return Ok(Some(identity));
+    }
+    folder.forget()?;
+    Ok(None)
+}
+
+/// Lets the cluster prove itself, asks it for a certificate, and keeps that.
+async fn admitted(
+    args: &JoinArgs,
+    folder: &Folder,
+    clock: &dyn Clock,
+    say: Say<'_>,
+) -> Result<Identity, Failure> {
+    let authority = discovery::authority(&args.server, &args.token, args.ca_cert_hash).await?;
+    let asked = folder.asked(|| certificate::ask(&args.name))?;
+    let client = line::bootstrap(&args.server, &authority, &args.token)
+        .map_err(|error| CertificateError::Ask(error.into()))?;
+    say(&format!("{} has proved itself; waiting until it lets `{}` in", args.server, args.name))?;
+    let patience = Duration::from_secs(args.timeout);
+    let certificate = match certificate::obtain(client, &asked, patience).await {
+        // What was decided stays decided: the next to join asks anew.
+        Err(error @ (CertificateError::Denied(_) | CertificateError::Failed(_))) => {
+            folder.forget()?;
+            return Err(error.into());
+        }
+        other => other?,
+    };
+    let (_, end) = certificate::check(&certificate, &asked.key, &args.name)?;
+    if end <= clock.now() {
+        return Err(CertificateError::Wrong("it has ended already").into());
+    }
+    folder.certify(&authority, &certificate)?;
+    Ok(Identity { server: args.server.clone(), authority, certificate, key: asked.key })
+}
+
+/// A machine that is in.
+pub(super) struct Joined {
+    pub client: Client,
+    pub machine: Machine,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Joined {
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// The Node of this machine, made if there is none.
+    async fn register(&self) -> Result<Node, Failure> {
+        let what = "register the node";
+        let wanted = serde_json::from_value(self.machine.node(self.clock.now()))
+            .map_err(|error| cluster(what, kube::Error::SerdeError(error)))?;
+        match self.nodes().create(&PostParams::default(), &wanted).await {
+            Err(error) if code(&error) == 409 => self.found().await?.ok_or_else(|| cluster(what, error)),
+            other => other.map_err(|error| cluster(what, error)),
+        }
+    }
+
+    /// The Node of this name, if it is this machine's.
+    pub async fn found(&self) -> Result<Option<Node>, Failure> {
+        let found = self.nodes().get_opt(&self.machine.name).await;
+        let found = found.map_err(|error| cluster("read the node", error))?;
+        match found {
+            Some(node) if !self.machine.is(&node) => Err(Failure::NameTaken(self.machine.name.clone())),
+            other => Ok(other),
+        }
+    }
+
+    /// Says by its Lease that the machine lives.
+    pub async fn live(&self, node: &Node) -> Result<(), Failure> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASES);
+        let (what, now) = ("renew the node's Lease", self.clock.now());
+        let renewal = Patch::Merge(machine::renewal(now));
+        let renewed = leases.patch(&self.machine.name, &PatchParams::default(), &renewal).await;
+        match renewed {
+            Ok(_) => Ok(()),
+            Err(error) if code(&error) == 404 => {
+                let lease = serde_json::from_value(machine::lease(node, now))
+                    .map_err(|error| cluster(what, kube::Error::SerdeError(error)))?;
+                let made = leases.create(&PostParams::default(), &lease).await;
+                made.map(drop).map_err(|error| cluster(what, error))
+            }
+            Err(error) => Err(cluster(what, error)),
+        }
+    }
+
+    /// Says how the machine is.
+    pub async fn report(&self, seen: &Node) -> Result<(), Failure> {
+        let report = Patch::Strategic(self.machine.report(seen, self.clock.now()));
+        let reported = self.nodes().patch_status(&self.machine.name, &PatchParams::default(), &report).await;
+        reported.map(drop).map_err(|error| cluster("report the node's state", error))
+    }
+}

@@ -1,0 +1,113 @@
+//! Lines to the cluster: as nobody, as the holder of a token, as the node. What goes wrong on them, in words.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use kube::{Client, Config};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use super::folder::Identity;
+use super::ticket::{JoinToken, Server};
+
+const CONNECT: Duration = Duration::from_secs(10);
+/// More than a cluster has to say before it is known.
+const MOST_BYTES: usize = 1 << 20;
+
+/// What went wrong, with its causes; never what was sent.
+#[derive(Debug)]
+pub struct Trouble(String);
+
+impl Trouble {
+    pub(super) fn said(words: impl fmt::Display) -> Self {
+        Self(words.to_string())
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Api(status) = &error {
+            return Self(status.message.clone());
+        }
+        let mut words = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            let more = inner.to_string();
+            if !words.contains(&more) {
+                words = format!("{words}: {more}");
+            }
+            cause = inner.source();
+        }
+        Self(words)
+    }
+}
+
+/// The code of a refusal; 0 for everything that is no answer.
+pub(super) fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        _ => 0,
+    }
+}
+
+fn config(server: &Server) -> Config {
+    let mut config = Config::new(server.uri().clone());
+    config.connect_timeout = Some(CONNECT);
+    // Nobody can be asked what a proxy is for, and the environment is not read.
+    config.proxy_url = None;
+    config
+}
+
+/// Whoever answers there, believed in nothing: only what is signed counts.
+pub(super) fn unverified(server: &Server) -> Result<Client, kube::Error> {
+    let mut config = config(server);
+    config.accept_invalid_certs = true;
+    Client::try_from(config)
+}
+
+fn verified(server: &Server, authority: &[u8]) -> Config {
+    let mut config = config(server);
+    let certificates = CertificateDer::pem_slice_iter(authority).flatten();
+    config.root_cert = Some(certificates.map(|certificate| certificate.to_vec()).collect());
+    config
+}
+
+/// The cluster of that authority, as nobody.
+pub(super) fn anonymous(server: &Server, authority: &[u8]) -> Result<Client, kube::Error> {
+    Client::try_from(verified(server, authority))
+}
+
+/// As the holder of the token.
+pub(super) fn bootstrap(server: &Server, authority: &[u8], token: &JoinToken) -> Result<Client, kube::Error> {
+    let mut config = verified(server, authority);
+    config.auth_info.token = Some(token.whole().into());
+    Client::try_from(config)
+}
+
+/// As the node itself.
+pub(super) fn node(identity: &Identity) -> Result<Client, kube::Error> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let mut config = verified(&identity.server, &identity.authority);
+    config.auth_info.client_certificate_data = Some(STANDARD.encode(&identity.certificate));
+    config.auth_info.client_key_data = Some(STANDARD.encode(&identity.key).into());
+    Client::try_from(config)
+}
+
+/// The whole answer to a GET, if there is one of reasonable size.
+pub(super) async fn get(client: &Client, path: &str) -> Result<(u16, Bytes), Trouble> {
+    let request = http::Request::get(path).body(Vec::new().into()).map_err(Trouble::said)?;
+    let answer = client.send(request).await.map_err(Trouble::from)?;
+    let code = answer.status().as_u16();
+    let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.map_err(Trouble::said)?;
+    Ok((code, body.to_bytes()))
+}

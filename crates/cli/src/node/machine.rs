@@ -1,0 +1,188 @@
+//! What a machine says of itself: its Node, how that is, and its Lease. Pure, but for the look at the machine itself.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube_types::marks::{DESIRED_POOL, EDGE_WORKER};
+use serde_json::{Value, json};
+
+use super::ticket::Server;
+
+/// How long a Lease holds, and how many pods a machine takes: as a kubelet has it.
+const LASTS_SECONDS: u32 = 40;
+const PODS: u32 = 110;
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Type, status, reason and message of each condition of a machine that is well.
+#[rustfmt::skip]
+const WELL: [(&str, &str, &str, &str); 4] = [
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "the machine has sufficient memory available"),
+    ("DiskPressure",   "False", "KubeletHasNoDiskPressure",   "the machine has no disk pressure"),
+    ("PIDPressure",    "False", "KubeletHasSufficientPID",    "the machine has sufficient PID available"),
+    ("Ready",          "True",  "KubeletReady",               "the machine says that it is ready"),
+];
+/// Of one that leaves.
+const LEAVING: [(&str, &str, &str, &str); 1] =
+    [("Ready", "False", "NodeReset", "the machine has left the cluster")];
+
+/// What can be seen of the machine that this runs on.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    pub cpus: usize,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    pub kernel: String,
+    pub system: String,
+    pub address: Option<IpAddr>,
+}
+
+impl Facts {
+    /// Sends nothing: the address is the one from which the server would be spoken to.
+    pub fn read(server: &Server, dir: &Path) -> Self {
+        let memory = rustix::system::sysinfo();
+        let disk = rustix::fs::statvfs(dir).map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+        Self {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: u64::from(memory.totalram).saturating_mul(u64::from(memory.mem_unit)),
+            disk_bytes: disk.unwrap_or_default(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            system: system.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned(),
+            address: address_towards(server),
+        }
+    }
+}
+
+fn address_towards(server: &Server) -> Option<IpAddr> {
+    let there = server.socket().to_socket_addrs().ok()?.next()?;
+    let any = if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(there).ok()?;
+    socket.local_addr().ok().map(|here| here.ip())
+}
+
+/// The machine as the cluster is to know it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub name: String,
+    pub id: String,
+    pub pool: Option<String>,
+    pub labels: Vec<(String, String)>,
+    pub facts: Facts,
+}
+
+impl Machine {
+    /// As it registers itself.
+    pub fn node(&self, now: Timestamp) -> Value {
+        let mut labels = BTreeMap::from([
+            ("kubernetes.io/arch", architecture()),
+            ("kubernetes.io/hostname", self.name.as_str()),
+            ("kubernetes.io/os", std::env::consts::OS),
+            (EDGE_WORKER, "true"),
+        ]);
+        labels.extend(self.pool.as_deref().map(|pool| (DESIRED_POOL, pool)));
+        labels.extend(self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let mut status = self.status(None, &WELL, now);
+        // It has said nothing yet of how it is: whoever registers is not ready before it has everything.
+        status.as_object_mut().map(|status| status.remove("conditions"));
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": self.name, "labels": labels},
+            "status": status,
+        })
+    }
+
+    /// That it is well.
+    pub fn report(&self, seen: &Node, now: Timestamp) -> Value {
+        json!({ "status": self.status(Some(seen), &WELL, now) })
+    }
+
+    fn status(&self, seen: Option<&Node>, conditions: &[Said], now: Timestamp) -> Value {
+        let facts = &self.facts;
+        let amounts = json!({
+            "cpu": facts.cpus.to_string(), "memory": kibibytes(facts.memory_bytes),
+            "ephemeral-storage": kibibytes(facts.disk_bytes), "pods": PODS.to_string(),
+        });
+        let mut addresses = vec![json!({"type": "Hostname", "address": self.name})];
+        addresses.extend(facts.address.map(|ip| json!({"type": "InternalIP", "address": ip.to_string()})));
+        json!({
+            "capacity": amounts, "allocatable": amounts, "addresses": addresses,
+            "conditions": conditions_at(seen, conditions, now),
+            "nodeInfo": {
+                "architecture": architecture(), "bootID": "", "containerRuntimeVersion": format!("none://{VERSION}"),
+                "kernelVersion": facts.kernel, "kubeProxyVersion": "", "kubeletVersion": format!("v{VERSION}+longshore"),
+                "machineID": self.id, "operatingSystem": std::env::consts::OS, "osImage": facts.system, "systemUUID": "",
+            },
+        })
+    }
+
+    /// Whether a node is the one that this machine registered.
+    pub fn is(&self, node: &Node) -> bool {
+        let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+        info.is_some_and(|info| info.machine_id == self.id)
+    }
+}
+
+type Said = (&'static str, &'static str, &'static str, &'static str);
+
+/// That it leaves.
+pub fn leaving(seen: &Node, now: Timestamp) -> Value {
+    json!({ "status": { "conditions": conditions_at(Some(seen), &LEAVING, now) } })
+}
+
+/// Conditions, each since when it has been so.
+fn conditions_at(seen: Option<&Node>, conditions: &[Said], now: Timestamp) -> Vec<Value> {
+    let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let one = |(kind, status, reason, message): &Said| {
+        let before = seen.and_then(|node| condition(node, kind)).filter(|before| before.status == *status);
+        let since = before.and_then(|before| before.last_transition_time.as_ref());
+        let since = since.map_or(json!(seconds), |since| json!(since));
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": seconds, "lastTransitionTime": since,
+        })
+    };
+    conditions.iter().map(one).collect()
+}
+
+pub fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a k8s_openapi::api::core::v1::NodeCondition> {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+/// That the machine lives; of a Node that goes its Lease goes too.
+pub fn lease(node: &Node, now: Timestamp) -> Value {
+    let (name, uid) = (&node.metadata.name, &node.metadata.uid);
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": name, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": LASTS_SECONDS, "renewTime": micro(now)},
+    })
+}
+
+/// That it still lives.
+pub fn renewal(now: Timestamp) -> Value {
+    json!({ "spec": { "renewTime": micro(now) } })
+}
+
+fn micro(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+fn kibibytes(bytes: u64) -> String {
+    format!("{}Ki", bytes / 1024)
+}
+
+/// In Go's words, as Kubernetes has them.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    }
+}

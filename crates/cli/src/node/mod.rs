@@ -1,0 +1,119 @@
+//! A machine that joins a cluster, and leaves it: the steps of a joining kubelet, without the containers.
+//!
+//! Modules in reading order: what somebody types in to be let in (`ticket`), how the cluster proves that it is the right one
+//! before anything secret is sent (`discovery`), what the machine keeps so that it can be stopped at any
+//! moment and begun again (`folder`), its certificate (`certificate`), what it says of itself (`machine`), and the
+//! commands (`join`, `stay`, `reset`).
+
+mod certificate;
+mod discovery;
+mod folder;
+mod join;
+mod line;
+mod machine;
+mod reset;
+mod stay;
+#[cfg(test)]
+mod tests;
+mod ticket;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use line::Trouble;
+pub use ticket::{AuthorityHash, JoinToken, Server};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Join a cluster as a machine, through the steps of a kubelet; no container ever runs on it
+    Join(JoinArgs),
+    /// Leave the cluster that a machine has joined, and forget its key
+    Reset(ResetArgs),
+}
+
+/// Says who the machine is to be, and how the cluster and it know each other.
+#[derive(Clone, Debug, Args)]
+pub struct JoinArgs {
+    /// Address of the cluster's Kubernetes API
+    #[arg(long, value_name = "URL")]
+    pub server: Server,
+    /// Bootstrap token: six characters, a dot, sixteen characters
+    #[arg(long)]
+    pub token: JoinToken,
+    /// What the cluster's authority must be: `sha256:` and the hash of its public key
+    #[arg(long, value_name = "HASH", alias = "discovery-token-ca-cert-hash")]
+    pub ca_cert_hash: AuthorityHash,
+    /// What the node is called
+    #[arg(long, value_parser = ticket::node_name)]
+    pub name: String,
+    /// The pool that it is to be in
+    #[arg(long, value_parser = ticket::label_value)]
+    pub pool: Option<String>,
+    /// A further label of the node, as KEY=VALUE; can be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = ticket::label)]
+    pub labels: Vec<(String, String)>,
+    /// Where key and certificate are kept; whoever joins again from there goes on where they were
+    /// [default: `longshore/nodes/NAME` in the user's data folder]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Stay, and say that the node lives, until stopped
+    #[arg(long)]
+    pub stay: bool,
+    /// How many seconds to wait until somebody has approved the certificate
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub timeout: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ResetArgs {
+    /// Where key and certificate are kept
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// Why a machine is not in, or not out.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Folder(#[from] folder::FolderError),
+    #[error(transparent)]
+    Discovery(#[from] discovery::DiscoveryError),
+    #[error(transparent)]
+    Certificate(#[from] certificate::CertificateError),
+    #[error("no folder is known to keep the node's key in: give --dir, or set XDG_DATA_HOME or HOME")]
+    NoFolder,
+    #[error(
+        "there is a node `{0}` already that another machine has registered: choose another name, or have that node deleted first"
+    )]
+    NameTaken(String),
+    #[error("the node `{0}` has been deleted from the cluster: join again to bring it back")]
+    Deleted(String),
+    #[error("cannot {what}: {trouble}")]
+    Cluster { what: &'static str, trouble: Trouble },
+    #[error("cannot listen for the signal to stop: {0}")]
+    Signal(std::io::Error),
+    #[error("cannot write the answer: {0}")]
+    Print(std::io::Error),
+}
+
+/// Runs a command to its end. What it has to say while it goes on is written at once.
+pub async fn run(command: &Command) -> Result<(), Failure> {
+    let mut say = |line: &str| crate::print(&format!("{line}\n")).map_err(Failure::Print);
+    match command {
+        Command::Join(args) => join::run(args, &mut say).await,
+        Command::Reset(args) => reset::run(args, &mut say).await,
+    }
+}
+
+/// Prints why a command failed, if it did.
+pub fn finish(came: Result<(), Failure>) -> ExitCode {
+    match came {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

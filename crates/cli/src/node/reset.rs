@@ -1,0 +1,59 @@
+//! `longshore node reset`: a machine that leaves. It takes back what it may, forgets its key, and says what is left.
+//!
+//! A node may not delete itself: Kubernetes leaves that to whoever it belongs to. So it says that it has left, and
+//! takes back its Lease.
+
+use domain::clock::{Clock, SystemClock};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+
+use super::folder::Folder;
+use super::join::Say;
+use super::line::{self, Trouble, code};
+use super::{Failure, ResetArgs, machine};
+
+pub(super) async fn run(args: &ResetArgs, say: Say<'_>) -> Result<(), Failure> {
+    let folder = Folder::existing(&args.dir)?;
+    let (name, server) = (folder.machine.name.clone(), folder.machine.server.clone());
+    let left = match folder.identity()? {
+        None => None,
+        Some(identity) => match line::node(&identity) {
+            Ok(client) => leave(&client, &name, &folder.machine.id).await.err(),
+            Err(error) => Some(error.into()),
+        },
+    };
+    folder.leave()?;
+    say(&format!("forgot the key and the certificate of node `{name}` of {server}"))?;
+    match left {
+        None => Ok(()),
+        Some(why) => say(&format!(
+            "the node `{name}` is still there and has to be deleted by whoever it belongs to: {why}"
+        )),
+    }
+}
+
+/// Takes back Node and Lease; why the Node is still there, if it is. One of another machine is left alone.
+async fn leave(client: &Client, name: &str, id: &str) -> Result<(), Trouble> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let Some(node) = nodes.get_opt(name).await? else { return Ok(()) };
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    if info.is_none_or(|info| info.machine_id != id) {
+        return Err(Trouble::said("another machine has registered it"));
+    }
+    let gone = match nodes.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(error) if code(&error) == 404 => Ok(()),
+        Err(error) => {
+            let left = Patch::Strategic(machine::leaving(&node, SystemClock.now()));
+            nodes.patch_status(name, &PatchParams::default(), &left).await?;
+            Err(error.into())
+        }
+    };
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    match leases.delete(name, &DeleteParams::default()).await {
+        Err(error) if code(&error) != 404 => Err(error.into()),
+        _ => gone,
+    }
+}

@@ -1,0 +1,236 @@
+//! Machines that join: with a real bootstrap token and a real request for a certificate, on every target, in the same words.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+
+use crate::program::longshore;
+use crate::target::Cluster;
+
+const SECRET: &str = "0123456789abcdef";
+const INFO: &str = "cluster-info";
+
+/// What a machine needs to know before it joins.
+struct Invitation {
+    cluster: Cluster,
+    admin: kube::Client,
+    server: String,
+    /// The id of the token.
+    id: String,
+}
+
+impl Invitation {
+    async fn new() -> Self {
+        let cluster = Cluster::start();
+        let admin = cluster.client().await;
+        let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+        let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap();
+        // The namespace is nobody else's, `e2e-<process>-<number>`; a token has six characters for it.
+        let mut numbers = cluster.namespace.split('-').skip(1).map(|number| number.parse::<u32>().unwrap());
+        let id = format!("{:05x}{:x}", numbers.next().unwrap() & 0xf_ffff, numbers.next().unwrap() & 0xf);
+        let invitation = Self { cluster, admin, server, id };
+        invitation.prepare().await;
+        invitation
+    }
+
+    /// A token, and the right of whoever holds it to ask for a certificate; then waits until the cluster signs with it.
+    async fn prepare(&self) {
+        let (id, name) = (&self.id, format!("bootstrap-token-{}", self.id));
+        let group = format!("system:bootstrappers:{}", self.cluster.namespace);
+        let secret = json!({"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": {
+            "token-id": id, "token-secret": SECRET, "auth-extra-groups": group,
+            "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"}});
+        self.cluster.removes(format!("/api/v1/namespaces/kube-system/secrets/{name}"));
+        let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), "kube-system");
+        secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+        let binding = json!({"metadata": {"name": self.cluster.namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}]});
+        let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        self.cluster.removes(format!("{path}/{}", self.cluster.namespace));
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
+        bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+        let maps: Api<ConfigMap> = Api::namespaced(self.admin.clone(), "kube-public");
+        let key = format!("jws-kubeconfig-{id}");
+        until("the cluster signs with the token", async || {
+            maps.get(INFO).await.unwrap().data.unwrap_or_default().contains_key(&key).then_some(())
+        })
+        .await;
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.cluster.folder.path().join("machine")
+    }
+
+    fn join(&self, name: &str, hash: &str) -> Command {
+        let mut join = longshore(["node", "join", "--server", &self.server, "--name", name]);
+        join.args(["--token", &format!("{}.{SECRET}", self.id), "--ca-cert-hash", hash, "--dir"]);
+        join.arg(self.dir());
+        join
+    }
+
+    /// The requests that were made with this token.
+    async fn requests(&self) -> Vec<CertificateSigningRequest> {
+        let csrs: Api<CertificateSigningRequest> = Api::all(self.admin.clone());
+        let asker = format!("system:bootstrap:{}", self.id);
+        let mut all = csrs.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|csr| csr.spec.username.as_deref() == Some(&asker));
+        all
+    }
+
+    /// Approves the first request that comes, unless the cluster does so itself.
+    async fn approve(&self) {
+        let asked = async || self.requests().await.into_iter().next();
+        let csr = until("the machine asks", asked).await;
+        let name = csr.metadata.name.unwrap();
+        let csrs: Api<CertificateSigningRequest> = Api::all(self.admin.clone());
+        let approval = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": "by hand"}]}});
+        csrs.patch_subresource("approval", &name, &PatchParams::default(), &Patch::Strategic(approval))
+            .await
+            .unwrap();
+    }
+}
+
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not within a minute: {what}");
+}
+
+/// Runs a command while the test goes on.
+async fn run(mut command: Command) -> (bool, String) {
+    let Output { status, stdout, stderr } =
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    (
+        status.success(),
+        format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap()),
+    )
+}
+
+/// The hash of the cluster's authority, as a refusal names it.
+fn named_hash(refusal: &str) -> String {
+    let at = refusal.find("sha256:").unwrap_or_else(|| panic!("{refusal}"));
+    refusal[at..at + 71].to_owned()
+}
+
+/// A client with the certificate that a machine keeps.
+fn as_node(dir: &Path, server: &str) -> kube::Client {
+    let read = |name: &str| std::fs::read(dir.join(name)).unwrap();
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": STANDARD.encode(read("ca.pem"))}}],
+        "users": [{"name": "c", "user": {"client-certificate-data": STANDARD.encode(read("certificate.pem")),
+            "client-key-data": STANDARD.encode(read("key.pem"))}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]});
+    let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config =
+        futures::executor::block_on(kube::Config::from_custom_kubeconfig(kubeconfig, &options)).unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_joins_is_held_to_itself_and_leaves() {
+    let invitation = Invitation::new().await;
+    let name = format!("edge-{}", invitation.cluster.namespace);
+    invitation.cluster.removes(format!("/api/v1/nodes/{name}"));
+
+    let nothing = format!("sha256:{}", "0".repeat(64));
+    let (well, said) = run(invitation.join(&name, &nothing)).await;
+    assert!(!well && said.contains("nothing secret was sent"), "{said}");
+    assert!(!said.contains(SECRET), "{said}");
+    assert!(invitation.requests().await.is_empty(), "it was refused before anything was asked");
+
+    let join = invitation.join(&name, &named_hash(&said));
+    let (came, ()) = tokio::join!(run(join), invitation.approve());
+    assert!(came.0, "{}", came.1);
+    assert!(came.1.ends_with(&format!("node `{name}` has joined {}\n", invitation.server)), "{}", came.1);
+    let nodes: Api<Node> = Api::all(invitation.admin.clone());
+    let node = nodes.get(&name).await.unwrap();
+    let labels = node.metadata.labels.unwrap_or_default();
+    assert_eq!(labels.get("openyurt.io/is-edge-worker").map(String::as_str), Some("true"));
+    until("it is ready, and pods may come", async || {
+        let node = nodes.get(&name).await.unwrap();
+        let conditions = node.status?.conditions?;
+        let ready = conditions.iter().any(|found| found.type_ == "Ready" && found.status == "True");
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        (ready && taints.is_empty()).then_some(())
+    })
+    .await;
+
+    held_to_itself(&invitation, &name).await;
+
+    let mut reset = longshore(["node", "reset", "--dir"]);
+    reset.arg(invitation.dir());
+    let (well, said) = run(reset).await;
+    assert!(well && said.contains("has to be deleted by whoever it belongs to"), "{said}");
+    assert!(!invitation.dir().exists());
+    nodes.delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
+/// What a node's certificate is good for, and in which words it is refused the rest.
+async fn held_to_itself(invitation: &Invitation, name: &str) {
+    let client = as_node(&invitation.dir(), &invitation.server);
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.get(name).await.unwrap();
+    let refusal = |came: Result<Value, kube::Error>| came.unwrap_err().to_string();
+    let told = |came: Result<Node, kube::Error>| refusal(came.map(|node| json!(node)));
+    let patch =
+        async |change: Value| told(nodes.patch(name, &PatchParams::default(), &Patch::Merge(change)).await);
+    let user = format!("User \"system:node:{name}\"");
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+    let secret = secrets.get(&format!("bootstrap-token-{}", invitation.id)).await;
+    let table = [
+        (
+            told(nodes.get("another").await),
+            format!(
+                "nodes \"another\" is forbidden: {user} cannot get resource \"nodes\" in API group \"\" at the cluster scope: node '{name}' cannot read 'another', only its own Node object"
+            ),
+        ),
+        (
+            refusal(nodes.list(&ListParams::default()).await.map(|_| Value::Null)),
+            format!(
+                "nodes is forbidden: {user} cannot list resource \"nodes\" in API group \"\" at the cluster scope: node '{name}' cannot read all nodes, only its own Node object"
+            ),
+        ),
+        (
+            refusal(secret.map(|_| Value::Null)),
+            format!(
+                "secrets \"bootstrap-token-{}\" is forbidden: {user} cannot get resource \"secrets\" in API group \"\" in the namespace \"kube-system\": no relationship found between node '{name}' and this object",
+                invitation.id
+            ),
+        ),
+        (
+            patch(json!({"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b"}}})).await,
+            format!(
+                "nodes \"{name}\" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/a"
+            ),
+        ),
+        (
+            patch(json!({"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})).await,
+            format!("nodes \"{name}\" is forbidden: node \"{name}\" is not allowed to modify taints"),
+        ),
+        (
+            refusal(nodes.delete(name, &DeleteParams::default()).await.map(|_| Value::Null)),
+            format!(
+                "nodes \"{name}\" is forbidden: {user} cannot delete resource \"nodes\" in API group \"\" at the cluster scope"
+            ),
+        ),
+    ];
+    for (found, expected) in table {
+        assert!(found.contains(&expected), "{found}\n{expected}");
+    }
+}

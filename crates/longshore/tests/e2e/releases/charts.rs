@@ -1,0 +1,71 @@
+//! Charts that tests ask for, and asking for them.
+
+use helm_chart::{File, Loader, archive};
+use helm_template::profile::Profile;
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::platform::{Person, call, until};
+use crate::program::Server;
+use crate::request::send;
+use crate::target::{Cluster, Target, target};
+
+/// A cluster with a platform on it, and what an administrator gives it there: on a real one nobody has a role before that.
+pub async fn platform() -> (Cluster, Server) {
+    let (cluster, server) = Cluster::with_platform();
+    if matches!(target(), Target::Real(_)) {
+        cluster.apply_manifests().await;
+    }
+    (cluster, server)
+}
+
+/// Only what every cluster has at once, so that a release of it is active as soon as it is deployed.
+pub const GREETING: &[(&str, &str)] = &[
+    ("Chart.yaml", "apiVersion: v2\nname: greeting\nversion: 1.0.0\n"),
+    ("values.yaml", "greeting: hello\nextra: \"\"\n"),
+    (
+        "templates/greeting.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: {{ .Values.greeting | quote }}\n",
+    ),
+    ("templates/extra.yaml", "{{ tpl .Values.extra . }}\n"),
+];
+
+/// The archive of a chart of these files.
+pub fn packed(files: &[(&str, &str)]) -> Vec<u8> {
+    let file =
+        |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
+    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
+    archive::write(&chart, Profile::Helm4, 0).unwrap()
+}
+
+/// Keeps a chart for a workspace; says what its package is called.
+pub async fn keep(server: &Server, person: &Person, workspace: &str, files: &[(&str, &str)]) -> String {
+    let request = Request::post(format!("/api/longshore/v1/packages?ws={workspace}"))
+        .header("authorization", format!("Bearer {}", person.token))
+        .header("content-type", "application/gzip")
+        .body(packed(files))
+        .unwrap();
+    let answer = send(&server.platform(), request).await;
+    assert_eq!(answer.code, 200, "{}", answer.text);
+    answer.json()["package"].as_str().unwrap().to_owned()
+}
+
+/// What is sent to ask for a release.
+pub fn asked(namespace: &str, name: &str, package: &str, values: &Value) -> Value {
+    json!({"namespace": namespace, "name": name, "chart": {"package": package}, "values": values})
+}
+
+/// Where a release is.
+pub fn at(namespace: &str, name: &str) -> String {
+    format!("releases/host/{namespace}/{name}")
+}
+
+/// Waits until a release is in a state.
+pub async fn until_state(server: &Server, token: &str, path: &str, state: &str) -> Value {
+    let platform = server.platform();
+    until(async || {
+        let answer = call(&platform, Some(token), Method::GET, path, None).await;
+        (answer.code == 200).then(|| answer.json()).filter(|release| release["state"] == state)
+    })
+    .await
+}

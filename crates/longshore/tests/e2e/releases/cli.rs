@@ -1,0 +1,175 @@
+//! The command line for releases, on a platform and straight on a cluster: the same words, the same chart, the same course.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::platform::Person;
+use crate::program::{Server, longshore};
+use crate::target::Cluster;
+
+/// Somebody at a terminal.
+struct Typist {
+    folder: PathBuf,
+    /// What each line ends with, and what is around it.
+    words: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+}
+
+/// The exit code, standard output, and standard error.
+type Printed = (Option<i32>, String, String);
+
+impl Typist {
+    fn on_platform(cluster: &Cluster, server: &Server, person: &Person) -> Self {
+        let environment =
+            vec![("LONGSHORE_SERVER", server.url.clone()), ("LONGSHORE_TOKEN", person.token.clone())];
+        Self { folder: chart(cluster), words: Vec::new(), environment }
+    }
+
+    fn on_cluster(cluster: &Cluster) -> Self {
+        let words = vec!["--kubeconfig".to_owned(), cluster.kubeconfig().to_string_lossy().into_owned()];
+        Self { folder: chart(cluster), words, environment: Vec::new() }
+    }
+
+    /// `CHART` is the folder of the chart.
+    fn command(&self, line: &str) -> Command {
+        let word = |word: &str| word.replace("CHART", &self.folder.to_string_lossy());
+        let mut command = longshore(line.split_whitespace().map(word).chain(self.words.clone()));
+        command
+            .env("HOME", self.folder.parent().unwrap())
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_DATA_HOME");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn types(&self, line: &str) -> Printed {
+        let came = self.command(line).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (came.status.code(), text(came.stdout), text(came.stderr))
+    }
+
+    /// What a command that succeeds prints, with what it tells meanwhile.
+    fn does(&self, line: &str) -> (String, String) {
+        let (code, out, notes) = self.types(line);
+        assert_eq!(code, Some(0), "{line}\n{out}{notes}");
+        (out, notes)
+    }
+}
+
+/// Two replicas that take a moment, and one that never comes if it is told so.
+fn chart(cluster: &Cluster) -> PathBuf {
+    let folder = cluster.folder.path().join("shop");
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\nappVersion: '1.27'\n")
+        .unwrap();
+    fs::write(folder.join("values.yaml"), "replicas: 1\ngreeting: hello\nbroken: false\n").unwrap();
+    let objects = r"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {greeting: {{ .Values.greeting }}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  replicas: {{ .Values.replicas }}
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec:
+      {{- if .Values.broken }}
+      nodeSelector: {no-such: node}
+      {{- end }}
+      containers:
+      - name: main
+        image: nginx
+        resources:
+          requests: {cpu: 10m, memory: 16Mi}
+          limits: {cpu: 20m, memory: 32Mi}
+";
+    fs::write(folder.join("templates/all.yaml"), objects).unwrap();
+    fs::write(folder.join("templates/NOTES.txt"), "Thank you for {{ .Release.Name }}.\n").unwrap();
+    folder
+}
+
+/// What is the same wherever one acts.
+fn main_path(typist: &Typist) {
+    let (out, _) = typist.does("install web CHART --wait --timeout 60s");
+    assert!(out.contains("NAME: web\n") && out.contains("REVISION: 1\n"), "{out}");
+    assert!(out.ends_with("NOTES:\nThank you for web.\n"), "{out}");
+    let (status, _) = typist.does("status web");
+    assert!(status.contains("Deployment") && status.contains("ConfigMap"), "{status}");
+    let (planned, _) = typist.does("diff web --with CHART --set greeting=bye,replicas=2");
+    typist.does("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
+    let (made, _) = typist.does("diff web 1 2");
+    assert_eq!(planned, made);
+    assert!(made.contains("-  replicas: 1\n+  replicas: 2\n"), "{made}");
+    typist.does("rollback web 1 --wait");
+    let (history, _) = typist.does("history web");
+    assert_eq!(history.lines().count(), 4, "{history}");
+    let (values, _) = typist.does("get values web");
+    assert!(!values.contains("bye"), "{values}");
+    assert_eq!(typist.does("diff web --live").0, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_main_path_on_a_platform() {
+    let (cluster, server) = Cluster::with_platform();
+    let person = Person::register(&server, &cluster).await;
+    let typist = Typist::on_platform(&cluster, &server, &person);
+    main_path(&typist);
+    let (paused, _) = typist.does("pause web --wait");
+    assert!(paused.contains("STATE: paused\n"), "{paused}");
+    let (list, _) = typist.does("list");
+    assert!(list.lines().nth(1).is_some_and(|line| line.contains("paused")), "{list}");
+    let (back, _) = typist.does("recover web --wait");
+    assert!(back.contains("STATE: active\n"), "{back}");
+    let (restarted, _) = typist.does("restart web --rolling");
+    assert_eq!(restarted, "Deployment web restarted\n");
+    assert_eq!(typist.does("uninstall web").0, "release \"web\" uninstalled\n");
+    assert_eq!(typist.does("list -q").0, "");
+}
+
+#[test]
+fn the_main_path_straight_on_a_cluster() {
+    let cluster = Cluster::start();
+    let typist = Typist::on_cluster(&cluster);
+    main_path(&typist);
+    assert_eq!(typist.does("uninstall web --wait").0, "release \"web\" uninstalled\n");
+    assert_eq!(typist.does("list -q").0, "");
+    for command in ["pause", "recover", "restart", "adopt", "logs"] {
+        let (code, _, why) = typist.types(&format!("{command} web"));
+        assert_eq!(code, Some(1));
+        assert!(why.starts_with(&format!("Error: `longshore {command}` needs a platform")), "{why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_waited_for_is_said_and_can_be_left() {
+    let (cluster, server) = Cluster::with_platform();
+    let person = Person::register(&server, &cluster).await;
+    let typist = Typist::on_platform(&cluster, &server, &person);
+    // Nobody has a node for it: the reason is the scheduler's own.
+    let (code, _, told) = typist.types("install web CHART --set broken=true --wait --timeout 5s");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("web waits: "), "{told}");
+    assert!(told.contains("FailedScheduling"), "{told}");
+    let last = told.lines().last().unwrap();
+    assert!(last.starts_with("Error: INSTALLATION FAILED: ") && last.contains("web"), "{told}");
+    let (status, _) = typist.does("status web");
+    assert!(status.contains("FailedScheduling"), "{status}");
+    // Ctrl-C leaves the work where it is, and says how to look again.
+    let mut waiting = typist.command("upgrade web CHART --set broken=true,replicas=2 --wait --timeout 60s");
+    let mut child =
+        waiting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("waits: ")));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let told: String = said.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
+    assert!(told.contains(&format!("see `longshore status web -n {}`", person.id)), "{told}");
+    assert_eq!(typist.does("uninstall web").0, "release \"web\" uninstalled\n");
+}

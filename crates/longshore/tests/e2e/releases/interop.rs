@@ -1,0 +1,239 @@
+//! The real Helms and us on the same releases, whoever made them: by our own program without a server, and by a request
+//! to the platform. Each reads the same of them as the other, and goes on where the other stopped.
+
+use std::fs;
+use std::sync::Arc;
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::clients::Client;
+use crate::platform::{Person, until};
+use crate::program::Server;
+use crate::request::send;
+use crate::target::Cluster;
+
+/// By the variables that name them.
+const HELMS: [&str; 3] = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_3_22", "LONGSHORE_HELM_4_3"];
+/// Of these two, this one prints what we print.
+const HELM_4: &str = HELMS[2];
+
+/// A workload, an address, settings, a hook, a test and words for people.
+const CHART: &[(&str, &str)] = &[
+    (
+        "Chart.yaml",
+        "apiVersion: v2\nname: web\nversion: 1.0.0\nappVersion: \"7\"\ndescription: A web server\n",
+    ),
+    ("values.yaml", "replicas: 1\ngreeting: hello\nnested: {kept: true, dropped: true}\n"),
+    (
+        "templates/web.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  replicas: {{ .Values.replicas }}\n  \
+         selector: {matchLabels: {app: {{ .Release.Name }}}}\n  template:\n    metadata:\n      labels: {app: {{ .Release.Name }}}\n    \
+         spec:\n      containers:\n      - {name: web, image: web}\n",
+    ),
+    (
+        "templates/service.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  \
+         selector: {app: {{ .Release.Name }}}\n  ports: [{port: 80}]\n",
+    ),
+    (
+        "templates/greeting.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: {{ .Values.greeting | quote }}\n",
+    ),
+    (
+        "templates/hook.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-before\n  annotations:\n    \
+         helm.sh/hook: pre-install,pre-upgrade,pre-rollback\n    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded\n",
+    ),
+    (
+        "templates/test.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}-test\n  annotations:\n    \
+         helm.sh/hook: test\n    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded\n\
+         spec:\n  restartPolicy: Never\n  containers: [{name: test, image: test}]\n",
+    ),
+    ("templates/NOTES.txt", "{{ .Values.greeting }}, {{ .Release.Name }}!\n"),
+];
+
+/// What is read of a release by whoever looks; `status` has the whole record.
+const READ: [&str; 4] =
+    ["history app -o json", "status app -o json", "get values app --all -o json", "get manifest app"];
+
+#[test]
+fn we_go_on_with_what_a_helm_made() {
+    with_every_helm(|kubectl, helm, variable| hand_over(kubectl, helm, &kubectl.longshore(), variable));
+}
+
+#[test]
+fn a_helm_goes_on_with_what_we_made() {
+    with_every_helm(|kubectl, helm, variable| hand_over(kubectl, &kubectl.longshore(), helm, variable));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_helm_goes_on_with_what_was_asked_of_the_platform() {
+    let (cluster, server) = Cluster::with_platform();
+    let cluster = Arc::new(cluster);
+    let Some(kubectl) = Client::kubectl_on(&cluster) else { return };
+    write_chart(&cluster);
+    cluster.apply_manifests().await;
+    let person = Person::register(&server, &cluster).await;
+    let package = upload(&server, &person, &kubectl.longshore()).await;
+    for variable in HELMS {
+        let Some(helm) = kubectl.helm(variable) else { continue };
+        share(&helm.on_namespace(&person.id), &kubectl.on_namespace(&person.id), &person, &package, variable)
+            .await;
+    }
+}
+
+/// A person and whoever has a Helm, on one release.
+async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value, variable: &str) {
+    let body = json!({
+        "namespace": person.id, "name": "app", "values": {"greeting": "one"}, "chart": {"package": package},
+    });
+    // A real cluster comes to know of new bindings a moment after they are there.
+    until(async || (person.call(Method::POST, "releases", Some(&body)).await.code == 201).then_some(()))
+        .await;
+    let path = "releases/host/{me}/app";
+    person.until(path, |view| view["state"] == "active").await;
+    same(helm, &helm.longshore(), variable, "made by the platform");
+    assert!(helm.ok("status app").contains("one, app!"));
+    assert!(helm.ok("get all app").contains("greeting: one"));
+    assert_eq!(states(helm), ["deployed"]);
+
+    helm.ok("upgrade app ./web --wait --set greeting=two");
+    assert_eq!(greeting(kubectl), "two");
+    let revisions =
+        |count: usize| move |list: &Value| list["items"].as_array().is_some_and(|items| items.len() == count);
+    person.until(&format!("{path}/history"), revisions(2)).await;
+    helm.ok("rollback app 1 --wait");
+    assert_eq!(greeting(kubectl), "one");
+    person.until(&format!("{path}/history"), revisions(3)).await;
+    // Whoever has the platform goes on, too.
+    let change = json!({"values": {"greeting": "three"}});
+    let changed = person.call(Method::PATCH, path, Some(&change)).await;
+    assert_eq!(changed.code, 200, "{}", changed.text);
+    until(async || (greeting(kubectl) == "three").then_some(())).await;
+    person.until(path, |view| view["state"] == "active" && view["revision"] == 4).await;
+    assert_eq!(states(helm), ["superseded", "superseded", "superseded", "deployed"]);
+
+    // It is wanted still, and so it comes back until the platform is told otherwise.
+    helm.ok("uninstall app --wait");
+    until(async || {
+        let said = kubectl.try_with("get configmap app -o jsonpath={.data.greeting}", "");
+        (said.ok && said.stdout == "three").then_some(())
+    })
+    .await;
+    let gone = person.call(Method::DELETE, path, None).await;
+    assert_eq!(gone.code, 202, "{}", gone.text);
+    until(async || (person.call(Method::GET, path, None).await.code == 404).then_some(())).await;
+    helm.prints("list --short", "");
+    kubectl.prints("get deployments,services -o name", "");
+}
+
+async fn upload(server: &Server, person: &Person, us: &Client) -> Value {
+    us.ok("package ./web");
+    let archive = fs::read(us.cluster.folder.path().join("web-1.0.0.tgz")).unwrap();
+    let request = Request::post("/api/longshore/v1/packages")
+        .header("authorization", format!("Bearer {}", person.token))
+        .header("content-type", "application/gzip");
+    let kept = send(&server.platform(), request.body(archive).unwrap()).await;
+    assert_eq!(kept.code, 200, "{}", kept.text);
+    kept.json()["package"].clone()
+}
+
+fn with_every_helm(test: impl Fn(&Client, &Client, &str)) {
+    let Some(kubectl) = Client::kubectl() else { return };
+    write_chart(&kubectl.cluster);
+    for variable in HELMS {
+        let Some(helm) = kubectl.helm(variable) else { continue };
+        test(&kubectl, &helm, variable);
+    }
+}
+
+/// One makes a release, the other takes it over, and both read the same at any time.
+fn hand_over(kubectl: &Client, maker: &Client, taker: &Client, variable: &str) {
+    let both = |step: &str| same(maker, taker, variable, step);
+    maker.ok("install app ./web --wait --set greeting=one,nested.dropped=null --labels team=blue");
+    maker.ok("upgrade app ./web --wait --set greeting=two");
+    both("two revisions by one");
+    taker.ok("upgrade app ./web --wait --reuse-values --set replicas=2");
+    assert_eq!(greeting(kubectl), "two", "{variable}");
+    kubectl.prints("get deployment app -o jsonpath={.status.readyReplicas}", "2");
+    taker.ok("rollback app 1 --wait");
+    assert_eq!(greeting(kubectl), "one", "{variable}");
+    taker.ok("test app --timeout 1m");
+    both("upgrade, rollback and test by the other");
+    // And back to who made it.
+    maker.ok("upgrade app ./web --wait --set greeting=three");
+    taker.ok("uninstall app --wait --keep-history");
+    both("uninstall, history kept");
+    maker.ok("rollback app 2 --wait");
+    assert_eq!(greeting(kubectl), "two", "{variable}");
+    assert_eq!(states(taker).last().unwrap(), "deployed", "{variable}");
+    taker.ok("uninstall app --wait");
+    for client in [maker, taker] {
+        client.prints("list --short", "");
+        client.refuses("status app", "", "not found");
+    }
+    kubectl.prints("get deployments,services,secrets,leases -o name", "");
+}
+
+/// Both read the same of the release.
+fn same(one: &Client, other: &Client, variable: &str, step: &str) {
+    // Helm 3 lists what is not deployed only if it is asked to, Helm 4 always.
+    let list = |client: &Client| {
+        let said = client.try_with("list --all -o json", "");
+        if said.ok { said.stdout } else { client.ok("list -o json") }
+    };
+    assert_eq!(comparable(&list(one)), comparable(&list(other)), "{variable}, {step}: list");
+    for line in READ {
+        let (first, second) = (one.ok(line), other.ok(line));
+        if line.ends_with("json") {
+            assert_eq!(comparable(&first), comparable(&second), "{variable}, {step}: {line}");
+        } else {
+            assert_eq!(first, second, "{variable}, {step}: {line}");
+        }
+    }
+    let (first, second) = (one.ok("get all app"), other.ok("get all app"));
+    if variable == HELM_4 {
+        assert_eq!(first, second, "{variable}, {step}: get all");
+    }
+}
+
+/// Without live objects, which may have changed since, and what only Helm 4 knows of; it leaves out times that are not
+/// there, which Helm 3 prints as empty.
+fn comparable(text: &str) -> Value {
+    let mut value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    leave_out(&mut value);
+    value
+}
+
+fn leave_out(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, member| {
+                *member != "" && !["resources", "apply_method", "rollback_revision"].contains(&name.as_str())
+            });
+            members.values_mut().for_each(leave_out);
+        }
+        Value::Array(items) => items.iter_mut().for_each(leave_out),
+        _ => {}
+    }
+}
+
+fn greeting(kubectl: &Client) -> String {
+    kubectl.ok("get configmap app -o jsonpath={.data.greeting}")
+}
+
+fn states(client: &Client) -> Vec<String> {
+    let history = client.json("history app -o json");
+    let state = |revision: &Value| revision["status"].as_str().unwrap().to_owned();
+    history.as_array().unwrap().iter().map(state).collect()
+}
+
+fn write_chart(cluster: &Cluster) {
+    for (name, text) in CHART {
+        let file = cluster.folder.path().join("web").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+}

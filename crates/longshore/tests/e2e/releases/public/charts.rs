@@ -1,0 +1,112 @@
+//! Which charts, and what is said to them.
+
+/// A chart that comes up on a bare cluster whose pods run nothing.
+pub struct Chart {
+    pub id: &'static str,
+    /// Whether it belongs to the suite, and not only to the full run.
+    pub daily: bool,
+    /// Commands for kubectl that make what the chart expects to find; `{name}` is the release's.
+    pub before: &'static [&'static str],
+    /// Further words for `install` and `upgrade`: what is random otherwise, or waits for what nobody here gives.
+    pub values: &'static str,
+    /// Further words for `upgrade`.
+    pub change: &'static str,
+}
+
+const PLAIN: Chart =
+    Chart { id: "", daily: false, before: &[], values: "", change: "--set podAnnotations.step=two" };
+
+const fn chart(id: &'static str) -> Chart {
+    Chart { id, ..PLAIN }
+}
+
+impl Chart {
+    const fn daily(self) -> Self {
+        Self { daily: true, ..self }
+    }
+
+    const fn values(self, values: &'static str) -> Self {
+        Self { values, ..self }
+    }
+
+    const fn change(self, change: &'static str) -> Self {
+        Self { change, ..self }
+    }
+
+    const fn before(self, before: &'static [&'static str]) -> Self {
+        Self { before, ..self }
+    }
+}
+
+/// In the order in which they are tried: long ones first.
+pub const CHARTS: &[Chart] = &[
+    chart("elastic__kibana").daily().before(&[
+        "create secret generic elasticsearch-master-certs --from-literal=ca.crt=text",
+        "create secret generic elasticsearch-master-credentials --from-literal=username=elastic --from-literal=password=text",
+        "create secret generic {name}-kibana-es-token --from-literal=token=text",
+    ]),
+    chart("prometheus-community__prometheus-operator-admission-webhook").change("--set replicas=2"),
+    chart("jupyterhub__jupyterhub")
+        .values("--set proxy.service.type=ClusterIP,proxy.secretToken=0011223344556677889900112233445500112233445566778899001122334455,hub.config.CryptKeeper.keys={0011223344556677889900112233445500112233445566778899001122334455},hub.cookieSecret=0011223344556677889900112233445500112233445566778899001122334455")
+        .change("--set hub.annotations.step=two"),
+    chart("fluxcd-community__flux2").change("--set helmController.annotations.step=two,imageReflectionController.create=false"),
+    chart("argo__argo-events").change("--set controller.podAnnotations.step=two"),
+    chart("argo__argocd-image-updater"),
+    chart("bitnami__grafana-k6-operator").change("--set podAnnotations.step=two,networkPolicy.enabled=false"),
+    chart("grafana__grafana-agent-operator"),
+    chart("grafana__rollout-operator"),
+    chart("sealed-secrets__sealed-secrets"),
+    chart("strimzi__strimzi-kafka-operator").change("--set replicas=2"),
+    chart("prometheus-community__prometheus").daily().change("--set server.podAnnotations.step=two,alertmanager.enabled=false"),
+    chart("grafana__loki-distributed").change("--set gateway.replicas=2,gateway.maxUnavailable=1"),
+    chart("grafana__loki-stack").change("--set promtail.enabled=false"),
+    chart("hashicorp__vault").values("--set injector.enabled=false").change("--set server.annotations.step=two"),
+    chart("fluent__fluent-bit").daily(),
+    chart("minio__minio")
+        .values("--set replicas=4,resources.requests.memory=1Gi,rootUser=root,rootPassword=password")
+        .change("--set resources.requests.memory=2Gi"),
+    chart("bitnami__kube-state-metrics").daily().change("--set podAnnotations.step=two,networkPolicy.enabled=false,service.type=NodePort"),
+    chart("bitnami__postgresql")
+        .daily()
+        .values("--set auth.postgresPassword=password")
+        .change("--set primary.podAnnotations.step=two,primary.networkPolicy.enabled=false"),
+    chart("bitnami__redis").values("--set auth.password=password").change("--set replica.replicaCount=1"),
+    chart("bitnami__mysql")
+        .values("--set auth.rootPassword=password,auth.password=password")
+        .change("--set primary.podAnnotations.step=two"),
+    chart("bitnami__spark").change("--set worker.replicaCount=1,ingress.enabled=true"),
+    chart("bitnami__zookeeper").change("--set replicaCount=2"),
+    chart("bitnami__opensearch").change("--set coordinating.replicaCount=1"),
+    chart("bitnami__prometheus").change("--set server.podAnnotations.step=two,alertmanager.enabled=false"),
+    chart("bitnami__thanos").change("--set commonAnnotations.step=two"),
+    chart("bitnami__cadvisor").change("--set podLabels.step=two"),
+    chart("bitnami__external-dns").change("--set rbac.create=false"),
+    chart("bitnami__haproxy").change("--set service.type=ClusterIP,configuration=other").values("--set service.type=ClusterIP"),
+    chart("bitnami__kubernetes-event-exporter").change("--set serviceAccount.create=false"),
+    chart("bitnami__logstash").change("--set ingress.enabled=true"),
+    chart("bitnami__memcached").daily().change("--set architecture=high-availability,replicaCount=2,pdb.create=false"),
+    chart("bitnami__node-exporter").change("--set hostNetwork=false"),
+    chart("bitnami__phpmyadmin").change("--set ingress.enabled=true,replicaCount=2"),
+    chart("bitnami__tensorflow-resnet").values("--set service.type=ClusterIP").change("--set replicaCount=2"),
+    chart("elastic__apm-server"),
+    chart("elastic__filebeat"),
+    chart("elastic__logstash").change("--set replicas=2"),
+    chart("elastic__metricbeat").change("--set deployment.enabled=false"),
+    chart("fluent__fluentd-aggregator"),
+    chart("grafana-community__tempo"),
+    chart("grafana__fluent-bit"),
+    chart("grafana__promtail"),
+    chart("istio__cni"),
+    chart("istio__ztunnel"),
+    chart("open-telemetry__opentelemetry-ebpf").change("--set resources.requests.cpu=11m"),
+    chart("prometheus-community__alertmanager").daily().change("--set ingress.enabled=true,replicaCount=2,podDisruptionBudget.maxUnavailable=1"),
+    chart("prometheus-community__prom-label-proxy"),
+    chart("prometheus-community__prometheus-blackbox-exporter").change("--set kind=DaemonSet"),
+    chart("prometheus-community__prometheus-nginx-exporter"),
+    chart("prometheus-community__prometheus-node-exporter"),
+    chart("prometheus-community__prometheus-redis-exporter").change("--set replicaCount=2,rbac.create=false"),
+    chart("prometheus-community__prometheus-sql-exporter").change("--set replicaCount=2"),
+];
+
+/// What may differ, and why: part of the line that tells of it.
+pub const EXCUSED: &[(&str, &str)] = &[];

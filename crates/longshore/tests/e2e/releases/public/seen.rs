@@ -1,0 +1,223 @@
+//! What a turn left in the cluster, without what no two turns have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Discovery, Scope, verbs};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::platform::until;
+
+/// Objects by `Kind namespace/name`.
+pub type Objects = BTreeMap<String, Value>;
+
+/// Where an object of a chart would be.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
+}
+
+/// Where all objects of a manifest would be.
+pub fn places(manifest: &str) -> BTreeSet<Place> {
+    let documents = serde_norway::Deserializer::from_str(manifest);
+    let objects = documents.map(|document| Value::deserialize(document).unwrap());
+    let place = |object: Value| {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        Some(Place {
+            api_version: text("/apiVersion")?,
+            kind: text("/kind")?,
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name")?,
+        })
+    };
+    objects.filter_map(place).collect()
+}
+
+/// A cluster, and the part of it that a chart was installed into.
+pub struct Look<'l> {
+    pub client: kube::Client,
+    pub namespace: &'l str,
+    /// Further places: outside of the namespace.
+    pub places: &'l BTreeSet<Place>,
+}
+
+impl Look<'_> {
+    /// Everything in the namespace, and what there is at the places, as it can be compared.
+    pub async fn objects(&self) -> Objects {
+        self.found().await.iter().map(|(_, object)| (key(object), comparable(object))).collect()
+    }
+
+    /// Removes all of it, and waits for the end of it.
+    pub async fn remove(&self) {
+        for (api, object) in self.found().await {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            // Somebody may have been faster.
+            let _ = api.delete(name, &DeleteParams::background()).await;
+            until(async || api.get_opt(name).await.unwrap().is_none().then_some(())).await;
+        }
+    }
+
+    async fn found(&self) -> Vec<(Api<DynamicObject>, Value)> {
+        let discovery = Discovery::new(self.client.clone()).run_aggregated().await.unwrap();
+        let kinds = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
+        let listed = kinds.filter(|(resource, abilities)| {
+            // Events are no objects of anybody's, and Endpoints follow from Services.
+            let ours = !["Event", "Endpoints"].contains(&resource.kind.as_str());
+            ours && abilities.scope == Scope::Namespaced && abilities.supports_operation(verbs::LIST)
+        });
+        let lists = listed.map(async |(resource, _)| {
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), self.namespace, &resource);
+            let list = match api.list(&ListParams::default()).await {
+                // Another test's kind, which has just gone.
+                Err(kube::Error::Api(status)) if status.code == 404 => return Vec::new(),
+                list => list.unwrap(),
+            };
+            let whole = |object: DynamicObject| {
+                let mut object = serde_json::to_value(object).unwrap();
+                object["apiVersion"] = json!(resource.api_version);
+                object["kind"] = json!(resource.kind);
+                (api.clone(), object)
+            };
+            list.items.into_iter().map(whole).collect::<Vec<_>>()
+        });
+        let elsewhere = self.places.iter().filter_map(|place| {
+            let (group, version) = place.api_version.split_once('/').unwrap_or(("", &place.api_version));
+            // A kind that is no longer there has no objects.
+            let (resource, abilities) =
+                discovery.resolve_gvk(&GroupVersionKind::gvk(group, version, &place.kind))?;
+            let api: Api<DynamicObject> = match (abilities.scope, place.namespace.as_deref()) {
+                (Scope::Cluster, _) => Api::all_with(self.client.clone(), &resource),
+                (Scope::Namespaced, Some(namespace)) if namespace != self.namespace => {
+                    Api::namespaced_with(self.client.clone(), namespace, &resource)
+                }
+                (Scope::Namespaced, _) => return None, // found already
+            };
+            Some((api, place.name.clone()))
+        });
+        let single = elsewhere.map(async |(api, name)| {
+            let object = api.get_opt(&name).await.unwrap()?;
+            Some((api, serde_json::to_value(object).unwrap()))
+        });
+        let mut found: Vec<_> = join_all(lists).await.into_iter().flatten().collect();
+        found.extend(join_all(single).await.into_iter().flatten());
+        found.retain(|(_, object)| belongs(object));
+        found
+    }
+}
+
+/// Not what controllers made of the chart's objects, what every namespace has, or a record (which is read by Helm).
+fn belongs(object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let owned = owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true));
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let given = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
+    let given = given.iter().any(|given| (object["kind"].as_str(), name) == (Some(given.0), given.1));
+    !(owned || given || object["type"] == "helm.sh/release.v1")
+}
+
+fn key(object: &Value) -> String {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+}
+
+/// Keys of what a cluster makes up, whatever the object.
+const MADE_UP: [&str; 10] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "controller-uid",
+    "batch.kubernetes.io/controller-uid",
+    "clusterIP",
+    "clusterIPs",
+    "nodePort",
+    "nodeName",
+    "volumeName",
+];
+
+/// Without status, which follows, and without what is made up.
+fn comparable(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(members) = object.as_object_mut() {
+        members.remove("status");
+    }
+    if let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) {
+        entries.retain(|entry| entry["manager"] == "helm");
+        for entry in entries {
+            entry["time"] = json!("*");
+        }
+    }
+    if let Some(marks) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        // Of claims, as they find their volumes.
+        marks
+            .retain(|name, _| !name.contains("pv.kubernetes.io/") && !name.contains("volume.kubernetes.io/"));
+    }
+    if object["type"] == "kubernetes.io/service-account-token" {
+        object["data"] = json!("*");
+    }
+    mask(&mut object);
+    object
+}
+
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                // `clusterIP: None` was asked for.
+                if MADE_UP.contains(&name.as_str()) && !member.to_string().contains("None") {
+                    *member = json!("*");
+                } else {
+                    mask(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::String(text) if text.starts_with("kube-api-access-") => {
+            *text = "kube-api-access-*".to_owned();
+        }
+        _ => {}
+    }
+}
+
+/// What differs, by path.
+pub fn differences(ours: &Value, theirs: &Value, path: &str, found: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+            for name in names {
+                let member = |object: &serde_json::Map<String, Value>| object.get(name).cloned();
+                let (ours, theirs) =
+                    (member(ours).unwrap_or(json!("absent")), member(theirs).unwrap_or(json!("absent")));
+                differences(&ours, &theirs, &format!("{path}/{name}"), found);
+            }
+        }
+        (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
+            for (place, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+                differences(ours, theirs, &format!("{path}/{place}"), found);
+            }
+        }
+        _ if ours == theirs => {}
+        _ => found.push(format!("{path}: ours {ours}, theirs {theirs}")),
+    }
+}
+
+#[test]
+fn only_what_a_cluster_makes_up_is_left_out() {
+    let object = |uid: &str, replicas: u8| {
+        json!({
+            "kind": "Service", "metadata": {"name": "a", "uid": uid, "managedFields": [
+                {"manager": "helm", "time": uid, "fieldsV1": {"f:spec": {}}}, {"manager": uid}]},
+            "spec": {"clusterIP": uid, "replicas": replicas}, "status": {"at": uid},
+        })
+    };
+    assert_eq!(comparable(&object("1", 2)), comparable(&object("2", 2)));
+    let mut found = Vec::new();
+    differences(&comparable(&object("1", 2)), &comparable(&object("2", 3)), "", &mut found);
+    assert_eq!(found, ["/spec/replicas: ours 2, theirs 3"]);
+}

@@ -1,0 +1,61 @@
+//! What tests hear of the log: all of it, of whatever level.
+
+use std::fmt::{Debug, Write};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Everything that was logged on this thread since [`listen`].
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<String>>);
+
+/// Listens until the guard is dropped. The runtime of a test is this thread.
+pub(crate) fn listen() -> (Heard, tracing::subscriber::DefaultGuard) {
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    (heard, guard)
+}
+
+impl Heard {
+    pub fn text(&self) -> String {
+        self.0.lock().clone()
+    }
+}
+
+struct Line<'a>(&'a mut String);
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").expect("writing to a String cannot fail");
+    }
+}
+
+impl Subscriber for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tenancy") || metadata.target().starts_with("kube_access")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut Line(&mut self.0.lock()));
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut Line(&mut self.0.lock()));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = self.0.lock();
+        event.record(&mut Line(&mut text));
+        text.push('\n');
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

@@ -1,0 +1,433 @@
+//! Machines that join accounts, and accounts whose time is over.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube_types::{NodePool, NodePoolSpec};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+use super::*;
+use crate::edge::token::{self, JOINERS, JoinToken};
+
+pub(super) const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// The cluster takes a token away when it is over by its own clock, which is the machine's.
+pub(super) fn clock_of_tokens() -> HeldClock {
+    HeldClock::at(jiff::Timestamp::now())
+}
+
+/// A token of an account, as a login makes it.
+pub(super) async fn join_token(world: &World, clock: &HeldClock, id: &str, pool: Option<&str>) -> JoinToken {
+    let now = domain::clock::Clock::now(clock);
+    let token = JoinToken::mint(&id.parse().unwrap(), None, pool, now);
+    token::api(world.admin()).create(&PostParams::default(), &token.to_secret()).await.unwrap();
+    token
+}
+
+/// Whoever has the token, as Kubernetes knows them.
+fn joiner(world: &World, token: &JoinToken) -> kube::Client {
+    let group = token::group(&token.owner);
+    let groups = ["system:bootstrappers", JOINERS, &group, "system:authenticated"];
+    world.of(&format!("system:bootstrap:{}", token.id), &groups)
+}
+
+/// What a kubelet sends; `organization` as it should be is `system:nodes`.
+fn request(node: &str, organization: Option<&str>) -> String {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, format!("system:node:{node}"));
+    if let Some(organization) = organization {
+        subject.push(DnType::OrganizationName, organization);
+    }
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject;
+    params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
+}
+
+/// Asks for a certificate under that name of the request.
+pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str) {
+    let csr: CertificateSigningRequest = serde_json::from_value(json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
+        "spec": {
+            "request": k8s_openapi::ByteString(pem.as_bytes().to_vec()),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+        },
+    }))
+    .unwrap();
+    Api::all(joiner(world, token)).create(&PostParams::default(), &csr).await.unwrap();
+}
+
+pub(super) async fn ask_for(world: &World, token: &JoinToken, node: &str) {
+    ask(world, token, &format!("csr-{node}"), &request(node, Some("system:nodes"))).await;
+}
+
+/// What was said to a request.
+async fn answer(world: &World, name: &str) -> Option<String> {
+    let csr: CertificateSigningRequest = get(world, name).await?;
+    let said = csr.status?.conditions?.into_iter().find(|said| said.type_ != "Failed")?;
+    Some(format!("{} {}", said.type_, said.reason?))
+}
+
+fn kubelet(world: &World, node: &str) -> kube::Client {
+    world.of(&format!("system:node:{node}"), &["system:nodes", "system:authenticated"])
+}
+
+/// The machine has its certificate, and says that it is there, where it is not known yet.
+pub(super) async fn appear(world: &World, node: &str) -> Option<()> {
+    let said = answer(world, &format!("csr-{node}")).await?;
+    assert_eq!(said, "Approved Joined", "{node}");
+    if get::<Node>(world, node).await.is_none() {
+        let object: Node = serde_json::from_value(json!({
+            "metadata": {"name": node, "labels": {"apps.openyurt.io/nodepool": "elsewhere"}},
+        }))
+        .unwrap();
+        Api::all(kubelet(world, node)).create(&PostParams::default(), &object).await.unwrap();
+    }
+    Some(())
+}
+
+pub(super) async fn nodes_of(world: &World, user: &str) -> (i64, Vec<String>) {
+    let status = get::<User>(world, user).await.and_then(|user| user.status).unwrap_or_default();
+    (status.node_num, status.nodes)
+}
+
+/// Whose a node is, by its label and by its taint.
+pub(super) fn marks_of(node: &Node) -> (Option<String>, Option<String>) {
+    let taints = node.spec.clone().unwrap_or_default().taints.unwrap_or_default();
+    let taint = taints.into_iter().find(|taint| taint.key == marks::TENANT && taint.effect == "NoSchedule");
+    (node.labels().get(marks::TENANT).cloned(), taint.and_then(|taint| taint.value))
+}
+
+/// Two accounts that are ready, with so many nodes each.
+async fn two(world: &World, clock: &HeldClock, nodes: i64) {
+    for (name, id) in [("ana", ID), ("ben", OTHER)] {
+        let mut user = user(name, Some(id));
+        (user.spec.max_node_num, user.spec.valid_period) = (nodes, 7);
+        create(world, &user).await;
+    }
+    let ready = async || user_is_ready(world, "ana").await.and(user_is_ready(world, "ben").await);
+    until_reached(world, &Fault::none(), clock, "ready", ready).await;
+}
+
+/// Without a fault; what goes wrong is told with the test that fails.
+async fn run_until(
+    world: &World,
+    clock: &HeldClock,
+    what: &str,
+    mut reached: impl AsyncFnMut() -> Option<()>,
+) {
+    let (heard, _guard) = crate::heard::listen();
+    let begun = std::time::Instant::now();
+    let mut told = false;
+    let reached = async || {
+        let answer = reached().await;
+        if answer.is_none() && !told && begun.elapsed() > std::time::Duration::from_secs(50) {
+            told = true;
+            eprintln!("{what}: {}", heard.text());
+        }
+        answer
+    };
+    until_reached(world, &Fault::none(), clock, what, reached).await;
+}
+
+#[tokio::test]
+async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 2).await;
+    let (anas, bens) = (
+        join_token(&world, &clock, ID, Some("hangzhou")).await,
+        join_token(&world, &clock, OTHER, None).await,
+    );
+    world.apply([json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cloud-1"}})]).await;
+    let one = request("edge-1", Some("system:nodes"));
+    ask(&world, &anas, "csr-edge-1", &one).await;
+    let counted = async || {
+        appear(&world, "edge-1").await?;
+        (nodes_of(&world, "ana").await == (1, vec!["edge-1".to_owned()])).then_some(())
+    };
+    run_until(&world, &clock, "counted", counted).await;
+    let node: Node = get(&world, "edge-1").await.unwrap();
+    assert_eq!(marks_of(&node), (Some(ID.to_owned()), Some(ID.to_owned())));
+    assert_eq!(node.labels().get(marks::DESIRED_POOL).map(String::as_str), Some("hangzhou"));
+    assert_eq!(node.labels().get(marks::POOL), None, "what the machine says of its pool does not count");
+    let csr: CertificateSigningRequest = get(&world, "csr-edge-1").await.unwrap();
+    assert!(csr.status.unwrap().certificate.is_some());
+
+    // Everything that is denied, each for its own reason; and a second that is not.
+    ask(&world, &anas, "replayed", &one).await;
+    ask(&world, &bens, "anothers", &request("edge-1", Some("system:nodes"))).await;
+    ask(&world, &bens, "of-the-cloud", &request("cloud-1", Some("system:nodes"))).await;
+    ask(&world, &bens, "no-organization", &request("edge-7", None)).await;
+    ask(&world, &bens, "users", &request("edge-7", Some("openyurt:users"))).await;
+    ask_for(&world, &anas, "edge-2").await;
+    let first = async || answer(&world, "csr-edge-2").await.map(drop);
+    run_until(&world, &clock, "answered", first).await;
+    ask_for(&world, &anas, "edge-3").await;
+    let said = [
+        ("csr-edge-2", "Approved Joined"),
+        ("csr-edge-3", "Denied TooManyNodes"),
+        ("replayed", "Denied Replayed"),
+        ("anothers", "Denied NameTaken"),
+        ("of-the-cloud", "Denied NameTaken"),
+        ("no-organization", "Denied WrongSubject"),
+        ("users", "Denied WrongSubject"),
+    ];
+    let all = async || {
+        for (name, _) in said {
+            answer(&world, name).await?;
+        }
+        Some(())
+    };
+    run_until(&world, &clock, "all answered", all).await;
+    for (name, expected) in said {
+        assert_eq!(answer(&world, name).await.as_deref(), Some(expected), "{name}");
+    }
+    assert_eq!(nodes_of(&world, "ben").await, (0, Vec::new()));
+
+    // The second never comes: its slot is free after an hour. The first is deleted: its slot is free at once.
+    clock.advance(SignedDuration::from_mins(61));
+    delete::<Node>(&world, "edge-1").await;
+    let free = async || (nodes_of(&world, "ana").await == (0, Vec::new())).then_some(());
+    run_until(&world, &clock, "both slots are free", free).await;
+    // The machine is still there, and comes back: it is nobody else's.
+    appear(&world, "edge-1").await;
+    let again = async || (nodes_of(&world, "ana").await.0 == 1).then_some(());
+    run_until(&world, &clock, "counted again", again).await;
+    assert_eq!(marks_of(&get(&world, "edge-1").await.unwrap()).1.as_deref(), Some(ID));
+    let untouched: Node = get(&world, "cloud-1").await.unwrap();
+    assert_eq!(marks_of(&untouched), (None, None));
+}
+
+#[tokio::test]
+async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 2).await;
+    let token = join_token(&world, &clock, ID, None).await;
+    let pem = request("edge-9", Some("system:nodes"));
+    // An administrator's own bootstrap token.
+    let theirs = world.of("system:bootstrap:abcdef", &["system:masters"]);
+    let csr: CertificateSigningRequest = serde_json::from_value(json!({
+        "metadata": {"name": "foreign"},
+        "spec": {
+            "request": k8s_openapi::ByteString(pem.into_bytes()), "usages": ["digital signature", "client auth"],
+            // No signer of the cluster's own, which would approve it.
+            "signerName": "example.com/nodes",
+        },
+    }))
+    .unwrap();
+    Api::all(theirs).create(&PostParams::default(), &csr).await.unwrap();
+    ask_for(&world, &token, "edge-1").await;
+    let answered = async || answer(&world, "csr-edge-1").await.map(drop);
+    run_until(&world, &clock, "answered", answered).await;
+    assert_eq!(answer(&world, "foreign").await, None);
+}
+
+#[tokio::test]
+async fn a_machine_cannot_say_itself_whose_it_is() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 2).await;
+    let token = join_token(&world, &clock, ID, None).await;
+    ask_for(&world, &token, "edge-1").await;
+    let counted = async || {
+        appear(&world, "edge-1").await?;
+        (nodes_of(&world, "ana").await.0 == 1).then_some(())
+    };
+    run_until(&world, &clock, "counted", counted).await;
+    let nodes: Api<Node> = Api::all(kubelet(&world, "edge-1"));
+    let forbidden = |what: &str, answer: Result<Node, kube::Error>| match answer {
+        Err(kube::Error::Api(status)) if status.code == 403 => {}
+        other => panic!("{what}: {other:?}"),
+    };
+    let changes = [
+        json!({"metadata": {"labels": {marks::TENANT: null}}}),
+        json!({"metadata": {"labels": {marks::TENANT: OTHER}}}),
+        json!({"metadata": {"labels": {marks::POOL: "elsewhere"}}}),
+        json!({"spec": {"taints": []}}),
+        json!({"spec": {"taints": [{"key": marks::TENANT, "value": OTHER, "effect": "NoSchedule"}]}}),
+    ];
+    let how = PatchParams::default();
+    for change in &changes {
+        let text = change.to_string();
+        forbidden(&text, nodes.patch("edge-1", &how, &Patch::Merge(change)).await);
+    }
+    for change in &changes[..3] {
+        let text = format!("status {change}");
+        forbidden(&text, nodes.patch_status("edge-1", &how, &Patch::Merge(change)).await);
+    }
+    let harmless = json!({"metadata": {"labels": {"color": "blue"}}});
+    nodes.patch("edge-1", &how, &Patch::Merge(harmless)).await.unwrap();
+    let own = json!({"metadata": {"name": "edge-2", "labels": {marks::TENANT: OTHER}}});
+    let own: Node = serde_json::from_value(own).unwrap();
+    let created = Api::<Node>::all(kubelet(&world, "edge-2")).create(&PostParams::default(), &own).await;
+    forbidden("a new node", created);
+}
+
+async fn says(world: &World, kind: &str) -> Option<bool> {
+    let status = get::<User>(world, "ana").await?.status?;
+    Some(progress::condition(&status.conditions, kind)?.status == "True")
+}
+
+/// Everything at the edge that an account can have: a token, a request, a node, a pool.
+pub(super) async fn equip(world: &World, clock: &HeldClock, id: &str, node: &str) -> JoinToken {
+    let token = join_token(world, clock, id, None).await;
+    ask_for(world, &token, node).await;
+    let mut pool = NodePool::new(&format!("pool-{id}"), NodePoolSpec::default());
+    pool.labels_mut().insert(marks::TENANT.to_owned(), id.to_owned());
+    create(world, &pool).await;
+    token
+}
+
+/// What is left of what [`equip`] gave.
+pub(super) async fn equipment(world: &World, id: &str, node: &str) -> [bool; 4] {
+    let tokens = ListParams::default().labels(&format!("{}={id}", marks::TENANT));
+    [
+        !token::api(world.admin()).list(&tokens).await.unwrap().items.is_empty(),
+        get::<CertificateSigningRequest>(world, &format!("csr-{node}")).await.is_some(),
+        get::<Node>(world, node).await.is_some(),
+        get::<NodePool>(world, &format!("pool-{id}")).await.is_some(),
+    ]
+}
+
+#[tokio::test]
+async fn an_account_is_warned_expires_is_prolonged_and_goes() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 2).await;
+    patch::<User>(&world, "ben", json!({"spec": {"validPeriod": 0}})).await;
+    equip(&world, &clock, ID, "edge-1").await;
+    equip(&world, &clock, OTHER, "edge-2").await;
+    let both = async || {
+        appear(&world, "edge-1").await.and(appear(&world, "edge-2").await)?;
+        (nodes_of(&world, "ana").await.0 == 1 && nodes_of(&world, "ben").await.0 == 1).then_some(())
+    };
+    run_until(&world, &clock, "both have a node", both).await;
+    // Somebody labelled a node by hand: that makes it nobody's.
+    let labelled = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cloud-1", "labels": {marks::TENANT: ID}}});
+    world.apply([labelled]).await;
+
+    assert_eq!(says(&world, "Expiring").await, Some(false));
+    clock.advance(DAY * 4);
+    let warned = async || says(&world, "Expiring").await.filter(|&is| is).map(drop);
+    run_until(&world, &clock, "warned", warned).await;
+    assert_eq!(says(&world, "Expired").await, Some(false));
+    clock.advance(DAY * 3);
+    let expired = async || get::<User>(&world, "ana").await?.status?.expired.then_some(());
+    run_until(&world, &clock, "expired", expired).await;
+    assert!(service_account(&world, ID).await.is_none());
+    assert_eq!(equipment(&world, ID, "edge-1").await, [true; 4], "nothing goes before the grace is over");
+    patch::<User>(&world, "ana", json!({"spec": {"validPeriod": 8}})).await;
+    let open = async || {
+        let status = get::<User>(&world, "ana").await?.status?;
+        (!status.expired && service_account(&world, ID).await.is_some()).then_some(())
+    };
+    run_until(&world, &clock, "open again", open).await;
+
+    // A clock that is wrong for a while takes nothing away.
+    clock.advance(DAY * 365);
+    run_until(&world, &clock, "expired by a wrong clock", expired).await;
+    clock.advance(-DAY * 365);
+    run_until(&world, &clock, "open by the right one", open).await;
+    assert_eq!(equipment(&world, ID, "edge-1").await, [true; 4]);
+
+    clock.advance(DAY);
+    run_until(&world, &clock, "expired again", expired).await;
+    clock.advance(DAY);
+    let gone = async || get::<User>(&world, "ana").await.is_none().then_some(());
+    run_until(&world, &clock, "gone", gone).await;
+    assert_eq!(equipment(&world, ID, "edge-1").await, [false; 4]);
+    assert!(get::<Namespace>(&world, ID).await.is_none() && service_account(&world, ID).await.is_none());
+    assert_eq!(equipment(&world, OTHER, "edge-2").await, [true; 4]);
+    is_whole(&world, OTHER).await;
+    assert!(get::<Node>(&world, "cloud-1").await.is_some());
+
+    // The machine of the account that is gone comes back: nobody's pods go there, and nobody else gets its name.
+    let lost: Node = serde_json::from_value(json!({"metadata": {"name": "edge-1"}})).unwrap();
+    Api::all(kubelet(&world, "edge-1")).create(&PostParams::default(), &lost).await.unwrap();
+    let kept_away = async || {
+        let node: Node = get(&world, "edge-1").await?;
+        (marks_of(&node).1.as_deref() == Some(ID) && node.spec?.unschedulable == Some(true)).then_some(())
+    };
+    run_until(&world, &clock, "kept away", kept_away).await;
+}
+
+#[tokio::test]
+async fn an_account_that_never_becomes_one_goes_after_an_hour_and_takes_nothing() {
+    let clock = HeldClock::new();
+    let world = World::under(Arc::new(clock.clone()), []).await;
+    manifests::apply(&world.admin()).await.unwrap();
+    let foreign = foreign_namespace(&world, ID, json!({})).await;
+    create(&world, &user("ana", Some(ID))).await;
+    // Disabled is not the same, and an administrator is let be.
+    let (mut ben, mut eve) = (user("ben", Some(OTHER)), user("eve", Some("ucccccccccc")));
+    ben.spec.disabled = true;
+    eve.spec.platform_roles = vec!["admin".to_owned()];
+    foreign_namespace(&world, "ucccccccccc", json!({})).await;
+    for user in [&ben, &eve] {
+        create(&world, user).await;
+    }
+    let told = async || says(&world, "Ready").await.map(drop);
+    run_until(&world, &clock, "told", told).await;
+    // A server that was not there for an hour has not tried for an hour.
+    clock.advance(SignedDuration::from_hours(2));
+    let mut begun = None;
+    let gone = async || {
+        if begun.is_none() {
+            let tried = json!({"spec": {"organization": "again"}});
+            patch::<User>(&world, "ana", tried).await;
+            let generation = get::<User>(&world, "ana").await?.metadata.generation;
+            until("looked at", async || {
+                let status = get::<User>(&world, "ana").await?.status?;
+                (status.observed_generation == generation).then_some(())
+            })
+            .await;
+            begun = Some(());
+            clock.advance(SignedDuration::from_hours(1));
+            for name in ["ana", "ben", "eve"] {
+                patch::<User>(&world, name, json!({"spec": {"organization": "later"}})).await;
+            }
+        }
+        get::<User>(&world, "ana").await.is_none().then_some(())
+    };
+    run_until(&world, &clock, "gone", gone).await;
+    is_untouched(&world, &foreign).await;
+    assert!(get::<User>(&world, "ben").await.is_some() && get::<User>(&world, "eve").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_joins_whenever_the_server_dies() {
+    let clock = clock_of_tokens();
+    let points = testkit::every_kill_point(
+        async || {
+            let world = world().await;
+            two(&world, &clock, 1).await;
+            let token = join_token(&world, &clock, ID, None).await;
+            ask_for(&world, &token, "edge-1").await;
+            ask_for(&world, &token, "edge-2").await;
+            world
+        },
+        async |world, fault| {
+            let joined = async || {
+                let answers = [answer(world, "csr-edge-1").await?, answer(world, "csr-edge-2").await?];
+                let node = if answers[0].starts_with("Approved") { "edge-1" } else { "edge-2" };
+                appear(world, node).await?;
+                (nodes_of(world, "ana").await == (1, vec![node.to_owned()])).then_some(())
+            };
+            until_reached(world, fault, &clock, "joined", joined).await;
+            Ok::<(), ()>(())
+        },
+        async |world| {
+            let mut answers =
+                [answer(world, "csr-edge-1").await.unwrap(), answer(world, "csr-edge-2").await.unwrap()];
+            answers.sort();
+            assert_eq!(answers, ["Approved Joined", "Denied TooManyNodes"]);
+            let all: Vec<Node> =
+                Api::<Node>::all(world.admin()).list(&ListParams::default()).await.unwrap().items;
+            assert_eq!(all.len(), 1);
+            assert_eq!(marks_of(&all[0]), (Some(ID.to_owned()), Some(ID.to_owned())));
+            let map: ConfigMap =
+                Api::namespaced(world.admin(), SYSTEM_NAMESPACE).get("node-names").await.unwrap();
+            assert_eq!(map.data.unwrap().len(), 1);
+        },
+    )
+    .await;
+    assert!(points >= 6, "{points}");
+}

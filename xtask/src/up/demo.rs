@@ -1,0 +1,184 @@
+//! What `cargo xtask up --demo` puts on a platform that has just started: somebody, and their releases.
+//!
+//! It reads what the server says, and passes it on; after the line `ready` it types what a person would type. What is there
+//! already from another time stays as it is.
+
+use std::fs;
+use std::io::{BufRead as _, Write as _, stdin};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::project::{Project, run, spoken};
+
+const EMAIL: &str = "demo@example.com";
+
+/// What the one who starts the server says to the one who reads what it prints.
+#[derive(Args)]
+pub struct DemoArgs {
+    program: PathBuf,
+    data: PathBuf,
+}
+
+/// A release: its name, its chart, and how it is asked for.
+struct Wish {
+    name: &'static str,
+    chart: &'static str,
+    more: &'static [&'static str],
+}
+
+const WISHES: &[Wish] = &[
+    Wish { name: "shop", chart: "shop", more: &["--wait"] },
+    Wish { name: "orders", chart: "orders", more: &["--wait"] },
+    Wish { name: "reports", chart: "reports", more: &[] },
+    Wish { name: "broken", chart: "broken", more: &["--wait", "--timeout", "5s"] },
+];
+
+/// Passes on what the server says, and does its part when it is ready.
+pub fn listen(project: &Project, args: &DemoArgs) -> Result<()> {
+    for line in stdin().lock().lines() {
+        let line = line.context("cannot read what the server says")?;
+        println!("{line}");
+        if let Some(server) = line.strip_prefix("ready ").and_then(|rest| rest.split(' ').next()) {
+            let demo = Demo { project, args, server };
+            // Without it the platform runs all the same.
+            if let Err(error) = demo.make() {
+                eprintln!("error: the demo cannot go on: {error:#}");
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Demo<'a> {
+    project: &'a Project,
+    args: &'a DemoArgs,
+    server: &'a str,
+}
+
+impl Demo<'_> {
+    fn make(&self) -> Result<()> {
+        let token = self.token()?;
+        let longshore = |words: &[&str]| {
+            let mut command = self.longshore(words);
+            command.env("LONGSHORE_TOKEN", &token);
+            command
+        };
+        for wish in WISHES {
+            let there =
+                longshore(&["status", wish.name]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+            if there.success() {
+                continue;
+            }
+            let chart = format!("xtask/demo/{}", wish.chart);
+            let words = [&["install", wish.name, &chart], wish.more].concat();
+            println!("\n$ longshore {}", words.join(" "));
+            // The one that is meant to fail does.
+            longshore(&words).status()?;
+            if wish.name == "shop" {
+                let words = ["upgrade", "shop", &chart, "--set", "replicas=3,greeting=Hello"];
+                println!("\n$ longshore {}", words.join(" "));
+                run(&mut longshore(&words))?;
+            }
+        }
+        println!("\n$ longshore list");
+        run(&mut longshore(&["list"]))?;
+        let env = self.args.data.join("demo.env");
+        let program = self.args.program.parent().unwrap_or(Path::new(".")).display();
+        println!(
+            "\nIn another terminal:\n\n  \
+             source {env}          # the program, the platform, and a token for it\n  \
+             longshore status broken                     # what is wrong with it\n  \
+             longshore history shop\n  \
+             longshore diff shop 1 2\n  \
+             longshore logs shop --tail 3\n  \
+             longshore upgrade shop xtask/demo/shop --reuse-values --set replicas=5 --wait\n  \
+             longshore pause shop && longshore recover shop --wait\n  \
+             longshore rollback shop 1 --wait\n",
+            env = self.short(&env),
+        );
+        write_private(
+            &env,
+            &format!(
+                "export LONGSHORE_SERVER={}\nexport LONGSHORE_TOKEN={token}\nexport PATH=\"{program}:$PATH\"\n",
+                self.server
+            ),
+        )
+    }
+
+    /// A token of the demo's account: the one from another time, or a new one.
+    fn token(&self) -> Result<String> {
+        let kept = fs::read_to_string(self.args.data.join("demo.env")).unwrap_or_default();
+        let kept =
+            kept.lines().find_map(|line| line.strip_prefix("export LONGSHORE_TOKEN=")).map(str::to_owned);
+        if let Some(token) = kept {
+            let mut whoami = self.longshore(&["whoami"]);
+            if whoami
+                .env("LONGSHORE_TOKEN", &token)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()?
+                .success()
+            {
+                return Ok(token);
+            }
+        }
+        let person = ["--email", EMAIL, "--phone", "10000000000", "--organization", "Demo"];
+        let made = self.longshore(&[&["register"], &person[..]].concat()).output()?;
+        if made.status.success() {
+            return Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned());
+        }
+        self.token_by_password().with_context(|| String::from_utf8_lossy(&made.stderr).trim().to_owned())
+    }
+
+    /// For an account whose token is lost: whoever has the data folder may give it a new password.
+    fn token_by_password(&self) -> Result<String> {
+        let data = &self.args.data;
+        let kubeconfig = crate::project::output(self.longshore(&["kubeconfig", "--data"]).arg(data))?;
+        let file = data.join("kubeconfig");
+        write_private(&file, &kubeconfig)?;
+        let reset =
+            self.longshore(&["admin", "reset-password", EMAIL, "--kubeconfig"]).arg(&file).output()?;
+        let said = String::from_utf8_lossy(&reset.stdout).into_owned();
+        let password = said.split_whitespace().next_back().context("no password was printed")?;
+        let home = data.join("demo");
+        let mut login = self.longshore(&["login", self.server, "--account", EMAIL, "--password-stdin"]);
+        let mut login =
+            login.env("XDG_CONFIG_HOME", &home).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        login.stdin.take().context("no way in")?.write_all(password.as_bytes())?;
+        if !login.wait()?.success() {
+            bail!("cannot sign in as {EMAIL}");
+        }
+        let mut token = self.longshore(&["token", "create", "--name", "demo"]);
+        Ok(crate::project::output(token.env("XDG_CONFIG_HOME", &home))?.trim().to_owned())
+    }
+
+    fn longshore(&self, words: &[&str]) -> Command {
+        let mut command = self.project.command(&self.args.program.to_string_lossy(), words);
+        command.env("LONGSHORE_SERVER", self.server).env_remove("LONGSHORE_KUBE_KUBECONFIG");
+        command.env_remove("LONGSHORE_TOKEN").env_remove("LONGSHORE_NAMESPACE");
+        command
+    }
+
+    fn short(&self, path: &Path) -> String {
+        path.strip_prefix(&self.project.root).unwrap_or(path).display().to_string()
+    }
+}
+
+/// A file that nobody else reads.
+fn write_private(file: &Path, text: &str) -> Result<()> {
+    let open = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(file);
+    open.and_then(|mut open| open.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write `{}`", file.display()))
+}
+
+/// Another of us, which listens to what the server will say.
+pub fn listener(program: &Path, data: &Path) -> Result<Stdio> {
+    let mut listen = Command::new(std::env::current_exe().context("cannot find out which program this is")?);
+    listen.arg("demo").arg(program).arg(data).stdin(Stdio::piped());
+    let child = listen.spawn().with_context(|| format!("cannot start {}", spoken(&listen)))?;
+    Ok(child.stdin.context("the listener has no ear")?.into())
+}
