@@ -5,7 +5,7 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, REF
 use axum::http::{Method, Request};
 use serde_json::json;
 
-use super::{LISTS, send};
+use super::{LISTS, send, with_roles};
 use crate::house::{Answer, House, Key, Person, ROOT, request};
 
 async fn ask(house: &House, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -84,7 +84,7 @@ async fn the_first_that_is_shown_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_in_the_query_is_taken_and_warned_of_and_can_be_switched_off() {
-    let house = House::new().await;
+    let house = with_roles(House::new().await).await;
     let person = house.person(1, &[]).await;
     for path in LISTS {
         for (token, code) in [(person.token.as_str(), 200), ("lsh_aaaaaaaaaa_no", 401)] {
@@ -105,7 +105,7 @@ async fn a_token_in_the_query_is_taken_and_warned_of_and_can_be_switched_off() {
         token_parameter: false,
         version: "test",
     };
-    let house = House::with(settings).await;
+    let house = with_roles(House::with(settings).await).await;
     let person = house.person(1, &[]).await;
     for path in LISTS {
         let answer = ask(&house, &format!("{path}?token={}", person.token), &[]).await;

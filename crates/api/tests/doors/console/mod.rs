@@ -27,6 +27,12 @@ pub const LISTS: &[&str] = &[
     "/pods",
 ];
 
+/// With the roles that an administrator applies, by which Kubernetes lets people read their own events.
+pub async fn with_roles(house: House) -> House {
+    house.world.apply(tenancy::manifests::manifests()).await;
+    house
+}
+
 /// To a path at the root.
 pub async fn send(house: &House, method: Method, path: &str, key: &Key, body: Option<Value>) -> Answer {
     house.send(request(method, path, key, body)).await

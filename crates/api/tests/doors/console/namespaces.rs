@@ -4,7 +4,7 @@ use axum::http::Method;
 use domain::roles::{PlatformRole, WorkspaceRole};
 use serde_json::json;
 
-use super::{LISTS, send};
+use super::{LISTS, send, with_roles};
 use crate::house::{Answer, House, Key};
 
 async fn get(house: &House, path: &str, key: &Key) -> Answer {
@@ -13,7 +13,7 @@ async fn get(house: &House, path: &str, key: &Key) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_looks_into_anothers_namespace() {
-    let house = House::new().await;
+    let house = with_roles(House::new().await).await;
     let admin = house.person(1, &[PlatformRole::Admin]).await;
     let (ana, ben) = (house.person(2, &[]).await, house.person(3, &[]).await);
     house.workspace("acme", &ben, &[(&ana, WorkspaceRole::Viewer)]).await;

@@ -8,7 +8,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use testkit::until;
 
-use super::send;
+use super::{send, with_roles};
 use crate::house::{Answer, House, Key};
 
 async fn ask(house: &House, method: Method, path: &str, key: &Key, body: Value) -> Answer {
@@ -109,7 +109,7 @@ async fn pools_and_nodes_are_changed_by_those_whose_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_asked_for_in_known_words() {
-    let house = House::new().await;
+    let house = with_roles(House::new().await).await;
     let person = house.person(1, &[]).await;
     let rows = [
         ("", 200),
