@@ -281,9 +281,8 @@ impl Play {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        if timeout(LIMIT, truth).await.is_err() {
-            panic!("seed {seed}: wished for {wish:?}, found {:?}", self.found().await);
-        }
+        let reached = timeout(LIMIT, truth).await;
+        assert!(reached.is_ok(), "seed {seed}: wished for {wish:?}, found {:?}", self.found().await);
     }
 
     /// Status, records and objects, for whoever compares.
