@@ -45,6 +45,8 @@ pub struct House {
 impl House {
     pub async fn new() -> Self {
         let world = World::new().await;
+        // What people may do in Kubernetes is written there.
+        world.apply(tenancy::manifests::manifests()).await;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = tenancy::Settings {
             registration_open: true,
