@@ -27,7 +27,7 @@ const CHART: &[(&str, &str)] = &[
 
 /// A screen without what differs from run to run.
 fn steady(screen: &str, url: &str) -> String {
-    let mut text = screen.replace(url, "URL");
+    let mut text = screen.replace(url, "URL").replace(url.trim_start_matches("http://"), "HOST");
     for (pattern, with) in [
         (r"lsh_[a-z2-7]{10}_[A-Za-z0-9_-]{43}", "TOKEN"),
         (r"\bu[a-z2-7]{10}\b", "USER"),
