@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, ResourceQuota, Secret};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Config;
@@ -86,7 +86,7 @@ impl Cluster {
         for person in people {
             let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &person.id);
             tokio::time::timeout(WITHIN, async {
-                while !quotas.list(&Default::default()).await?.items.iter().all(has_plenty) {
+                while !quotas.list(&ListParams::default()).await?.items.iter().all(has_plenty) {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 anyhow::Ok(())
