@@ -295,7 +295,16 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
     };
     make(&cluster, nodes, &bare("cloud", json!({"node-role.kubernetes.io/control-plane": ""}), Some("True")))
         .await;
-    make(&cluster, nodes, &bare("ill", json!({"apps.openyurt.io/nodepool": pool, "apps.openyurt.io/desired-nodepool": pool}), Some("False"))).await;
+    make(
+        &cluster,
+        nodes,
+        &bare(
+            "ill",
+            json!({"apps.openyurt.io/nodepool": pool, "apps.openyurt.io/desired-nodepool": pool}),
+            Some("False"),
+        ),
+    )
+    .await;
     make(&cluster, nodes, &bare("lost", json!({}), Some("Unknown"))).await;
     make(&cluster, nodes, &bare("new", json!({}), None)).await;
     let pods = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
