@@ -1,4 +1,4 @@
-//! What a joining machine asks for, read out of a CertificateSigningRequest. Pure.
+//! What a joining machine asks for, read out of a `CertificateSigningRequest`. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -136,11 +136,11 @@ impl Subject {
         let mut names = texts(OID_X509_COMMON_NAME)?;
         let mut organizations = texts(OID_X509_ORGANIZATION_NAME)?;
         organizations.sort();
-        let named = names.len() + organizations.len();
+        let known = names.len() + organizations.len();
         let extensions = info.iter_attributes().any(|attribute| {
             matches!(attribute.parsed_attribute(), ParsedCriAttribute::ExtensionRequest(asked) if !asked.extensions.is_empty())
         });
-        let more = extensions || names.len() != 1 || info.subject.iter_attributes().count() != named;
+        let more = extensions || names.len() != 1 || info.subject.iter_attributes().count() != known;
         Some(Self { name: names.pop().unwrap_or_default(), organizations, more })
     }
 }

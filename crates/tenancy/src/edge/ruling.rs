@@ -98,18 +98,15 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     holds(!token.is_expired(now), Denial::TokenGone)?;
     holds(now.duration_since(asked.created) <= WITHIN, Denial::TooOld)?;
     holds(known.named.is_none_or(|owner| owner == account.id), Denial::NameTaken)?;
-    match record {
-        Some(record) => {
-            let again = record.requests.iter().any(|granted| granted.starts_with(program.prefix()));
-            let late = now.duration_since(record.since.0) > WITHIN;
-            holds(!again && !late && record.token == token.id, Denial::Replayed)?;
-        }
-        None => {
-            holds(!known.exists, Denial::NameTaken)?;
-            holds(!token.has_let_in(node), Denial::Replayed)?;
-            let nodes = i64::try_from(account.joined.len()).unwrap_or(i64::MAX);
-            holds(nodes < account.most, Denial::TooManyNodes)?;
-        }
+    if let Some(record) = record {
+        let again = record.requests.iter().any(|granted| granted.starts_with(program.prefix()));
+        let late = now.duration_since(record.since.0) > WITHIN;
+        holds(!again && !late && record.token == token.id, Denial::Replayed)?;
+    } else {
+        holds(!known.exists, Denial::NameTaken)?;
+        holds(!token.has_let_in(node), Denial::Replayed)?;
+        let nodes = i64::try_from(account.joined.len()).unwrap_or(i64::MAX);
+        holds(nodes < account.most, Denial::TooManyNodes)?;
     }
     grant
 }

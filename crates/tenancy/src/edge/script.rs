@@ -85,7 +85,7 @@ fn prepared(tool: &JoinTool, what: &str) -> String {
 
 fn unpacked(url: &str) -> &'static str {
     let path = url.split(['?', '#']).next().unwrap_or_default();
-    if path.ends_with(".tar.gz") || path.ends_with(".tgz") {
+    if [".tar.gz", ".tgz"].iter().any(|end| path.ends_with(end)) {
         "tar -xzf \"$folder/fetched\" -C \"$folder\"\n\
          tool=$(find \"$folder\" -type f -name yurtadm | head -n 1)\n\
          [ -n \"$tool\" ] || { echo 'there is no yurtadm in what was fetched' >&2; exit 1; }\n\

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::discovery::{Discovery, verbs};
+use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube_types::{NodePool, NodePoolSpec, marks};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn tokens(stage: &Stage) -> Vec<Secret> {
     token::api(stage.world.admin()).list(&ours).await.unwrap().items
 }
 
-fn is_refused(answer: Result<EdgeLogin, Error>) -> bool {
+fn is_refused(answer: &Result<EdgeLogin, Error>) -> bool {
     matches!(answer, Err(Error::WrongCredentials))
 }
 
@@ -52,7 +52,7 @@ async fn a_login_by_any_name_tells_all_that_the_console_asks_for() {
     for (login, secret) in [("18300000001", ""), ("18300000001", "wrong"), ("18399999999", secret), ("", "")]
     {
         assert!(
-            is_refused(stage.tenancy.edge_login(login, secret, HERE, JoinWish::default()).await),
+            is_refused(&stage.tenancy.edge_login(login, secret, HERE, JoinWish::default()).await),
             "{login}"
         );
     }
@@ -68,7 +68,7 @@ async fn an_expired_account_is_told_so_and_gets_nothing_else_whatever_is_stored(
     let told = stage.tenancy.edge_login("18300000001", secret, HERE, JoinWish::default()).await.unwrap();
     assert!(told.expired && told.session.is_none());
     assert_eq!((told.kube_config.as_str(), told.node_add_script.as_str()), ("", ""));
-    assert!(is_refused(stage.tenancy.edge_login("18300000001", "wrong", HERE, JoinWish::default()).await));
+    assert!(is_refused(&stage.tenancy.edge_login("18300000001", "wrong", HERE, JoinWish::default()).await));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn leaks(stage: &Stage, canaries: &[&str]) -> Vec<String> {
     let client = stage.world.admin();
     let discovery = Discovery::new(client.clone()).run().await.unwrap();
     let mut found = Vec::new();
-    for (resource, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
+    for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
         if !capabilities.supports_operation(verbs::LIST) {
             continue;
         }

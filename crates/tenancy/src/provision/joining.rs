@@ -223,20 +223,18 @@ fn namespace(account: &Account) -> &str {
 /// Enters what was granted; answers whether anything is new.
 fn enter(status: &mut UserStatus, node: &str, token: &JoinToken, entry: &str, now: Timestamp) -> bool {
     let place = status.joined.iter().position(|joined| joined.name == node);
-    let joined = match place {
-        Some(place) => &mut status.joined[place],
-        None => {
-            status.joined.push(JoinedNode {
-                name: node.to_owned(),
-                since: Time(now),
-                token: token.id.clone(),
-                pool: token.pool.clone().unwrap_or_default(),
-                requests: Vec::new(),
-                uid: String::new(),
-            });
-            status.joined.last_mut().expect("it was put there")
-        }
-    };
+    let place = place.unwrap_or_else(|| {
+        status.joined.push(JoinedNode {
+            name: node.to_owned(),
+            since: Time(now),
+            token: token.id.clone(),
+            pool: token.pool.clone().unwrap_or_default(),
+            requests: Vec::new(),
+            uid: String::new(),
+        });
+        status.joined.len() - 1
+    });
+    let joined = &mut status.joined[place];
     if joined.requests.iter().any(|granted| granted == entry) {
         return false;
     }

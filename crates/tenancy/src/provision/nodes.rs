@@ -107,7 +107,7 @@ impl Provisioner {
                     continue;
                 }
                 Fate::Waits { until } => {
-                    tended.next = Some(tended.next.map_or(until, |next| next.min(until)))
+                    tended.next = Some(tended.next.map_or(until, |next| next.min(until)));
                 }
                 Fate::Stays | Fate::Appears => {
                     let most = usize::try_from(user.spec.max_node_num).unwrap_or(0);
