@@ -129,7 +129,12 @@ async fn measure(
 
 /// How many calls of the Kubernetes API a request costs, in hundreds: what is counted while nobody asks is taken off.
 async fn calls(counted: &load::Counted, server: &Server, people: &[Person]) -> Result<Line> {
-    let idle = counted.during(async { Ok(tokio::time::sleep(load::TURN).await) }).await?;
+    let idle = counted
+        .during(async {
+            let _: () = tokio::time::sleep(load::TURN).await;
+            Ok(())
+        })
+        .await?;
     let asking = async {
         for route in ROUTES.iter().filter(|route| !route.all) {
             load::ours(route, server, people, &people[0]).await?;

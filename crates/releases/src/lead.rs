@@ -162,12 +162,11 @@ impl Controller {
         apart(async move {
             let hand = self.hands.acquire().await.expect("nobody closes it");
             let mut pass = self.pass_release(&key);
-            let done = match timeout(LONG, &mut pass).await {
-                Ok(done) => done,
-                Err(_) => {
-                    drop(hand);
-                    pass.await
-                }
+            let done = if let Ok(done) = timeout(LONG, &mut pass).await {
+                done
+            } else {
+                drop(hand);
+                pass.await
             };
             settle(done)
         })

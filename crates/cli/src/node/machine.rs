@@ -48,7 +48,7 @@ impl Facts {
         let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
         Self {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: u64::from(memory.totalram).saturating_mul(u64::from(memory.mem_unit)),
+            memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
             disk_bytes: disk.unwrap_or_default(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             system: system.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned(),

@@ -128,7 +128,7 @@ fn named_hash(refusal: &str) -> String {
 }
 
 /// A client with the certificate that a machine keeps.
-fn as_node(dir: &Path, server: &str) -> kube::Client {
+async fn as_node(dir: &Path, server: &str) -> kube::Client {
     let read = |name: &str| std::fs::read(dir.join(name)).unwrap();
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": STANDARD.encode(read("ca.pem"))}}],
@@ -137,8 +137,7 @@ fn as_node(dir: &Path, server: &str) -> kube::Client {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]});
     let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
-    let config =
-        futures::executor::block_on(kube::Config::from_custom_kubeconfig(kubeconfig, &options)).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
     kube::Client::try_from(config).unwrap()
 }
 

@@ -56,12 +56,11 @@ pub fn key(repo: &Value) -> &str {
 }
 
 async fn add(args: &AddArgs, client: &Client) -> Outcome {
-    let workspace = match &args.workspace {
-        Some(workspace) => workspace.clone(),
-        None => {
-            let session = client.get("session").await?;
-            session["user"]["id"].as_str().unwrap_or_default().to_owned()
-        }
+    let workspace = if let Some(workspace) = &args.workspace {
+        workspace.clone()
+    } else {
+        let session = client.get("session").await?;
+        session["user"]["id"].as_str().unwrap_or_default().to_owned()
     };
     let credentials = credentials(args)?;
     let mut body = json!({"name": args.name, "workspace": workspace, "url": args.url});

@@ -37,7 +37,7 @@ enum End {
 /// How often objects are looked at, while nothing is told.
 const LOOK: Duration = Duration::from_secs(1);
 /// For how long a platform may be away before one goes home.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What a program ends with that was interrupted.
 const INTERRUPTED: u8 = 130;
 

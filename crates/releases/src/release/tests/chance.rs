@@ -309,7 +309,7 @@ impl Play {
 }
 
 fn values(letters: &str) -> Arc<Members> {
-    let data = helm_template::json::parse(&format!("{{\"maps\": \"{letters}\"}}")).unwrap();
+    let data = helm_template::json::parse(format!("{{\"maps\": \"{letters}\"}}")).unwrap();
     Arc::new(data.as_map().unwrap().clone())
 }
 

@@ -144,12 +144,11 @@ async fn tests_run_as_whoever_asks_and_say_how_it_went() {
         stage.releases.install(&developer(), &source, wanted).await.unwrap();
         stage.until_state(name, "active").await;
         let tested = stage.releases.test(&developer(), SHOP, name, &kube_apply::Silent).await;
-        match went {
-            Ok(phase) => assert_eq!(tested.unwrap()[0].phase, phase),
-            Err(_) => {
-                let why = tested.unwrap_err().to_string();
-                assert!(why.contains(&format!("{name}-a")), "{why}");
-            }
+        if let Ok(phase) = went {
+            assert_eq!(tested.unwrap()[0].phase, phase)
+        } else {
+            let why = tested.unwrap_err().to_string();
+            assert!(why.contains(&format!("{name}-a")), "{why}");
         }
         assert_eq!(records(&stage, name).await, ["1 deployed"], "a test changes no state");
     }
