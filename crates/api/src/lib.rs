@@ -64,6 +64,7 @@ pub struct Api {
 
 /// What the configuration says of the doors.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// A proxy in front of us speaks TLS, and its word on where a request came from counts.
     pub trusted_proxy: bool,

@@ -44,10 +44,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let after = resident()?;
     let whole = fleet.look(Whose { tenant: None, namespaces: Namespaces::All });
     for kind in whole.overview().cluster_status {
-        println!("{:>6} {}", kind.total_num, kind.kind);
+        eprintln!("{:>6} {}", kind.total_num, kind.kind);
     }
     let taken = after.saturating_sub(before);
-    println!("resident: {before} MiB before, {after} MiB after {took:.1?}: {taken} MiB (goal {GOAL})");
+    eprintln!("resident: {before} MiB before, {after} MiB after {took:.1?}: {taken} MiB (goal {GOAL})");
 
     let (tenant, names) = ("u0000000007".to_owned(), ["u0000000007".to_owned()]);
     let own = fleet.look(Whose { tenant: Some(&tenant), namespaces: Namespaces::Of(&names) });
@@ -65,7 +65,7 @@ fn measure(what: &str, look: impl Fn() -> usize) {
     const TIMES: u32 = 20;
     let begun = Instant::now();
     let rows: usize = (0..TIMES).map(|_| look()).sum();
-    println!("{what}: {:?} for {} rows", begun.elapsed() / TIMES, rows / TIMES as usize);
+    eprintln!("{what}: {:?} for {} rows", begun.elapsed() / TIMES, rows / TIMES as usize);
 }
 
 /// MiB that are in memory now.

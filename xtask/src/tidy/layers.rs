@@ -100,6 +100,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "bench",
         &[
             "domain",
+            "fleet",
             "kube-access",
             "kube-embedded",
             "kube-types",

@@ -86,8 +86,7 @@ pub async fn by_form(call: Call<Form<Credentials>>) -> Result<Answer<LoginView>,
     let Form(Credentials { email, phone, name, token, password, pool, .. }) = &call.body;
     let login = only([email.as_deref(), phone.as_deref(), name.as_deref()])?;
     let secret = match (token, password) {
-        (Some(secret), None) => &**secret,
-        (None, Some(secret)) => &**secret,
+        (Some(secret), None) | (None, Some(secret)) => &**secret,
         (None, None) => return Err(no_secret()),
         (Some(_), Some(_)) => return Err(Problem::invalid("a token or a password, not both")),
     };

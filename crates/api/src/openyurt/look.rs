@@ -20,7 +20,8 @@ pub const OF_POOLS: &[&str] = &["token", "kubeConfig", "kubeconfig"];
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ConsoleNodes")]
 pub struct Nodes {
-    all_nodes: Vec<NodeRow>,
+    #[serde(rename = "allNodes")]
+    rows: Vec<NodeRow>,
     /// When this answer was made; the document has it here.
     create_time: String,
     /// Where the next page begins, for the parameter of this name; empty on the last one.
@@ -38,9 +39,9 @@ pub async fn overview(call: Call) -> Result<Answer<Overview>, Problem> {
 
 /// `GET /nodes`
 pub async fn nodes(call: Call) -> Result<Answer<Nodes>, Problem> {
-    let (all_nodes, rest) = call.api.fleet.look(Sight::of_nodes(&call)?.whose()).nodes_page(page(&call)?);
+    let (rows, rest) = call.api.fleet.look(Sight::of_nodes(&call)?.whose()).nodes_page(page(&call)?);
     let create_time = call.api.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    Ok(Answer::new(Nodes { all_nodes, create_time, r#continue: rest }))
+    Ok(Answer::new(Nodes { rows, create_time, r#continue: rest }))
 }
 
 /// `GET /nodepools`

@@ -96,7 +96,7 @@ fn refusal(error: kube::Error) -> CertificateError {
 
 fn request(pem: &[u8]) -> CertificateSigningRequest {
     let digest = digest::digest(&digest::SHA256, pem);
-    let digits: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let digits = super::hex(&digest.as_ref()[..16]);
     CertificateSigningRequest {
         metadata: ObjectMeta { name: Some(format!("node-csr-{digits}")), ..ObjectMeta::default() },
         spec: CertificateSigningRequestSpec {

@@ -105,7 +105,7 @@ impl Folder {
     pub fn identity(&self) -> Result<Option<Identity>, FolderError> {
         let parts = (self.read(AUTHORITY)?, self.read(CERTIFICATE)?, self.read(KEY)?);
         let (Some(authority), Some(certificate), Some(key)) = parts else { return Ok(None) };
-        let server = self.machine.server.parse().map_err(|why| self.damaged(MACHINE, why))?;
+        let server = self.machine.server.parse().map_err(|why| self.damaged(MACHINE, &why))?;
         Ok(Some(Identity { server, authority, certificate, key }))
     }
 
@@ -146,7 +146,7 @@ impl Folder {
         }
     }
 
-    pub fn damaged(&self, name: &str, why: impl ToString) -> FolderError {
+    pub fn damaged(&self, name: &str, why: &impl ToString) -> FolderError {
         FolderError::Damaged { path: self.dir.join(name), why: why.to_string() }
     }
 
@@ -191,7 +191,7 @@ fn new_id(dir: &Path) -> Result<String, FolderError> {
         path: dir.to_owned(),
         source: io::Error::other(error.to_string()),
     })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(super::hex(&bytes))
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, FolderError> {

@@ -71,7 +71,7 @@ pub(super) fn cluster(what: &'static str, error: kube::Error) -> Failure {
 fn kept(folder: &Folder, clock: &dyn Clock) -> Result<Option<Identity>, Failure> {
     let Some(identity) = folder.identity()? else { return Ok(None) };
     let checked = certificate::check(&identity.certificate, &identity.key, &folder.machine.name);
-    let (_, end) = checked.map_err(|error| folder.damaged("certificate.pem", error))?;
+    let (_, end) = checked.map_err(|error| folder.damaged("certificate.pem", &error))?;
     if end > clock.now() {
         return Ok(Some(identity));
     }

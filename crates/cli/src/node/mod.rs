@@ -17,6 +17,7 @@ mod stay;
 mod tests;
 mod ticket;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -105,6 +106,13 @@ pub async fn run(command: &Command) -> Result<(), Failure> {
         Command::Join(args) => join::run(args, &mut say).await,
         Command::Reset(args) => reset::run(args, &mut say).await,
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        text
+    })
 }
 
 /// Prints why a command failed, if it did.

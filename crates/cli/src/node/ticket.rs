@@ -7,7 +7,7 @@ use http::Uri;
 
 /// Address of a Kubernetes API: https, a host, a port, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server(Uri);
+pub struct Server(Box<Uri>);
 
 impl Server {
     pub fn uri(&self) -> &Uri {
@@ -36,7 +36,7 @@ impl FromStr for Server {
             return Err(format!("`{text}` is not an address like https://HOST:PORT"));
         }
         let plain = format!("https://{authority}/").parse();
-        plain.map(Self).map_err(|error| format!("`{text}` is no address: {error}"))
+        plain.map(|uri| Self(Box::new(uri))).map_err(|error| format!("`{text}` is no address: {error}"))
     }
 }
 

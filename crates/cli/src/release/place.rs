@@ -38,6 +38,7 @@ pub struct PlaceArgs {
 }
 
 /// Where a command acts.
+#[expect(clippy::large_enum_variant, reason = "there is one of it in a run of the program")]
 pub enum Place {
     Cluster(At),
     Platform(Served),

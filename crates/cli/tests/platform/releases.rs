@@ -1,5 +1,6 @@
 //! Releases on a platform, command by command, with everything that whoever types them reads.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -151,13 +152,13 @@ async fn what_cannot_be_meant_is_said_and_changes_nothing() {
     ] {
         let why = ana.type_in(&line.replace("CHART", &chart)).await.unwrap_err();
         let why = why.lines().next().unwrap_or_default();
-        picture.push_str(&format!("{line}\n  {why}\n"));
+        writeln!(picture, "{line}\n  {why}").unwrap();
     }
     assert_eq!(ana.type_in("list -q").await.unwrap(), "");
     assert_eq!(ana.type_in("uninstall board --ignore-not-found").await.unwrap(), "");
     // What only the cluster's side can know comes after it was asked for: it fails, says why, and can be removed.
     let why = ana.type_in(&format!("install board {chart} --set greeting=1")).await.unwrap_err();
-    picture.push_str(&format!("install board CHART --set greeting=1\n  {why}\n"));
+    writeln!(picture, "install board CHART --set greeting=1\n  {why}").unwrap();
     picture.push_str(&ana.type_in("status board").await.unwrap());
     picture.push_str(&ana.type_in("list").await.unwrap());
     assert_eq!(ana.type_in("uninstall board").await.unwrap(), "release \"board\" uninstalled\n");

@@ -1,3 +1,5 @@
+//! Who may change pools and nodes, and what becomes of it.
+
 use domain::Kind;
 use domain::actor::Via;
 use domain::ids::TokenId;

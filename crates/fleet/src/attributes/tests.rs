@@ -1,3 +1,5 @@
+//! What a pool may give its nodes.
+
 use serde_json::{Value, json};
 
 use super::*;

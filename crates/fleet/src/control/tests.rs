@@ -1,3 +1,5 @@
+//! The controller of pools on an embedded cluster.
+
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams};

@@ -1,3 +1,5 @@
+//! Events, as each caller may read them.
+
 use domain::Kind;
 use serde_json::{Value, json};
 use testkit::World;

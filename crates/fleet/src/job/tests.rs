@@ -1,3 +1,5 @@
+//! Rows of jobs.
+
 use serde_json::json;
 
 use super::*;

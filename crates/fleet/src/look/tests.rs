@@ -1,3 +1,5 @@
+//! What a look shows, and to whom.
+
 use std::time::Duration;
 
 use kube::api::DeleteParams;

@@ -1,3 +1,5 @@
+//! The use of nodes, from a stand-in of the metrics service.
+
 use std::sync::Arc;
 
 use http::{Request, Response};

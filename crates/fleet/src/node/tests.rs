@@ -1,3 +1,5 @@
+//! Rows of nodes.
+
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
 use serde_json::json;

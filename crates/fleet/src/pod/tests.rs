@@ -1,3 +1,5 @@
+//! Rows of pods, and what they ask for.
+
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Rows of pools.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which version of pools a cluster serves.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Rows of workloads.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,6 +1,7 @@
 //! The OpenYurt console's API, on whatever cluster: accounts, what a kubeconfig of a login is good for, nodes, pools and
 //! workloads as they really are, and what is refused.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -87,9 +88,9 @@ async fn make(cluster: &Cluster, path: &str, object: &Value) {
     }
     if let Some(status) = object.get("status") {
         let path = format!("{path}/{name}/status");
-        let patch = json!({"status": status}).to_string();
-        let patched = with(&client, Method::PATCH, &path, "application/merge-patch+json", patch).await;
-        assert_eq!(patched.code, 200, "{}", patched.text);
+        let body = json!({"status": status}).to_string();
+        let written = with(&client, Method::PATCH, &path, "application/merge-patch+json", body).await;
+        assert_eq!(written.code, 200, "{}", written.text);
     }
 }
 
@@ -249,7 +250,10 @@ async fn a_kubeconfig_that_is_sent_is_not_looked_at() {
     let kubeconfig = format!(
         "apiVersion: v1\nkind: Config\nclusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}]\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\nusers: [{{name: a, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, args: [/tmp/never]}}}}}}]\n"
     );
-    let encoded: String = kubeconfig.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded = kubeconfig.bytes().fold(String::new(), |mut text, byte| {
+        write!(text, "%{byte:02X}").unwrap();
+        text
+    });
     for path in LISTS {
         let answer = visitor.get(&format!("{path}?kubeConfig={encoded}")).await;
         assert_eq!(answer.code, 200, "{path}: {}", answer.text);

@@ -102,7 +102,7 @@ impl Invitation {
 
 async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(60) {
+    while began.elapsed() < Duration::from_mins(1) {
         if let Some(found) = ask().await {
             return found;
         }
@@ -182,7 +182,7 @@ async fn a_machine_joins_is_held_to_itself_and_leaves() {
 
 /// What a node's certificate is good for, and in which words it is refused the rest.
 async fn held_to_itself(invitation: &Invitation, name: &str) {
-    let client = as_node(&invitation.dir(), &invitation.server);
+    let client = as_node(&invitation.dir(), &invitation.server).await;
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.get(name).await.unwrap();
     let refusal = |came: Result<Value, kube::Error>| came.unwrap_err().to_string();

@@ -17,6 +17,8 @@ async fn ask(house: &House, path: &str, headers: &[(&str, &str)]) -> Answer {
     house.send(asked).await
 }
 
+type Headers<'h> = &'h [(&'h str, &'h str)];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_that_is_shown_counts() {
     let house = House::new().await;
@@ -28,7 +30,7 @@ async fn the_first_that_is_shown_counts() {
     let (bearer, bad) = (format!("Bearer {token}"), "Bearer lsh_aaaaaaaaaa_no");
     let (header, auth) = (AUTHORIZATION.as_str(), "x-auth-token");
     let with_token = format!("/nodes?token={token}");
-    let rows: &[(&str, &[(&str, &str)], u16)] = &[
+    let rows: &[(&str, Headers<'_>, u16)] = &[
         ("/nodes", &[], 401),
         ("/nodes", &[(header, &bearer)], 200),
         ("/nodes", &[(COOKIE.as_str(), &cookie)], 200),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::send;
 use crate::house::{House, Key};
 
-fn form(more: Value) -> Value {
+fn form(more: &Value) -> Value {
     let mut form = json!({"email": "ana@example.com", "phone": "+86 183 0000 0001", "organization": "Acme"});
     form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     form
@@ -21,7 +21,7 @@ fn form(more: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_fields_make_an_account_once() {
     let house = House::new().await;
-    let made = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(json!({})))).await;
+    let made = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&json!({})))).await;
     assert_eq!(made.code(), 200, "{}", made.text);
     assert_eq!(made.headers[CACHE_CONTROL], "no-store");
     let told = made.json();
@@ -32,7 +32,7 @@ async fn three_fields_make_an_account_once() {
     assert_eq!(house.get("users/me", &key).await.json()["namespace"], told["namespace"]);
 
     for again in [json!({}), json!({"email": "other@example.com"}), json!({"phone": "18300000099"})] {
-        let again = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(again))).await;
+        let again = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&again))).await;
         assert_eq!(again.code(), 409);
         let msg = "there is an account with this e-mail address or phone number already";
         assert_eq!(again.json(), json!({"msg": msg, "status": false, "code": "already_exists"}));
@@ -61,17 +61,17 @@ async fn a_phone_has_three_names_and_a_form_will_do() {
 async fn nobody_asks_for_more_than_an_account() {
     let house = House::new().await;
     let rows = [
-        (form(json!({"validPeriod": 9999})), "unknown field `validPeriod`"),
-        (form(json!({"maxNodeNum": 100})), "unknown field `maxNodeNum`"),
-        (form(json!({"namespace": "kube-system"})), "unknown field `namespace`"),
-        (form(json!({"token": "mine"})), "unknown field `token`"),
-        (form(json!({"nodeAddScript": "rm"})), "unknown field `nodeAddScript`"),
-        (form(json!({"phone": "kube-system"})), "phone number"),
-        (form(json!({"phone": "default"})), "phone number"),
-        (form(json!({"phone": "1234"})), "phone number"),
-        (form(json!({"email": "nonsense"})), "e-mail"),
-        (form(json!({"organization": ""})), "organi"),
-        (form(json!({"mobilephone": "18300000002"})), "duplicate field"),
+        (form(&json!({"validPeriod": 9999})), "unknown field `validPeriod`"),
+        (form(&json!({"maxNodeNum": 100})), "unknown field `maxNodeNum`"),
+        (form(&json!({"namespace": "kube-system"})), "unknown field `namespace`"),
+        (form(&json!({"token": "mine"})), "unknown field `token`"),
+        (form(&json!({"nodeAddScript": "rm"})), "unknown field `nodeAddScript`"),
+        (form(&json!({"phone": "kube-system"})), "phone number"),
+        (form(&json!({"phone": "default"})), "phone number"),
+        (form(&json!({"phone": "1234"})), "phone number"),
+        (form(&json!({"email": "nonsense"})), "e-mail"),
+        (form(&json!({"organization": ""})), "organi"),
+        (form(&json!({"mobilephone": "18300000002"})), "duplicate field"),
         (json!({"email": "ana@example.com"}), "missing field"),
     ];
     for (body, expected) in rows {
@@ -82,7 +82,8 @@ async fn nobody_asks_for_more_than_an_account() {
         assert!(told["msg"].as_str().unwrap().contains(expected), "{told}");
         assert_eq!(told.as_object().unwrap().len(), 3, "{told}");
     }
-    let unknown = send(&house, Method::POST, "/register?token=x", &Key::Nothing, Some(form(json!({})))).await;
+    let unknown =
+        send(&house, Method::POST, "/register?token=x", &Key::Nothing, Some(form(&json!({})))).await;
     assert!(matches!(unknown.code(), 400 | 401), "{}", unknown.text);
     assert!(house.api.tenancy.directory().accounts().is_empty());
 }
@@ -91,9 +92,9 @@ async fn nobody_asks_for_more_than_an_account() {
 async fn where_registration_is_closed_only_administrators_register_others() {
     let house = House::closed().await;
     let admin = house.person(1, &[PlatformRole::Admin]).await;
-    let refused = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(json!({})))).await;
+    let refused = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&json!({})))).await;
     assert_eq!((refused.code(), refused.json()["code"].as_str()), (403, Some("registration_closed")));
-    let made = send(&house, Method::POST, "/register", &admin.key(), Some(form(json!({})))).await;
+    let made = send(&house, Method::POST, "/register", &admin.key(), Some(form(&json!({})))).await;
     assert_eq!(made.code(), 200, "{}", made.text);
 }
 
@@ -127,7 +128,7 @@ async fn kubernetes_says_that_a_user_is_there_already() {
             assert_eq!(&said[name], value, "{said}");
         }
     }
-    let again = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(json!({})))).await;
+    let again = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&json!({})))).await;
     assert_eq!(
         (again.code(), again.json()["code"].as_str()),
         (409, Some("already_exists")),

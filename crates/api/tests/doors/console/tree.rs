@@ -97,7 +97,9 @@ fn compare(fields: &[Field], value: &Value, place: &str, found: &mut String) {
         }
         match value {
             Value::Array(items) => {
-                items.iter().for_each(|item| compare(&field.below, item, &format!("{place}[]"), found));
+                for item in items {
+                    compare(&field.below, item, &format!("{place}[]"), found);
+                }
             }
             other => compare(&field.below, other, &place, found),
         }

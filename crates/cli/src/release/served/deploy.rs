@@ -163,10 +163,9 @@ pub fn changed_values(args: &ValuesArgs, old: &OldValuesArgs) -> Result<Value, S
     let values = values(args)?;
     let keep = old.reuse_values.0 || old.reset_then_reuse_values.0;
     Ok(match (old.reset_values.0, keep, values.is_empty()) {
-        (true, ..) => json!({"values": values}),
         (false, _, true) => json!({}),
         (false, true, false) => json!({"values": values, "mergeValues": true}),
-        (false, false, false) => json!({"values": values}),
+        (true, ..) | (false, false, false) => json!({"values": values}),
     })
 }
 

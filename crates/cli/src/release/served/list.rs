@@ -129,7 +129,9 @@ fn table(releases: &[Value], headers: bool, served: &Served) -> String {
     }
     rows.extend(releases.iter().map(|release| row(release, served)));
     if !with_messages {
-        rows.iter_mut().for_each(|row| row.truncate(HEADERS.len() - 1));
+        for row in &mut rows {
+            row.truncate(HEADERS.len() - 1);
+        }
     }
     lines(&rows)
 }

@@ -1,3 +1,5 @@
+//! The plan for a node, by cases.
+
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
 use proptest::prelude::*;

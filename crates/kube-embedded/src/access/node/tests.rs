@@ -13,7 +13,6 @@ pub(crate) fn edge() -> User {
     User::named("system:node:edge", &["system:nodes", "system:authenticated"])
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
 async fn pod(store: &Store, name: &str, node: &str, spec: Value) {
     let mut pod = json!({"metadata": {"name": name, "namespace": "n"}, "spec": spec});
     pod["spec"]["nodeName"] = node.into();

@@ -45,7 +45,7 @@ fn pod(name: &str, node: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}})
 }
 
-fn mirror(uid: &Value, more: Value) -> Value {
+fn mirror(uid: &Value, more: &Value) -> Value {
     let mut pod = pod("static", "edge");
     pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
     pod["metadata"]["ownerReferences"] =
@@ -117,12 +117,12 @@ async fn a_node_writes_itself_and_its_pods_and_nothing_else() {
     let uid = &this["metadata"]["uid"];
     say(
         "mirror with a secret",
-        world.send(node, "POST", PODS, mirror(uid, json!({"imagePullSecrets": [{"name": "s"}]}))).await,
+        world.send(node, "POST", PODS, mirror(uid, &json!({"imagePullSecrets": [{"name": "s"}]}))).await,
     );
     let claim = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
-    say("mirror with a claim", world.send(node, "POST", PODS, mirror(uid, claim)).await);
-    say("mirror of another life", world.send(node, "POST", PODS, mirror(&json!("gone"), json!({}))).await);
-    say("mirror", world.send(node, "POST", PODS, mirror(uid, json!({}))).await);
+    say("mirror with a claim", world.send(node, "POST", PODS, mirror(uid, &claim)).await);
+    say("mirror of another life", world.send(node, "POST", PODS, mirror(&json!("gone"), &json!({}))).await);
+    say("mirror", world.send(node, "POST", PODS, mirror(uid, &json!({}))).await);
     let evict = |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
     say("evict another's", world.send(node, "POST", &format!("{PODS}/there/eviction"), evict("there")).await);
     say("delete another's", world.send(node, "DELETE", &format!("{PODS}/there"), Value::Null).await);

@@ -59,13 +59,13 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
     ];
     for (version, (values, state)) in (2..).zip(changes) {
         let change = json!({"values": values, "options": {"maxHistory": 20}});
-        let changed = person.call(Method::PATCH, &web, Some(&change)).await;
-        seen.push((format!("the answer to change {version}"), changed.text.clone()));
+        let answer = person.call(Method::PATCH, &web, Some(&change)).await;
+        seen.push((format!("the answer to change {version}"), answer.text.clone()));
         // What the schema refuses may be refused at the door.
-        if changed.code == 400 {
+        if answer.code == 400 {
             continue;
         }
-        assert_eq!(changed.code, 200, "{}", changed.text);
+        assert_eq!(answer.code, 200, "{}", answer.text);
         let release =
             person.until(&web, |release| release["state"] == state && release["version"] == version).await;
         seen.push((format!("version {version}"), release.to_string()));

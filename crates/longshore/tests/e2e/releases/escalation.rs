@@ -43,7 +43,7 @@ impl Scene {
         Self { cluster, server, victim, attacker, kube, package }
     }
 
-    fn releases(&self, namespace: &str) -> String {
+    fn releases(namespace: &str) -> String {
         format!("{KINDS}/namespaces/{namespace}/helmreleases")
     }
 
@@ -56,7 +56,7 @@ impl Scene {
     }
 
     async fn write(&self, release: &Value) -> Answer {
-        let path = self.releases(&self.attacker.id);
+        let path = Self::releases(&self.attacker.id);
         with(&self.kube, Method::POST, &path, "application/json", release.to_string()).await
     }
 
@@ -70,7 +70,7 @@ impl Scene {
             format!("/api/v1/namespaces/{namespace}/secrets"),
             format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
             format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"),
-            self.releases(namespace),
+            Self::releases(namespace),
             format!("{KINDS}/helmrequests"),
         ] {
             let answer = get(&admin, &path).await;
@@ -160,7 +160,7 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
             continue;
         }
         assert_eq!(written.code, 201, "{name}: {}", written.text);
-        let path = format!("{}/{name}", scene.releases(attacker));
+        let path = format!("{}/{name}", Scene::releases(attacker));
         let release = until(async || {
             let release = get(&scene.kube, &path).await.json();
             let settled = release["status"]["state"].as_str().is_some_and(|state| !state.is_empty());
@@ -180,7 +180,7 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         format!("{KINDS}/helmrequests/mine-{attacker}"),
         format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{attacker}/rolebindings/mine"),
         format!("/api/v1/namespaces/{attacker}/configmaps/loot"),
-        format!("{}/inner", scene.releases(attacker)),
+        format!("{}/inner", Scene::releases(attacker)),
     ] {
         assert!(!scene.is_there(&path).await, "{path}");
     }
@@ -190,7 +190,7 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
     let written = scene.write(&scene.release("fine", &odd)).await;
     assert_eq!(written.code, 201, "{}", written.text);
     until(async || {
-        let release = get(&scene.kube, &format!("{}/fine", scene.releases(attacker))).await.json();
+        let release = get(&scene.kube, &format!("{}/fine", Scene::releases(attacker))).await.json();
         (release["status"]["state"] == "active").then_some(())
     })
     .await;
@@ -218,7 +218,7 @@ async fn what_belongs_to_requests_is_for_the_platform_to_write() {
     };
     let (theirs, mine) = (of(victim), of(attacker));
     let request = |reference: &Value| format!("{KINDS}/helmrequests/{}", reference["name"].as_str().unwrap());
-    let releases = scene.releases(attacker);
+    let releases = Scene::releases(attacker);
     let forged = json!({
         "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRequest", "metadata": {"name": "req-forged"},
         "spec": {"releaseName": "forged", "namespace": attacker, "workspace": attacker, "cluster": "host", "version": 1,
@@ -244,8 +244,8 @@ async fn what_belongs_to_requests_is_for_the_platform_to_write() {
         ("tell how it does",               Method::PATCH,  format!("{releases}/asked/status"), MERGE, json!({"status": {"state": "active", "inventory": [{"kind": "Namespace", "name": victim}]}})),
         ("tell how another does",          Method::PATCH,  format!("{releases}/hand/status"), MERGE, json!({"status": {"specHash": "x"}})),
         ("give it to another workspace",   Method::PATCH,  format!("{releases}/hand"),       MERGE, json!({"metadata": {"labels": {"longshore.dev/workspace": victim}}})),
-        ("write into another's namespace", Method::POST,   scene.releases(victim),           json_body, scene.release("planted", &json!({}))),
-        ("read another's releases",        Method::GET,    scene.releases(victim),           json_body, Value::Null),
+        ("write into another's namespace", Method::POST,   Scene::releases(victim),           json_body, scene.release("planted", &json!({}))),
+        ("read another's releases",        Method::GET,    Scene::releases(victim),           json_body, Value::Null),
         ("read packages",                  Method::GET,    format!("{KINDS}/helmpackages"),  json_body, Value::Null),
         ("read repositories",              Method::GET,    format!("{KINDS}/helmrepos"),     json_body, Value::Null),
         ("write a repository",             Method::POST,   format!("{KINDS}/helmrepos"),     json_body, json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo", "metadata": {"name": "mine"}, "spec": {"url": "http://127.0.0.1", "workspace": attacker}})),

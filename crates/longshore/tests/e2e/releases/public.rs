@@ -101,7 +101,9 @@ fn compare(chart: &Chart, name: &str, archive: &str) -> Vec<String> {
         theirs.iter().map(|seen| format!("{} {}", seen.step, seen.objects.len())).collect();
     let took = began.elapsed().as_secs();
     eprintln!("{}: {} differences; {}; {took} s", chart.id, found.len(), counts.join(", "));
-    found.iter().for_each(|what| eprintln!("  {what}"));
+    for what in &found {
+        eprintln!("  {what}");
+    }
     found
 }
 

@@ -145,7 +145,7 @@ async fn tests_run_as_whoever_asks_and_say_how_it_went() {
         stage.until_state(name, "active").await;
         let tested = stage.releases.test(&developer(), SHOP, name, &kube_apply::Silent).await;
         if let Ok(phase) = went {
-            assert_eq!(tested.unwrap()[0].phase, phase)
+            assert_eq!(tested.unwrap()[0].phase, phase);
         } else {
             let why = tested.unwrap_err().to_string();
             assert!(why.contains(&format!("{name}-a")), "{why}");

@@ -1,5 +1,6 @@
 //! Releases of charts in repositories: ranges, and repositories that hang, lie, lead elsewhere or never end.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,11 +93,12 @@ fn index(entries: &[(&str, &str, &str, &[u8])]) -> Answer {
     let mut last = "";
     for (name, version, file, bytes) in entries {
         if *name != last {
-            text += &format!("  {name}:\n");
+            writeln!(text, "  {name}:").unwrap();
         }
         last = name;
         let digest = Digest::of(bytes).hex();
-        text += &format!("  - {{name: {name}, version: {version}, digest: {digest}, urls: [\"{file}\"]}}\n");
+        writeln!(text, "  - {{name: {name}, version: {version}, digest: {digest}, urls: [\"{file}\"]}}")
+            .unwrap();
     }
     Answer::Text(text.into())
 }

@@ -179,7 +179,7 @@ fn mask(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::String(text) if text.starts_with("kube-api-access-") => {
-            *text = "kube-api-access-*".to_owned();
+            "kube-api-access-*".clone_into(text);
         }
         _ => {}
     }
