@@ -31,7 +31,6 @@ const GOAL: u64 = 64;
 const SETTLE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "it is run by people")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = kube::Client::new(service_fn(answer), "default");
     let (before, begun) = (resident()?, Instant::now());
@@ -60,7 +59,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "it is run by people")]
 fn measure(what: &str, look: impl Fn() -> usize) {
     const TIMES: u32 = 20;
     let begun = Instant::now();
