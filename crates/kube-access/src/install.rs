@@ -1,7 +1,8 @@
 //! Bringing our definitions of kinds into a cluster.
 //!
-//! Ours are applied, unless a newer server has left newer ones. Those of other projects are made where there are none and
-//! never changed: whoever brought them knows better. What is there and cannot serve us is refused, with its name.
+//! Ours are applied, unless a newer server has left newer ones. Those of other projects are made where there are none; one that
+//! another brought is never changed, as they know better, and one that an older server of ours made is brought up to date.
+//! What is there and cannot serve us is refused, with its name.
 
 use std::time::Duration;
 
@@ -27,8 +28,10 @@ pub enum InstallError {
         "the cluster has a definition `{name}` of scope {theirs}; ours is of scope {ours}, and both cannot be"
     )]
     Scope { name: String, theirs: String, ours: String },
-    #[error("the cluster has a definition `{name}` of another project that does not serve version {version}")]
-    Version { name: String, version: String },
+    #[error(
+        "the cluster has a definition `{name}` of another project that serves none of the versions {versions}"
+    )]
+    Versions { name: String, versions: String },
     #[error("cannot bring in the definition `{name}`")]
     Call { name: String, source: Box<kube::Error> },
     #[error("cannot see whether the cluster serves `{name}`")]
@@ -113,13 +116,19 @@ fn decide(found: Option<&CustomResourceDefinition>, definition: &Definition) -> 
         return Err(InstallError::Scope { name, theirs, ours });
     }
     if *foreign {
-        let serves =
-            |version: &str| theirs.spec.versions.iter().any(|theirs| theirs.name == version && theirs.served);
-        let missing = ours.spec.versions.iter().find(|version| version.served && !serves(&version.name));
-        return match missing {
-            Some(version) => Err(InstallError::Version { name, version: version.name.clone() }),
-            None => Ok(Step::Leave),
+        let made_by_us = theirs.annotations().contains_key(CRD_REVISION);
+        if made_by_us && revision(theirs) < revision(ours) {
+            return Ok(Step::Apply);
+        }
+        let served = |crd: &CustomResourceDefinition| -> Vec<String> {
+            let versions = crd.spec.versions.iter().filter(|version| version.served);
+            versions.map(|version| version.name.clone()).collect()
         };
+        let (ours, theirs) = (served(ours), served(theirs));
+        if !ours.iter().any(|version| theirs.contains(version)) {
+            return Err(InstallError::Versions { name, versions: ours.join(", ") });
+        }
+        return Ok(Step::Leave);
     }
     Ok(if revision(theirs) > revision(ours) { Step::Leave } else { Step::Apply })
 }

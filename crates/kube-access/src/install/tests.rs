@@ -92,6 +92,18 @@ async fn what_another_project_brought_is_never_changed() {
 }
 
 #[tokio::test]
+async fn what_an_older_server_of_ours_made_is_brought_up_to_date() {
+    let (client, crds) = cluster().await;
+    let mut older = plain(USERS);
+    older.metadata.annotations = Some([(CRD_REVISION.to_owned(), "1".to_owned())].into());
+    create(&crds, &older).await;
+    install(&client, definitions::all()).await.unwrap();
+    let after = crds.get(USERS).await.unwrap();
+    assert!(columns(&after) > 0);
+    assert_eq!(after.annotations()[CRD_REVISION], definitions::REVISION.to_string());
+}
+
+#[tokio::test]
 async fn one_that_is_being_deleted_is_waited_for_and_made_anew() {
     let (client, crds) = cluster().await;
     for name in [USERS, WORKSPACES] {
@@ -142,7 +154,7 @@ async fn what_cannot_serve_us_is_refused_by_name_and_left_as_it_is() {
     let refused = install(&client, definitions::all()).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "the cluster has a definition `users.user.openyurt.io` of another project that does not serve version v1alpha1"
+        "the cluster has a definition `users.user.openyurt.io` of another project that serves none of the versions v1alpha1"
     );
 }
 
