@@ -145,18 +145,23 @@ impl Joined {
     pub async fn live(&self, node: &Node) -> Result<(), Failure> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASES);
         let (what, now) = ("renew the node's Lease", self.clock.now());
-        let renewal = Patch::Merge(machine::renewal(now));
-        let renewed = leases.patch(&self.machine.name, &PatchParams::default(), &renewal).await;
-        match renewed {
-            Ok(_) => Ok(()),
+        let renew = async || {
+            let renewal = Patch::Merge(machine::renewal(now));
+            leases.patch(&self.machine.name, &PatchParams::default(), &renewal).await
+        };
+        let lived = match renew().await {
             Err(error) if code(&error) == 404 => {
                 let lease = serde_json::from_value(machine::lease(node, now))
                     .map_err(|error| cluster(what, kube::Error::SerdeError(error)))?;
-                let made = leases.create(&PostParams::default(), &lease).await;
-                made.map(drop).map_err(|error| cluster(what, error))
+                match leases.create(&PostParams::default(), &lease).await {
+                    // Whoever looks after nodes has made it meanwhile.
+                    Err(error) if code(&error) == 409 => renew().await,
+                    made => made,
+                }
             }
-            Err(error) => Err(cluster(what, error)),
-        }
+            renewed => renewed,
+        };
+        lived.map(drop).map_err(|error| cluster(what, error))
     }
 
     /// Says how the machine is.

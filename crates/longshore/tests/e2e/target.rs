@@ -145,12 +145,14 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster, and a platform on it.
-    pub fn with_platform() -> (Self, Server) {
+    /// A cluster, and a platform on it. On a real one nobody has a role before an administrator has brought the roles in.
+    pub async fn with_platform() -> (Self, Server) {
         let mut cluster = Self::for_servers();
-        let server = cluster.server.take();
-        let server =
-            server.unwrap_or_else(|| Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("data")));
+        if let Some(server) = cluster.server.take() {
+            return (cluster, server);
+        }
+        cluster.apply_manifests().await;
+        let server = Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("data"));
         (cluster, server)
     }
 

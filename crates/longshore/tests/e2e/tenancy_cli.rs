@@ -58,13 +58,13 @@ fn mode(path: &PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-#[test]
-fn somebody_registers_signs_in_works_and_signs_out() {
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_registers_signs_in_works_and_signs_out() {
     // A server on a real cluster leaves no address on this machine.
     if !only_on_embedded() {
         return;
     }
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let mut ana = Person::at(&cluster);
     let phone = unused_phone();
     let (email, workspace) = (format!("cli{phone}@example.com"), format!("cli-{phone}"));

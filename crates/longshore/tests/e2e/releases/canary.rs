@@ -5,9 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::charts::{asked, at, keep, platform, until_state};
+use super::charts::{asked, at, keep, until_state};
 use crate::platform::{Person, until, unused_phone};
 use crate::request::{get, with};
+use crate::target::Cluster;
 
 /// A chart that is careless with its password: it is in the notes, in what it says when it fails, and in a name that Kubernetes
 /// refuses.
@@ -36,7 +37,7 @@ const CARELESS: &[(&str, &str)] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
-    let (cluster, server) = platform().await;
+    let (cluster, server) = Cluster::with_platform().await;
     let (admin, person) = (cluster.client().await, Person::register(&server, &cluster).await);
     let canary = |word: &str| format!("canary-{word}-{}", unused_phone());
     let [first, second, third, fourth, fifth] = ["one", "two", "three", "four", "five"].map(canary);

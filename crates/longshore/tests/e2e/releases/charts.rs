@@ -8,16 +8,6 @@ use serde_json::{Value, json};
 use crate::platform::{Person, call, until};
 use crate::program::Server;
 use crate::request::send;
-use crate::target::{Cluster, Target, target};
-
-/// A cluster with a platform on it, and what an administrator gives it there: on a real one nobody has a role before that.
-pub async fn platform() -> (Cluster, Server) {
-    let (cluster, server) = Cluster::with_platform();
-    if matches!(target(), Target::Real(_)) {
-        cluster.apply_manifests().await;
-    }
-    (cluster, server)
-}
 
 /// Only what every cluster has at once, so that a release of it is active as soon as it is deployed.
 pub const GREETING: &[(&str, &str)] = &[

@@ -117,7 +117,7 @@ fn main_path(typist: &Typist) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_main_path_on_a_platform() {
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let person = Person::register(&server, &cluster).await;
     let typist = Typist::on_platform(&cluster, &server, &person);
     main_path(&typist);
@@ -149,7 +149,7 @@ fn the_main_path_straight_on_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_waited_for_is_said_and_can_be_left() {
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let person = Person::register(&server, &cluster).await;
     let typist = Typist::on_platform(&cluster, &server, &person);
     // Nobody has a node for it: the reason is the scheduler's own.

@@ -5,7 +5,7 @@ use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use super::charts::{GREETING, asked, at, keep, platform, until_state};
+use super::charts::{GREETING, asked, at, keep, until_state};
 use crate::platform::{Person, until, unused_phone};
 use crate::program::Server;
 use crate::request::{Answer, get, with};
@@ -27,7 +27,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let (cluster, server) = platform().await;
+        let (cluster, server) = Cluster::with_platform().await;
         let victim = Person::register(&server, &cluster).await;
         let attacker = Person::register(&server, &cluster).await;
         let mine = keep(&server, &victim, &victim.id, GREETING).await;

@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::charts::{GREETING, asked, at, keep, platform, until_state};
+use super::charts::{GREETING, asked, at, keep, until_state};
 use crate::platform::{Person, call};
 use crate::program::Server;
 use crate::request::get;
@@ -48,7 +48,7 @@ struct Play {
 
 impl Play {
     async fn new() -> Self {
-        let (cluster, server) = platform().await;
+        let (cluster, server) = Cluster::with_platform().await;
         let person = Person::register(&server, &cluster).await;
         let package = keep(&server, &person, &person.id, GREETING).await;
         Self {
@@ -217,7 +217,7 @@ async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
         skipped("a server has its embedded cluster to itself");
         return;
     }
-    let (cluster, first) = platform().await;
+    let (cluster, first) = Cluster::with_platform().await;
     let person = Person::register(&first, &cluster).await;
     let package = keep(&first, &person, &person.id, GREETING).await;
     let second = Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("second"));

@@ -70,11 +70,10 @@ fn a_helm_goes_on_with_what_we_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_helm_goes_on_with_what_was_asked_of_the_platform() {
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let cluster = Arc::new(cluster);
     let Some(kubectl) = Client::kubectl_on(&cluster) else { return };
     write_chart(&cluster);
-    cluster.apply_manifests().await;
     let person = Person::register(&server, &cluster).await;
     let package = upload(&server, &person, &kubectl.longshore()).await;
     for variable in HELMS {

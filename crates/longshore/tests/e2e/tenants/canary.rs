@@ -11,7 +11,7 @@ use crate::target::Cluster;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_seen_where_it_does_not_belong() {
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let platform = server.platform();
     let phone = unused_phone();
     let password = format!("canary-password-{phone}");

@@ -24,7 +24,7 @@ fn role_binding(name: &str, role: &str, subject: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_more_than_they_were_given_through_kubernetes() {
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let owner = Person::register(&server, &cluster).await;
     let developer = Person::register(&server, &cluster).await;
     let workspace = format!("team-{}", unused_phone());
@@ -210,7 +210,7 @@ type Attempt<'a> = (&'a str, &'a Person, Method, String, Value, &'a [u16]);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_more_than_they_were_given_through_the_platform() {
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let owner = Person::register(&server, &cluster).await;
     let member = Person::register(&server, &cluster).await;
     let stranger = Person::register(&server, &cluster).await;

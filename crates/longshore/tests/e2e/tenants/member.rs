@@ -12,7 +12,7 @@ async fn kubectl_works_in_the_own_namespaces_and_is_refused_elsewhere() {
         skipped("LONGSHORE_KUBECTL names no kubectl");
         return;
     }
-    let (cluster, server) = Cluster::with_platform();
+    let (cluster, server) = Cluster::with_platform().await;
     let owner = Person::register(&server, &cluster).await;
     let viewer = Person::register(&server, &cluster).await;
     let stranger = Person::register(&server, &cluster).await;

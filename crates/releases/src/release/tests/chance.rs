@@ -199,6 +199,8 @@ impl Play {
             "spec": {
                 "name": NAME, "source": {"package": self.package}, "valuesObject": {"maps": letters},
                 "options": {"enforce": true, "timeout": "2s"},
+                // The helm command asks nobody before it deletes: objects may go under a revision that has just been deployed.
+                "interval": "2s", "driftDetection": {"mode": "enabled"},
             },
         });
         let release: HelmRelease = serde_json::from_value(release).unwrap();
