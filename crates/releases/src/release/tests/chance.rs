@@ -320,7 +320,10 @@ fn is_one_truth(wish: Option<&str>, (state, records, maps): &(Option<String>, Ve
     match (wish, records.split_last()) {
         (None, None) => state.is_none() && maps.is_empty(),
         (Some(letters), Some((newest, before))) => {
-            let over = |status: &String| matches!(status.as_str(), "superseded" | "failed" | "uninstalled");
+            // A helm command that died while it uninstalled leaves its word on an old revision, which means nothing any more.
+            let over = |status: &String| {
+                matches!(status.as_str(), "superseded" | "failed" | "uninstalled" | "uninstalling")
+            };
             state.as_deref() == Some("active")
                 && newest == "deployed"
                 && before.iter().all(over)
