@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use domain::release::operation;
+use helm_release::storage::is_held;
 use helm_release::{Record, Status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -32,8 +33,22 @@ pub(crate) struct Newest {
     pub status: Status,
     /// When its record was last written.
     pub since: Option<Timestamp>,
-    /// Of what we made it, where we did.
+    /// Of what we made it, where we did; of what we made the one before it, where the helm command did.
     pub hash: Option<String>,
+    /// We made it.
+    pub ours: bool,
+}
+
+impl Newest {
+    /// Whether that is what we made of that spec.
+    pub fn is_made_of(&self, spec_hash: &str) -> bool {
+        self.ours && self.has(spec_hash)
+    }
+
+    /// Whether it says that hash, by its own or by what it took over.
+    pub fn has(&self, spec_hash: &str) -> bool {
+        self.hash.as_deref() == Some(short(spec_hash))
+    }
 }
 
 #[derive(Default)]
@@ -42,6 +57,7 @@ pub(crate) struct Records(Mutex<HashMap<Key, BTreeMap<i64, Known>>>);
 struct Known {
     status: Status,
     hash: Option<String>,
+    ours: bool,
     since: Option<Timestamp>,
     /// An act of ours said so, and not yet the watch.
     learnt: bool,
@@ -61,6 +77,7 @@ impl Records {
         let known = Known {
             status: Status::read(label("status")?),
             hash: label(SPEC_HASH).cloned(),
+            ours: is_held(&mark.metadata),
             since: moment("modifiedAt").or_else(|| moment("createdAt")),
             learnt: false,
         };
@@ -79,9 +96,9 @@ impl Records {
     }
 
     /// Enters what an act of ours ended with.
-    pub fn learn(&self, key: &Key, record: &Record, now: Timestamp) {
+    pub fn learn(&self, key: &Key, record: &Record, ours: bool, now: Timestamp) {
         let hash = record.labels.get(SPEC_HASH).cloned();
-        let known = Known { status: record.info.status, hash, since: Some(now), learnt: true };
+        let known = Known { status: record.info.status, hash, ours, since: Some(now), learnt: true };
         let revision = record.version;
         self.0.lock().entry(key.clone()).or_default().insert(revision, known);
     }
@@ -99,6 +116,7 @@ impl Records {
             status: known.status,
             since: known.since,
             hash: known.hash.clone(),
+            ours: known.ours,
         })
     }
 
@@ -109,6 +127,11 @@ impl Records {
             all.get(key).into_iter().flatten().map(|(_, known)| known.status).collect();
         standing(&statuses, ours)
     }
+}
+
+/// As much of a hash as a label can hold.
+pub(crate) fn short(spec_hash: &str) -> &str {
+    spec_hash.get(..40).unwrap_or(spec_hash)
 }
 
 /// What statuses say taken together, the oldest first.
@@ -131,6 +154,7 @@ fn standing(statuses: &[Status], ours: bool) -> operation::Record {
 mod tests {
     use std::sync::Arc;
 
+    use helm_release::storage::HELD_BY;
     use serde_json::json;
 
     use super::*;
@@ -151,7 +175,7 @@ mod tests {
         assert_eq!(records.standing(&key, false), operation::Record::PendingElsewhere);
         let mut record = Record { version: 1, ..Record::default() };
         record.set_status(Status::Deployed, "");
-        records.learn(&key, &record, Timestamp::UNIX_EPOCH);
+        records.learn(&key, &record, true, Timestamp::UNIX_EPOCH);
         records.enter(&mark(1, "pending-install"));
         assert_eq!(records.standing(&key, false), operation::Record::Deployed);
         records.enter(&mark(2, "failed"));
@@ -162,6 +186,23 @@ mod tests {
         assert_eq!(records.newest(&key).unwrap().revision, 1);
         records.forget(&key);
         assert_eq!(records.standing(&key, false), operation::Record::None);
+    }
+
+    #[test]
+    fn a_hash_that_the_helm_command_took_over_is_not_what_it_made() {
+        let (records, key, hash) = (Records::default(), Key::new("shop", "web"), "0123456789".repeat(5));
+        let made = |revision: i64, annotations: serde_json::Value| {
+            let Change::Applied(mark) = mark(revision, "deployed") else { unreachable!() };
+            let mut mark = Mark::clone(&mark);
+            mark.labels_mut().insert(SPEC_HASH.to_owned(), short(&hash).to_owned());
+            mark.metadata.annotations = serde_json::from_value(annotations).unwrap();
+            records.enter(&Change::Applied(Arc::new(mark)));
+            records.newest(&key).unwrap()
+        };
+        let ours = made(1, json!({HELD_BY: "helm-web"}));
+        assert!(ours.is_made_of(&hash) && ours.has(&hash) && !ours.has("other"));
+        let theirs = made(2, json!(null));
+        assert!(!theirs.is_made_of(&hash) && theirs.has(&hash));
     }
 
     #[test]

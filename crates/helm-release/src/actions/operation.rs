@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use helm_engine::Event;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
 use kube_apply::ready::{self, Strategy};
 use kube_apply::{Applied, Id, Looked, Mask, Object, Options, Ownership, Removal, Target, Tell, Way};
 use tokio::time::Instant;
@@ -15,7 +13,6 @@ use super::footprint;
 use super::plan::{self, Entry};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
-use crate::hold::lease_name;
 use crate::hooks;
 use crate::quiet::Quiet;
 use crate::record::{ApplyMethod, Record, Status};
@@ -99,23 +96,17 @@ impl<'o> Operation<'o> {
         looked.map_err(|error| Error::Refused { act, kind: error.kind(), why: mask.over(&error.to_string()) })
     }
 
-    /// Whether a revision that is pending was left by one of us: whoever takes a Lease over leaves a trace in it, and
-    /// somebody who has none may be at work still.
-    pub async fn is_abandoned(&self, pending: &Record) -> Result<bool, Error> {
-        let leases: Api<Lease> = Api::namespaced(self.helm.records.clone(), self.namespace);
-        let lease = leases.get_opt(&lease_name(self.name)).await;
-        let lease =
-            lease.map_err(|source| StorageError::Call { doing: "judge", source: Box::new(source) })?;
-        let taken = lease.and_then(|lease| lease.spec?.lease_transitions).is_some_and(|terms| terms > 0);
-        let begun = pending.info.last_deployed.at();
+    /// Whether nobody makes a revision any more that is pending. We hold the release, so whoever else held it for that has
+    /// died; but somebody who holds nothing may be at work still.
+    fn is_abandoned(&self, pending: &Stored) -> bool {
+        let begun = pending.record.info.last_deployed.at();
         let age = begun.map(|begun| self.helm.clock.now().duration_since(begun));
-        let old = age.is_none_or(|age| age.unsigned_abs() >= FOREIGN_GRACE);
-        Ok(taken || old)
+        pending.held || age.is_none_or(|age| age.unsigned_abs() >= FOREIGN_GRACE)
     }
 
     /// Marks a revision as failed that somebody died over.
     pub async fn interrupt(&self, mut pending: Stored) -> Result<Record, Error> {
-        if !self.is_abandoned(&pending.record).await? {
+        if !self.is_abandoned(&pending) {
             return Err(Error::Pending);
         }
         pending.record.set_status(Status::Failed, INTERRUPTED);

@@ -23,6 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 
+use crate::hold::lease_name;
 use crate::record::{Record, Status};
 
 pub use error::StorageError;
@@ -33,6 +34,9 @@ pub use list::{Scope, heads, newest};
 const TYPE: &str = "helm.sh/release.v1";
 /// The key under which a Secret has its record.
 const KEY: &str = "release";
+/// On a revision of somebody who holds the Lease of the release meanwhile: which one that is. The helm command holds none, and
+/// while it copies labels from revision to revision, it does not copy this.
+pub const HELD_BY: &str = "longshore.dev/held-by";
 /// So many Secrets are asked for at a time.
 const PAGE: u32 = 250;
 
@@ -54,6 +58,8 @@ pub struct Stored {
     uid: String,
     /// The label `createdAt`.
     created: Option<String>,
+    /// Whoever made it, or makes it, holds the Lease of the release meanwhile.
+    pub held: bool,
 }
 
 /// What the labels of a Secret say of the record in it.
@@ -74,6 +80,7 @@ pub struct Head {
 pub struct Entry {
     pub head: Head,
     created: Option<String>,
+    held: bool,
     text: Vec<u8>,
 }
 
@@ -135,12 +142,13 @@ impl Storage {
         if let Some((parts, digest)) = fit::kept(&record.manifest) {
             record.manifest = self.manifest(&record, parts, digest).await?;
         }
-        let Entry { head, created, .. } = entry;
+        let Entry { head, created, held, .. } = entry;
         Ok(Stored {
             record,
             resource_version: head.resource_version.clone(),
             uid: head.uid.clone(),
             created: created.clone(),
+            held: *held,
         })
     }
 
@@ -188,7 +196,7 @@ impl Storage {
         let fitted = fit::fit(record, self.may_split)?;
         // The parts come first: a record whose parts are missing is never there to be read.
         self.write_parts(record, &fitted.parts).await?;
-        let mut secret = self.secret(record, fitted.text);
+        let mut secret = self.secret(record, fitted.text, true);
         secret.metadata.labels.get_or_insert_default().insert(labels::CREATED.into(), created.clone());
         let written = match self.write(&secret).await {
             Ok(written) => written,
@@ -207,7 +215,7 @@ impl Storage {
         let record = &stored.record;
         let fitted = fit::fit(record, self.may_split)?;
         self.write_parts(record, &fitted.parts).await?;
-        let mut secret = self.secret(record, fitted.text);
+        let mut secret = self.secret(record, fitted.text, stored.held);
         secret.metadata.resource_version = Some(stored.resource_version.clone());
         secret.metadata.uid = Some(stored.uid.clone());
         let labels = secret.metadata.labels.get_or_insert_default();
@@ -256,12 +264,14 @@ impl Storage {
         Ok(())
     }
 
-    fn secret(&self, record: &Record, text: String) -> Secret {
+    fn secret(&self, record: &Record, text: String, held: bool) -> Secret {
+        let held_by = || (HELD_BY.to_owned(), lease_name(&record.name));
         Secret {
             metadata: ObjectMeta {
                 name: Some(secret_name(&record.name, record.version)),
                 namespace: Some(self.namespace.clone()),
                 labels: Some(labels::of(record)),
+                annotations: held.then(|| [held_by()].into()),
                 ..ObjectMeta::default()
             },
             type_: Some(TYPE.to_owned()),
@@ -272,9 +282,10 @@ impl Storage {
 
     fn entry(&self, secret: Secret) -> Option<Entry> {
         let head = list::head(&secret.metadata, &self.namespace)?;
+        let held = is_held(&secret.metadata);
         let created = secret.metadata.labels.and_then(|mut labels| labels.remove(labels::CREATED));
         let text = secret.data.and_then(|mut data| data.remove(KEY)).unwrap_or_default().0;
-        Some(Entry { head, created, text })
+        Some(Entry { head, created, held, text })
     }
 }
 
@@ -307,9 +318,15 @@ fn check_name(name: &str) -> Result<(), StorageError> {
     names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why })
 }
 
+/// Whether it was made by somebody who held the release.
+pub fn is_held(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(HELD_BY))
+}
+
 fn stored(record: Record, written: Secret, created: Option<String>) -> Stored {
     Stored {
         record,
+        held: is_held(&written.metadata),
         resource_version: written.metadata.resource_version.unwrap_or_default(),
         uid: written.metadata.uid.unwrap_or_default(),
         created,

@@ -38,10 +38,10 @@ use crate::duration;
 use crate::error::{Doing, PassError};
 use crate::key::Key;
 use crate::lead::Controller;
+use crate::records::Newest;
 use crate::requests::{UNHEARD, is_held, until};
 use crate::tell::{Failure, Telling};
 use identity::Identity;
-use operate::short;
 use wanted::Wanted;
 
 /// How long an operation may take where nothing is said.
@@ -145,12 +145,9 @@ impl Controller {
             blocked: !self.missing(pass).is_empty(),
             record: self.record(pass, &status),
             same_hash: status.spec_hash == spec_hash,
-            record_is_wanted: newest
-                .as_ref()
-                .is_some_and(|newest| newest.hash.as_deref() == Some(short(spec_hash))),
+            record_is_wanted: newest.as_ref().is_some_and(|newest| newest.is_made_of(spec_hash)),
             same_version: pass.release.spec.version <= status.version,
-            own_revision: newest.as_ref().map(|newest| newest.revision)
-                == status.helm.as_ref().map(|helm| helm.revision),
+            own_revision: newest.as_ref().is_some_and(|newest| is_own(newest, &status)),
             enforce: pass.release.spec.options.enforce,
             attempt: attempt(&status, &pass.attempted(spec_hash), pass.now),
         };
@@ -304,6 +301,13 @@ impl Controller {
         self.announce(pass.release.status.as_ref(), &told).await;
         Ok(Arc::new(told))
     }
+}
+
+/// Whether a revision is the one that the status tells of. Its number alone does not say so: who takes a release off and
+/// installs it anew counts from one again.
+fn is_own(newest: &Newest, status: &HelmReleaseStatus) -> bool {
+    let known = status.helm.as_ref().map(|helm| helm.revision);
+    known == Some(newest.revision) && newest.has(&status.spec_hash)
 }
 
 /// What became of the attempts of that name.

@@ -32,6 +32,7 @@ use super::{Pass, failure};
 use crate::acts::VERSION;
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
+use crate::records::short;
 use crate::tell::{Deployment, Telling};
 
 /// When somebody who works on the release is asked again.
@@ -60,7 +61,7 @@ impl Controller {
         let telling = Telling::new(begun.release.status.as_ref(), begun.release.metadata.generation, now);
         match done {
             Ok(record) => {
-                self.records.learn(pass.key, &record, now);
+                self.records.learn(pass.key, &record, true, now);
                 let objects: Arc<[_]> = self.objects(&pass.key.namespace, &record).into();
                 self.known.learn_objects(pass.key, record.version, objects.clone());
                 let standing = self.standing(&begun, &objects, now, None);
@@ -190,14 +191,14 @@ impl Controller {
     async fn left(&self, pass: &Pass<'_>, failed: &Record) -> HelmState {
         match self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await {
             Ok(Some(newest)) => {
-                self.records.learn(pass.key, &newest.record, self.clock.now());
+                self.records.learn(pass.key, &newest.record, newest.held, self.clock.now());
                 return helm_state(&newest.record);
             }
             Ok(None) => self.records.forget(pass.key),
             Err(error) => {
                 // The failure is what is to be told; the watch tells of the records.
                 tracing::warn!(release = %pass.key, %error, "cannot read what a failure left");
-                self.records.learn(pass.key, failed, self.clock.now());
+                self.records.learn(pass.key, failed, true, self.clock.now());
             }
         }
         helm_state(failed)
@@ -359,11 +360,6 @@ fn labels(pass: &Pass<'_>, wanted: &Wanted) -> BTreeMap<String, String> {
         (VERSION.to_owned(), pass.release.spec.version.to_string()),
     ]
     .into()
-}
-
-/// As much of a hash as a label can hold.
-pub(super) fn short(spec_hash: &str) -> &str {
-    spec_hash.get(..40).unwrap_or(spec_hash)
 }
 
 pub(super) fn operation_id() -> String {

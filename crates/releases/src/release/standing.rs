@@ -9,11 +9,12 @@ use kube_apply::{Id, Object};
 use kube_types::release::status::{NotReady, Resources};
 
 use helm_release::Record;
+use helm_release::storage::Stored;
 
-use super::Pass;
 use super::identity::Identity;
 use super::operate;
 use super::wanted::Wanted;
+use super::{Pass, is_own};
 use crate::error::PassError;
 use crate::lead::Controller;
 use crate::records::Newest;
@@ -33,7 +34,7 @@ impl Controller {
         let status = pass.status();
         let revision = status.helm.as_ref().map_or(0, |helm| helm.revision);
         let objects = self.objects_of(pass, revision).await?;
-        let foreign = newest.map(|newest| newest.revision).filter(|newest| *newest != revision);
+        let foreign = newest.filter(|newest| !is_own(newest, &status)).map(|newest| newest.revision);
         let mut standing = self.standing(pass, &objects, pass.now, foreign);
         if whole {
             standing.drift = self.drift(pass, identity, revision).await?;
@@ -62,8 +63,9 @@ impl Controller {
     ) -> Result<Next, PassError> {
         let Some(newest) = self.records.newest(pass.key) else { return Ok(Next::Rest) };
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
-        let Some(stored) = storage.get(&pass.key.name, newest.revision).await? else { return Ok(Next::Rest) };
-        let record = stored.record;
+        // Whoever took it off meanwhile and installed another is heard of by the watch.
+        let stored = storage.get(&pass.key.name, newest.revision).await?.filter(|stored| stored.held);
+        let Some(Stored { record, .. }) = stored else { return Ok(Next::Rest) };
         let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
         self.known.learn_objects(pass.key, record.version, objects.clone());
         let standing = self.standing(pass, &objects, pass.now, None);

@@ -8,12 +8,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use testkit::{Blow, Fault};
+use testkit::{Blow, Fault, unheld};
 use tower::service_fn;
 
 use super::stage::{NAME, NAMESPACE, Stage, assert_sound, letters, maps, rollback, run, uninstall, upgrade};
 use crate::actions::operation::Operation;
 use crate::actions::{Recovered, Upgrade};
+use crate::storage::HELD_BY;
 use crate::{Error, Helm};
 
 /// Numbers that come again with the same seed.
@@ -56,7 +57,8 @@ async fn actor(stage: &Stage, seed: u64, name: &str, holds: bool) {
         let after = usize::try_from(chance.below(9)).unwrap();
         let fault = if dies { Fault::after_writes(after, blow) } else { Fault::none() };
         let mut helm = stage.helm_over(&Fault::none()).await;
-        let client = fault.over(dawdling(stage.admin(), seed + turn));
+        let client = dawdling(stage.admin(), seed + turn);
+        let client = fault.over(if holds { client } else { unheld(client, NAMESPACE, HELD_BY) });
         (helm.records, helm.objects, helm.holder) = (client.clone(), client, name.to_owned());
         tokio::select! {
             biased;

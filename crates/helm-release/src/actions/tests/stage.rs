@@ -15,11 +15,12 @@ use kube_embedded::access::User;
 use kube_embedded::cluster::{Cluster, Config};
 use kube_embedded::sim::Simulation;
 use serde_json::json;
-use testkit::{Fault, HeldClock};
+use testkit::{Fault, HeldClock, unheld};
 
 use crate::actions::{Install, Propagation, Rollback, Run, Test, Uninstall, Upgrade, Values};
 use crate::record::{Record, Status};
 use crate::render::ReadyChart;
+use crate::storage::{HELD_BY, Storage};
 use crate::{Error, Helm};
 
 pub const NAMESPACE: &str = "default";
@@ -95,9 +96,15 @@ impl Stage {
         leases.list(&ListParams::default()).await.unwrap().items.len()
     }
 
+    /// The records as the helm command knows them.
+    pub fn records_of_helm(&self) -> Storage {
+        let client = unheld(self.admin(), NAMESPACE, HELD_BY);
+        Storage::new(client, NAMESPACE, Arc::new(self.clock.clone()))
+    }
+
     /// Overwrites a record as the helm command does, without asking what is there.
     pub async fn overwrite(&self, revision: i64, change: impl FnOnce(&mut Record)) {
-        let storage = self.helm().await.storage(NAMESPACE);
+        let storage = self.records_of_helm();
         let mut stored = storage.get(NAME, revision).await.unwrap().unwrap();
         change(&mut stored.record);
         storage.update(&stored).await.unwrap();

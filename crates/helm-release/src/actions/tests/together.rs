@@ -1,8 +1,12 @@
 //! Several at once: one wins, the others are told; and the helm command, which asks nobody.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use domain::clock::Clock;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
@@ -10,7 +14,7 @@ use kube_apply::{Step, Tell};
 use tokio::sync::Notify;
 
 use super::stage::{NAME, NAMESPACE, Stage, assert_sound, install, letters, maps, said, upgrade};
-use crate::actions::{Install, Run};
+use crate::actions::{Install, Run, Upgrade};
 use crate::record::{Record, Status};
 use crate::storage::secret_name;
 
@@ -77,7 +81,7 @@ async fn somebody_at_work_is_named() {
     slow.holder = "ann".into();
     let (entered, leave) = (Notify::new(), Notify::new());
     let hold = crate::Hold::new(slow.records.clone(), NAMESPACE, &slow.holder);
-    let work = hold.during(NAME, std::time::Duration::ZERO, || async {
+    let work = hold.during(NAME, Duration::ZERO, || async {
         entered.notify_one();
         leave.notified().await;
     });
@@ -127,4 +131,30 @@ async fn whoever_was_given_up_does_not_write() {
     assert_eq!(stage.history().await, ["1 failed: operation interrupted"]);
     // What was written belongs to the revision that failed, and goes with it.
     assert_eq!(stage.maps().await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn what_helm_makes_is_not_given_up_for_another_who_died() {
+    let stage = Stage::new().await;
+    // Somebody died who had nothing but the Lease.
+    let mut dead = stage.helm().await;
+    dead.holder = "dead".into();
+    let hold = crate::Hold::new(dead.records.clone(), NAMESPACE, &dead.holder);
+    let died = hold.during(NAME, Duration::ZERO, || async { pending::<()>().await });
+    tokio::time::timeout(Duration::from_millis(200), died).await.unwrap_err();
+    stage.let_leases_run_out().await;
+
+    let mut record =
+        Record { name: NAME.into(), namespace: NAMESPACE.into(), version: 1, ..Record::default() };
+    record.info.last_deployed = stage.clock.now().into();
+    record.set_status(Status::PendingInstall, "Initial install underway");
+    stage.records_of_helm().create(&record).await.unwrap();
+
+    let helm = stage.helm().await;
+    let ours = Upgrade { install: true, ..upgrade(&maps(), &letters("a")) };
+    assert!(said(helm.upgrade(&ours).await).starts_with("Conflict: "), "Helm is at it");
+    assert_eq!(stage.history().await, ["1 pending-install: Initial install underway"]);
+    stage.clock.advance(SignedDuration::from_mins(5));
+    helm.upgrade(&ours).await.unwrap();
+    assert_eq!(stage.history().await, ["1 failed: operation interrupted", "2 deployed: Upgrade complete"]);
 }

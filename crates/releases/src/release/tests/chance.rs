@@ -13,7 +13,9 @@ use domain::clock::{Clock, SystemClock};
 use futures::{StreamExt, stream};
 use helm_release::actions::{Propagation, Rollback, Run, Uninstall, Upgrade, Values};
 use helm_release::hold::lease_name;
+use helm_release::record::Record;
 use helm_release::render::ReadyChart;
+use helm_release::storage::{HELD_BY, Storage, Stored};
 use helm_release::{Error, Helm};
 use helm_template::data::Members;
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +27,7 @@ use kube_apply::{Discovery, Silent};
 use kube_types::HelmRelease;
 use outbound::{Dialer, Policy};
 use serde_json::json;
-use testkit::{Blow, Fault, World};
+use testkit::{Blow, Fault, World, unheld};
 use tokio::time::timeout;
 use tower::service_fn;
 
@@ -228,7 +230,8 @@ impl Play {
         for turn in 0..3 {
             tokio::time::sleep(Duration::from_millis(chance.below(150))).await;
             let fault = chance.fault(4);
-            let client = fault.over(dawdling(self.world.admin(), seed + turn, Some("default")));
+            let client = dawdling(self.world.admin(), seed + turn, Some("default"));
+            let client = fault.over(unheld(client, SHOP, HELD_BY));
             let helm =
                 Helm::new(client.clone(), client, self.discovery.clone(), Arc::new(SystemClock), "cli");
             tokio::select! {
@@ -283,8 +286,20 @@ impl Play {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let reached = timeout(LIMIT, truth).await;
-        assert!(reached.is_ok(), "seed {seed}: wished for {wish:?}, found {:?}", self.found().await);
+        if timeout(LIMIT, truth).await.is_err() {
+            let found = self.found().await;
+            panic!("seed {seed}: wished for {wish:?}, found {found:?} after {:#?}", self.history().await);
+        }
+    }
+
+    /// What each revision says of itself, for whoever asks why.
+    async fn history(&self) -> Vec<String> {
+        let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
+        let told = |stored: Stored| {
+            let Record { version, info, config, .. } = stored.record;
+            format!("{version} {}: {} {config:?}", info.status, info.description)
+        };
+        storage.history(NAME).await.unwrap().into_iter().map(told).collect()
     }
 
     /// Status, records and objects, for whoever compares.
