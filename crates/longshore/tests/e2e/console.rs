@@ -32,16 +32,16 @@ const LISTS: &[&str] = &[
 ];
 
 /// Somebody who came by the console's own door.
-struct Visitor {
+pub struct Visitor {
     email: String,
-    phone: String,
+    pub phone: String,
     token: String,
-    namespace: String,
+    pub namespace: String,
     platform: kube::Client,
 }
 
 impl Visitor {
-    async fn register(server: &Server, cluster: &Cluster) -> Self {
+    pub async fn register(server: &Server, cluster: &Cluster) -> Self {
         let phone = unused_phone();
         let email = format!("v{phone}@example.com");
         cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
@@ -54,11 +54,11 @@ impl Visitor {
         Self { token: text("token"), namespace: text("namespace"), email, phone, platform }
     }
 
-    async fn login(&self) -> Answer {
+    pub async fn login(&self) -> Answer {
         get(&self.platform, &format!("/login?email={}&token={}", self.email, self.token)).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Answer {
         as_bearer(&self.platform, &self.token, path).await
     }
 }

@@ -17,6 +17,7 @@ mod bad_input;
 mod console;
 mod controller;
 mod crash;
+mod edge;
 mod helm;
 mod kubectl;
 mod leader;

@@ -100,7 +100,7 @@ impl Invitation {
     }
 }
 
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     while began.elapsed() < Duration::from_mins(1) {
         if let Some(found) = ask().await {
@@ -112,7 +112,7 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Runs a command while the test goes on.
-async fn run(mut command: Command) -> (bool, String) {
+pub async fn run(mut command: Command) -> (bool, String) {
     let Output { status, stdout, stderr } =
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     (
@@ -129,11 +129,17 @@ fn named_hash(refusal: &str) -> String {
 
 /// A client with the certificate that a machine keeps.
 async fn as_node(dir: &Path, server: &str) -> kube::Client {
-    let read = |name: &str| std::fs::read(dir.join(name)).unwrap();
+    let read = |name: &str| STANDARD.encode(std::fs::read(dir.join(name)).unwrap());
+    let user =
+        json!({"client-certificate-data": read("certificate.pem"), "client-key-data": read("key.pem")});
+    client(server, &read("ca.pem"), &user).await
+}
+
+/// A client of somebody who says who they are like this.
+pub async fn client(server: &str, authority: &str, user: &Value) -> kube::Client {
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": STANDARD.encode(read("ca.pem"))}}],
-        "users": [{"name": "c", "user": {"client-certificate-data": STANDARD.encode(read("certificate.pem")),
-            "client-key-data": STANDARD.encode(read("key.pem"))}}],
+        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "users": [{"name": "c", "user": user}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]});
     let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();

@@ -40,7 +40,8 @@ impl Controller {
             standing.drift = self.drift(pass, identity, revision).await?;
         }
         let waits = !standing.late && standing.resources.ready < standing.resources.total && !standing.paused;
-        let told = pass.telling().stands(standing).done();
+        // Whoever began something and died before it showed has left nothing but the word.
+        let told = pass.telling().interrupted().stands(standing).done();
         if !whole
             && told != status
             && let Some(wait) = self.soon.wait(pass.key, &told.state)

@@ -216,6 +216,24 @@ async fn what_others_did_is_told_and_what_is_taken_off_comes_back() {
 }
 
 #[tokio::test]
+async fn an_operation_that_somebody_died_over_before_it_showed_is_not_told_for_ever() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    stage.write("web", spec("web", &package)).await.unwrap();
+    stage.until_state("web", "active").await;
+    let begun = json!({"id": "x", "kind": "upgrade", "startedAt": "2026-01-02T03:04:05Z", "deadline": "2026-01-02T03:09:05Z"});
+    let patch = Patch::Merge(json!({"status": {"operation": begun}}));
+    let releases = stage.of::<HelmRelease>();
+    releases.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    until("it is over", async || {
+        let status = releases.get("web").await.unwrap().status?;
+        status.operation.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(records(&stage, "web").await, ["1 deployed"]);
+}
+
+#[tokio::test]
 async fn a_pass_that_finds_nothing_new_writes_nothing() {
     let stage = Stage::new().await;
     let package = stage.keep(web()).await;
