@@ -41,7 +41,7 @@ impl Cluster {
         let clients = Clients::new(client.clone());
         let deployed = Config::default().labels("owner=helm,status=deployed");
         let feed: Feed<PartialObjectMeta<Secret>> =
-            Feed::of_metadata(Api::all(clients.own()), deployed, |_| {});
+            Feed::of_metadata(Api::all(clients.own()), deployed, |record| record);
         feed.synced().await;
         let (tell, told) = watch::channel(HashSet::new());
         let following = async move {
@@ -169,7 +169,8 @@ pub fn others_in(metrics: &str) -> u64 {
 
 fn requests_in(metrics: &str) -> impl Iterator<Item = (&str, u64)> {
     metrics.lines().filter_map(|line| {
-        let (labels, count) = line.strip_prefix("apiserver_request_total")?.rsplit_once(' ')?;
+        let counted = line.strip_prefix("longshore_").unwrap_or(line);
+        let (labels, count) = counted.strip_prefix("apiserver_request_total")?.rsplit_once(' ')?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         Some((labels, count.parse::<f64>().ok()? as u64))
     })
@@ -197,8 +198,8 @@ mod tests {
 apiserver_request_total{code="200",dry_run="",group="",resource="secrets",subresource="",verb="PUT",version="v1"} 7
 apiserver_request_total{code="201",dry_run="",group="",resource="secrets",subresource="",verb="POST",version="v1"} 2
 apiserver_request_total{code="200",dry_run="All",group="apps",resource="deployments",verb="APPLY",version="v1"} 3
-apiserver_request_total{verb="get",group="",resource="secrets",code="200"} 5
-apiserver_request_total{verb="other",group="",resource="",code="200"} 4
+longshore_apiserver_request_total{verb="get",group="",resource="secrets",code="200"} 5
+longshore_apiserver_request_total{verb="other",group="",resource="",code="200"} 4
 "#;
 
     #[test]

@@ -55,6 +55,10 @@ impl Kind {
     }
 }
 
+/// So many objects are read at once: what a page takes while it is read is given back in part only, as what is kept of it lies
+/// in between.
+const PAGE: u32 = 100;
+
 /// The watches.
 pub(crate) struct Feeds {
     pods: Followed<Pod>,
@@ -183,7 +187,7 @@ impl Start<'_> {
         P: Send + Sync + 'static,
     {
         let api = Api::all_with(self.client.clone(), &ApiResource::erase::<K>(&()));
-        let feed = Feed::keeping(api, Config::default(), keep);
+        let feed = Feed::keeping(api, Config::default().page_size(PAGE), keep);
         let (tell, known) = watch::channel(false);
         self.tasks.spawn(follow(feed.clone(), self.state.clone(), enter, tell));
         Followed { feed, known }

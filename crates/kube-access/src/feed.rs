@@ -82,24 +82,6 @@ where
     }
 }
 
-impl<K> Feed<PartialObjectMeta<K>>
-where
-    PartialObjectMeta<K>: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
-    /// Begins to watch what is said about objects. What they hold is not even sent. As [`Feed::start`] for the rest.
-    pub fn of_metadata(
-        api: Api<PartialObjectMeta<K>>,
-        config: Config,
-        slim: fn(&mut PartialObjectMeta<K>),
-    ) -> Self {
-        let keep = move |mut object| {
-            slim(&mut object);
-            object
-        };
-        Self::following(api, config, Sent::Metadata, keep)
-    }
-}
-
 impl<P: Send + Sync + 'static> Feed<P> {
     /// Begins to watch, and keeps of each object what `keep` makes of it, and nothing else. As [`Feed::start`] for the rest.
     pub fn keeping<K>(api: Api<K>, config: Config, keep: impl Fn(K) -> P + Send + Sync + 'static) -> Self
@@ -107,6 +89,18 @@ impl<P: Send + Sync + 'static> Feed<P> {
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         Self::following(api, config, Sent::Whole, keep)
+    }
+
+    /// Begins to watch what is said about objects, and keeps what `keep` makes of that. What they hold is not even sent.
+    pub fn of_metadata<K>(
+        api: Api<PartialObjectMeta<K>>,
+        config: Config,
+        keep: impl Fn(PartialObjectMeta<K>) -> P + Send + Sync + 'static,
+    ) -> Self
+    where
+        PartialObjectMeta<K>: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        Self::following(api, config, Sent::Metadata, keep)
     }
 
     fn following<K>(

@@ -131,7 +131,7 @@ impl Controller {
 
     async fn run_releases(
         self: Arc<Self>,
-        marks: Feed<Mark>,
+        marks: Feed<Option<Mark>>,
         again: mpsc::UnboundedReceiver<Key>,
         workloads: impl Stream<Item = Key> + Send + 'static,
     ) {

@@ -62,7 +62,7 @@ pub(crate) struct Parts {
     requests: Feed<HelmRequest>,
     releases: Feed<HelmRelease>,
     /// All of Helm's records, without their content.
-    marks: Feed<Mark>,
+    marks: Feed<Option<Mark>>,
     list: List,
     charts: Arc<Charts>,
     people: Arc<dyn People>,
@@ -133,9 +133,9 @@ impl Releases {
 }
 
 /// A watch of the metadata of Helm's records.
-fn marks(clients: &Clients) -> Feed<Mark> {
+fn marks(clients: &Clients) -> Feed<Option<Mark>> {
     let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
-    Feed::of_metadata(Api::all(clients.own()), records, |mark| mark.metadata.annotations = None)
+    Feed::of_metadata(Api::all(clients.own()), records, |record| Mark::of(&record))
 }
 
 impl Parts {

@@ -14,13 +14,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube_access::Change;
-use kube_types::marks::SPEC_HASH;
+use kube_types::marks::{CHART_PACKAGE, SPEC_HASH};
 use parking_lot::Mutex;
 
 use crate::key::Key;
-
-/// A record without its content.
-pub(crate) type Mark = PartialObjectMeta<Secret>;
 
 /// Records are Secrets of this type, with this label.
 pub(crate) const TYPE: &str = "helm.sh/release.v1";
@@ -34,7 +31,7 @@ pub(crate) struct Newest {
     /// When its record was last written.
     pub since: Option<Timestamp>,
     /// Of what we made it, where we did; of what we made the one before it, where the helm command did.
-    pub hash: Option<String>,
+    pub hash: Option<Box<str>>,
     /// We made it.
     pub ours: bool,
 }
@@ -54,9 +51,38 @@ impl Newest {
 #[derive(Default)]
 pub(crate) struct Records(Mutex<HashMap<Key, BTreeMap<i64, Known>>>);
 
+/// What is said about a record.
+pub(crate) struct Mark {
+    key: Key,
+    revision: i64,
+    status: Status,
+    hash: Option<Box<str>>,
+    ours: bool,
+    since: Option<Timestamp>,
+    /// The chart that it was made of, where we keep it.
+    pub package: Option<Box<str>>,
+}
+
+impl Mark {
+    /// Nothing of what is no record.
+    pub fn of(record: &PartialObjectMeta<Secret>) -> Option<Self> {
+        let label = |name: &str| record.labels().get(name);
+        let moment = |name: &str| Timestamp::from_second(label(name)?.parse().ok()?).ok();
+        Some(Self {
+            key: Key::new(record.metadata.namespace.as_deref()?, label("name")?),
+            revision: label("version")?.parse().ok()?,
+            status: Status::read(label("status")?),
+            hash: label(SPEC_HASH).map(|hash| hash.as_str().into()),
+            package: label(CHART_PACKAGE).map(|package| package.as_str().into()),
+            ours: is_held(&record.metadata),
+            since: moment("modifiedAt").or_else(|| moment("createdAt")),
+        })
+    }
+}
+
 struct Known {
     status: Status,
-    hash: Option<String>,
+    hash: Option<Box<str>>,
     ours: bool,
     since: Option<Timestamp>,
     /// An act of ours said so, and not yet the watch.
@@ -65,39 +91,30 @@ struct Known {
 
 impl Records {
     /// Enters what the watch says; answers whose record it is.
-    pub fn enter(&self, change: &Change<Mark>) -> Option<Key> {
+    pub fn enter(&self, change: &Change<Option<Mark>>) -> Option<Key> {
         let (mark, gone) = match change {
             Change::Applied(mark) => (mark, false),
             Change::Deleted(mark) => (mark, true),
         };
-        let label = |name: &str| mark.labels().get(name);
-        let key = Key::new(mark.metadata.namespace.as_deref()?, label("name")?);
-        let revision: i64 = label("version")?.parse().ok()?;
-        let moment = |name: &str| Timestamp::from_second(label(name)?.parse().ok()?).ok();
-        let known = Known {
-            status: Status::read(label("status")?),
-            hash: label(SPEC_HASH).cloned(),
-            ours: is_held(&mark.metadata),
-            since: moment("modifiedAt").or_else(|| moment("createdAt")),
-            learnt: false,
-        };
+        let Mark { key, revision, status, hash, ours, since, .. } = mark.as_ref().as_ref()?;
+        let known = Known { status: *status, hash: hash.clone(), ours: *ours, since: *since, learnt: false };
         let mut all = self.0.lock();
         let revisions = all.entry(key.clone()).or_default();
-        let ended = revisions.get(&revision).is_some_and(|before| before.learnt);
+        let ended = revisions.get(revision).is_some_and(|before| before.learnt);
         if gone {
-            revisions.remove(&revision);
+            revisions.remove(revision);
         } else if !(ended && known.status.is_pending()) {
-            revisions.insert(revision, known);
+            revisions.insert(*revision, known);
         }
         if revisions.is_empty() {
-            all.remove(&key);
+            all.remove(key);
         }
-        Some(key)
+        Some(key.clone())
     }
 
     /// Enters what an act of ours ended with.
     pub fn learn(&self, key: &Key, record: &Record, ours: bool, now: Timestamp) {
-        let hash = record.labels.get(SPEC_HASH).cloned();
+        let hash = record.labels.get(SPEC_HASH).map(|hash| hash.as_str().into());
         let known = Known { status: record.info.status, hash, ours, since: Some(now), learnt: true };
         let revision = record.version;
         self.0.lock().entry(key.clone()).or_default().insert(revision, known);
@@ -159,12 +176,16 @@ mod tests {
 
     use super::*;
 
-    fn mark(revision: i64, status: &str) -> Change<Mark> {
-        let mark = json!({"metadata": {
+    fn record(revision: i64, status: &str) -> PartialObjectMeta<Secret> {
+        let record = json!({"metadata": {
             "name": format!("sh.helm.release.v1.web.v{revision}"), "namespace": "shop",
             "labels": {"owner": "helm", "name": "web", "version": revision.to_string(), "status": status, "createdAt": "1767323045"},
         }});
-        Change::Applied(Arc::new(serde_json::from_value(mark).unwrap()))
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn mark(revision: i64, status: &str) -> Change<Option<Mark>> {
+        Change::Applied(Arc::new(Mark::of(&record(revision, status))))
     }
 
     #[test]
@@ -192,11 +213,10 @@ mod tests {
     fn a_hash_that_the_helm_command_took_over_is_not_what_it_made() {
         let (records, key, hash) = (Records::default(), Key::new("shop", "web"), "0123456789".repeat(5));
         let made = |revision: i64, annotations: serde_json::Value| {
-            let Change::Applied(mark) = mark(revision, "deployed") else { unreachable!() };
-            let mut mark = Mark::clone(&mark);
-            mark.labels_mut().insert(SPEC_HASH.to_owned(), short(&hash).to_owned());
-            mark.metadata.annotations = serde_json::from_value(annotations).unwrap();
-            records.enter(&Change::Applied(Arc::new(mark)));
+            let mut record = record(revision, "deployed");
+            record.labels_mut().insert(SPEC_HASH.to_owned(), short(&hash).to_owned());
+            record.metadata.annotations = serde_json::from_value(annotations).unwrap();
+            records.enter(&Change::Applied(Arc::new(Mark::of(&record))));
             records.newest(&key).unwrap()
         };
         let ours = made(1, json!({HELD_BY: "helm-web"}));

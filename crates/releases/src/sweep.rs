@@ -24,10 +24,11 @@ const GRACE: SignedDuration = SignedDuration::from_hours(1);
 
 impl Releases {
     /// Removes what nobody refers to. `marks` are Helm's records: a chart that one was made of can be gone back to.
-    pub(crate) async fn sweep(&self, marks: &Feed<Mark>) -> Result<(), Error> {
+    pub(crate) async fn sweep(&self, marks: &Feed<Option<Mark>>) -> Result<(), Error> {
         let kept = self.kept_values().await?;
         let mut referred: HashSet<String> = kept.iter().filter_map(package).collect();
-        referred.extend(marks.all().iter().filter_map(|mark| package(mark)));
+        let of_record = |mark: &Option<Mark>| mark.as_ref()?.package.as_deref().map(str::to_owned);
+        referred.extend(marks.all().iter().filter_map(|mark| of_record(mark)));
         for request in self.parts().requests.all() {
             referred.insert(request.spec.chart.package.clone());
         }

@@ -1,6 +1,5 @@
 //! The line of somebody who knows nothing of our marks, as the helm command.
 
-use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::Client;
@@ -17,9 +16,9 @@ pub fn unheld(client: Client, namespace: &str, mark: &'static str) -> Client {
                 return Ok::<_, kube::Error>(Response::from_parts(head, body.boxed_unsync()));
             }
             let (head, body) = request.into_parts();
-            let sent = unmarked(body.collect_bytes().await?, mark);
+            let sent = unmarked(&body.collect_bytes().await?, mark);
             let (head, body) = client.send(Request::from_parts(head, Body::from(sent))).await?.into_parts();
-            let told = Full::new(unmarked(body.collect_bytes().await?.into(), mark).into());
+            let told = Full::new(unmarked(&body.collect_bytes().await?, mark).into());
             Ok(Response::from_parts(head, told.map_err(|never| match never {}).boxed_unsync()))
         }
     };
@@ -27,6 +26,6 @@ pub fn unheld(client: Client, namespace: &str, mark: &'static str) -> Client {
 }
 
 /// Another name of the same length in its place is none that anybody looks for.
-fn unmarked(text: Bytes, mark: &str) -> Vec<u8> {
-    String::from_utf8_lossy(&text).replace(mark, &"x".repeat(mark.len())).into_bytes()
+fn unmarked(text: &[u8], mark: &str) -> Vec<u8> {
+    String::from_utf8_lossy(text).replace(mark, &"x".repeat(mark.len())).into_bytes()
 }

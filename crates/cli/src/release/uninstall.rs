@@ -70,6 +70,7 @@ pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
                 Cascade::Foreground => Propagation::Foreground,
                 Cascade::Orphan => Propagation::Orphan,
             },
+            interrupts: true,
             run: Run {
                 hooks: !args.no_hooks.0,
                 wait: args.wait.wait.unwrap_or_default(),

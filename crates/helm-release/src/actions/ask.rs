@@ -188,6 +188,8 @@ pub struct Uninstall<'r> {
     pub keep_history: bool,
     pub ignore_not_found: bool,
     pub propagation: Propagation,
+    /// Also while somebody who holds no Lease makes a revision, as Helm does it.
+    pub interrupts: bool,
     pub run: Run<'r>,
 }
 

@@ -142,36 +142,26 @@ impl Operation<'_> {
         let looked = self.look("install", &before, &objects, way, &mask).await?;
 
         let stored = self.begin(history, &record).await?;
-        let mut course = Course { operation: self, stored, way, mask };
+        let mut course = Course { operation: self, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreInstall, Event::PostInstall];
-        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
+        let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
             Ok(()) => course.deployed(history, "Install complete").await.map_err(Cause::Storage),
             Err(cause) => Err(cause),
         };
         match outcome {
             Ok(()) => Ok(course.stored.record),
-            Err(cause) => Err(Box::pin(self.install_failed(course, cause, &applied, ask)).await),
+            Err(cause) => Err(Box::pin(self.install_failed(course, cause, ask)).await),
         }
     }
 
-    async fn install_failed(
-        &self,
-        mut course: Course<'_>,
-        cause: Cause,
-        applied: &Applied,
-        ask: &Install<'_>,
-    ) -> Error {
+    async fn install_failed(&self, mut course: Course<'_>, cause: Cause, ask: &Install<'_>) -> Error {
         if cause.is_overtaken() {
-            return course.overtaken(&applied.created).await;
+            return course.overtaken().await;
         }
         let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
         if let Err(error) = course.failed(&format!("Release {:?} failed: {why}", self.name)).await {
-            return if error.is_overtaken() {
-                course.overtaken(&applied.created).await
-            } else {
-                error.into()
-            };
+            return if error.is_overtaken() { course.overtaken().await } else { error.into() };
         }
         let record = Box::new(course.stored.record);
         if !ask.atomic {
@@ -184,6 +174,7 @@ impl Operation<'_> {
             keep_history: false,
             ignore_not_found: true,
             propagation: Propagation::Background,
+            interrupts: true,
             run,
         };
         let operation = Operation::new(self.helm, self.namespace, self.name, &uninstall.run);

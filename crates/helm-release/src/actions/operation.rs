@@ -98,7 +98,7 @@ impl<'o> Operation<'o> {
 
     /// Whether nobody makes a revision any more that is pending. We hold the release, so whoever else held it for that has
     /// died; but somebody who holds nothing may be at work still.
-    fn is_abandoned(&self, pending: &Stored) -> bool {
+    pub fn is_abandoned(&self, pending: &Stored) -> bool {
         let begun = pending.record.info.last_deployed.at();
         let age = begun.map(|begun| self.helm.clock.now().duration_since(begun));
         pending.held || age.is_none_or(|age| age.unsigned_abs() >= FOREIGN_GRACE)
@@ -183,6 +183,17 @@ impl<'o> Operation<'o> {
         footprint::objects(&records, self.namespace).map_err(Error::manifest("current"))
     }
 
+    /// What the records tell of that nobody is taking away.
+    async fn told(&self) -> Result<BTreeSet<Id>, Error> {
+        let history = self.history().await?;
+        let last = history.view().last().map(|&(revision, status)| (revision, status));
+        let Some((last, _)) = last.filter(|(_, status)| *status != Status::Uninstalling) else {
+            return Ok(BTreeSet::new());
+        };
+        let standing = self.standing(&history, last).await?;
+        Ok(standing.iter().map(|object| footprint::id(object, self.namespace)).collect())
+    }
+
     /// Waits until objects are ready, if asked to.
     async fn ready(&self, objects: &[Object], tell: &dyn Tell) -> Result<(), Cause> {
         let strategy = match (self.run.wait, self.run.wait_for_jobs) {
@@ -217,6 +228,8 @@ impl History {
 pub(super) struct Course<'c> {
     pub operation: &'c Operation<'c>,
     pub stored: Stored,
+    /// What it is made of.
+    pub objects: &'c [Object],
     pub way: Way,
     pub mask: Mask,
 }
@@ -227,7 +240,6 @@ impl Course<'_> {
         &mut self,
         events: [Event; 2],
         before: &[Object],
-        after: &[Object],
         looked: Looked,
         applied: &mut Applied,
     ) -> Result<(), Cause> {
@@ -238,7 +250,9 @@ impl Course<'_> {
             looked
         } else {
             let options = self.operation.options(self.way);
-            kube_apply::look(&self.operation.target, before, after, &options).await.map_err(Cause::apply)?
+            kube_apply::look(&self.operation.target, before, self.objects, &options)
+                .await
+                .map_err(Cause::apply)?
         };
         let quiet = Quiet { mask: &self.mask, tell: self.operation.run.tell };
         match looked.write(&self.operation.target, &quiet).await {
@@ -248,7 +262,7 @@ impl Course<'_> {
                 return Err(Cause::apply(error));
             }
         }
-        self.operation.ready(after, &quiet).await?;
+        self.operation.ready(self.objects, &quiet).await?;
         self.hooks(last).await?;
         Ok(())
     }
@@ -287,21 +301,19 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The record was changed or deleted by somebody else. If they are about to uninstall the release, or have done so,
-    /// what was written since is taken away, because they may not have seen it.
-    pub async fn overtaken(&self, written: &[Object]) -> Error {
-        let Operation { name, storage, target, run, .. } = self.operation;
+    /// The record was changed or deleted by somebody else. What was written for it is taken away unless a record tells of it:
+    /// whoever took the release off, or made another of it, may not have seen it.
+    pub async fn overtaken(&self) -> Error {
+        let Operation { name, namespace, target, run, .. } = self.operation;
         let overtaken = Error::Overtaken { name: (*name).to_owned() };
-        let last = match storage.last(name).await {
-            Ok(last) => last,
-            Err(error) => return error.into(),
+        let told = match self.operation.told().await {
+            Ok(told) => told,
+            Err(error) => return error,
         };
-        let status = last.map(|last| last.record.info.status);
-        if !matches!(status, None | Some(Status::Uninstalling | Status::Uninstalled)) {
-            return overtaken;
-        }
+        let untold = |object: &&Object| !told.contains(&footprint::id(object, namespace));
+        let written: Vec<Object> = self.objects.iter().filter(untold).cloned().collect();
         let removal = self.operation.removal();
-        match kube_apply::remove(target, written, &removal, run.tell).await {
+        match kube_apply::remove(target, &written, &removal, run.tell).await {
             Ok(_) => overtaken,
             Err(error) => Error::NotDeleted {
                 name: (*name).to_owned(),

@@ -56,10 +56,10 @@ impl Operation<'_> {
 
         let description = record.info.description.clone();
         let stored = self.begin(&history, &record).await?;
-        let mut course = Course { operation: self, stored, way, mask };
+        let mut course = Course { operation: self, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreRollback, Event::PostRollback];
-        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
+        let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
             Ok(()) => course.deployed(&history, &description).await.map_err(Cause::Storage),
             Err(cause) => Err(cause),
         };
@@ -77,7 +77,7 @@ impl Operation<'_> {
         ask: &Rollback<'_>,
     ) -> Error {
         if cause.is_overtaken() {
-            return course.overtaken(&applied.created).await;
+            return course.overtaken().await;
         }
         let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
         let (words, mut said) = match cause {
@@ -85,11 +85,7 @@ impl Operation<'_> {
             _ => ("Rollback", why.clone()),
         };
         if let Err(error) = course.failed(&format!("{words} {:?} failed: {why}", self.name)).await {
-            return if error.is_overtaken() {
-                course.overtaken(&applied.created).await
-            } else {
-                error.into()
-            };
+            return if error.is_overtaken() { course.overtaken().await } else { error.into() };
         }
         if ask.cleanup_on_fail
             && let Err(error) = remove(&self.target, &applied.created, &self.cleanup(), self.run.tell).await

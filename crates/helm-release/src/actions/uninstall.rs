@@ -64,6 +64,9 @@ impl Operation<'_> {
             self.purge(&history, &last).await?;
             return Ok(outcome(last, Vec::new()));
         }
+        if last.record.info.status.is_pending() && !ask.interrupts && !self.is_abandoned(&last) {
+            return Err(Error::Pending);
+        }
         // Told first: whoever finds it after us knows what to finish.
         if last.record.info.status != Status::Uninstalling {
             last.record.set_status(Status::Uninstalling, UNDERWAY);
@@ -73,7 +76,7 @@ impl Operation<'_> {
         let objects = self.standing(&history, last.record.version).await?;
         let mask = Mask::new(&objects, &self.run.sensitive);
         let (way, _) = self.way(Some(&last.record));
-        let mut course = Course { operation: self, stored: last, way, mask };
+        let mut course = Course { operation: self, stored: last, objects: &objects, way, mask };
         if let Err(cause) = course.hooks(Event::PreDelete).await {
             return Err(course.gave_up(&cause));
         }
@@ -107,6 +110,7 @@ impl Operation<'_> {
             keep_history: true,
             ignore_not_found: true,
             propagation: Propagation::Background,
+            interrupts: true,
             run: Run { description: None, ..self.run.clone() },
         };
         self.uninstall(&ask).await.map(|_| ())

@@ -108,10 +108,10 @@ impl Operation<'_> {
         let looked = self.look("update", &before, &objects, way, &mask).await?;
 
         let stored = self.begin(history, &record).await?;
-        let mut course = Course { operation: self, stored, way, mask };
+        let mut course = Course { operation: self, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreUpgrade, Event::PostUpgrade];
-        let outcome = match Box::pin(course.run(events, &before, &objects, looked, &mut applied)).await {
+        let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
             Ok(()) => course.deployed(history, "Upgrade complete").await.map_err(Cause::Storage),
             Err(cause) => Err(cause),
         };
@@ -132,11 +132,11 @@ impl Operation<'_> {
         ask: &Upgrade<'_>,
     ) -> Error {
         if cause.is_overtaken() {
-            return course.overtaken(created).await;
+            return course.overtaken().await;
         }
         let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
         if let Err(error) = course.failed(&format!("Upgrade {:?} failed: {why}", self.name)).await {
-            return if error.is_overtaken() { course.overtaken(created).await } else { error.into() };
+            return if error.is_overtaken() { course.overtaken().await } else { error.into() };
         }
         let mask = course.mask.clone();
         let record = Box::new(course.stored.record);

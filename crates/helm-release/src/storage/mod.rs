@@ -142,13 +142,13 @@ impl Storage {
         if let Some((parts, digest)) = fit::kept(&record.manifest) {
             record.manifest = self.manifest(&record, parts, digest).await?;
         }
-        let Entry { head, created, held, .. } = entry;
+        let Entry { head, created, .. } = entry;
         Ok(Stored {
             record,
             resource_version: head.resource_version.clone(),
             uid: head.uid.clone(),
             created: created.clone(),
-            held: *held,
+            held: entry.held,
         })
     }
 
@@ -282,10 +282,10 @@ impl Storage {
 
     fn entry(&self, secret: Secret) -> Option<Entry> {
         let head = list::head(&secret.metadata, &self.namespace)?;
-        let held = is_held(&secret.metadata);
+        let by_lease = is_held(&secret.metadata);
         let created = secret.metadata.labels.and_then(|mut labels| labels.remove(labels::CREATED));
         let text = secret.data.and_then(|mut data| data.remove(KEY)).unwrap_or_default().0;
-        Some(Entry { head, created, held, text })
+        Some(Entry { head, created, held: by_lease, text })
     }
 }
 

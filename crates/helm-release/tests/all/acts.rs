@@ -94,6 +94,7 @@ impl Act {
                     keep_history: keep,
                     ignore_not_found: false,
                     propagation: Propagation::Background,
+                    interrupts: true,
                     run,
                 };
                 helm.uninstall(&uninstall).await.map(|_| ())

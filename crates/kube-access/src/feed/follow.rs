@@ -176,7 +176,7 @@ where
             limit: self.config.page_size,
             ..ListParams::default()
         };
-        let mut all = Vec::new();
+        let mut unheard = self.shared.store.lock().names();
         let version = loop {
             let request = match self.sent {
                 Sent::Whole => self.request.list(&params),
@@ -187,14 +187,19 @@ where
             let page = self.client.request_text(request).await?;
             let page: ObjectList<Readable<K>> =
                 serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;
-            all.extend(page.items.into_iter().filter_map(|object| self.readable(object).ok()));
+            // Entered at once: a list of tens of thousands is never held as a whole.
+            for object in page.items {
+                if let Ok(heard) = self.readable(object) {
+                    self.shared.store.lock().hear(heard, &mut unheard);
+                }
+            }
             match page.metadata.continue_.filter(|more| !more.is_empty()) {
                 Some(more) => params.continue_token = Some(more),
                 None => break page.metadata.resource_version.ok_or(Lost::NoVersion)?,
             }
         };
         self.version = Some(version.clone());
-        self.shared.store.lock().replace(all);
+        self.shared.store.lock().forget(unheard);
         self.shared.synced();
         Ok(version)
     }

@@ -105,16 +105,23 @@ impl<P> Store<P> {
         }
     }
 
-    /// These are all objects that there are.
-    pub(super) fn replace(&mut self, all: Vec<Heard<P>>) {
-        let mut gone: BTreeSet<Key> = self.objects.keys().cloned().collect();
-        for heard in all {
-            gone.remove(&heard.key);
-            self.apply(heard);
-        }
-        for key in gone {
-            let before = self.objects.remove(&key).expect("what was there before and is not there now");
-            self.tell(&key, true, &Change::Deleted(before.object));
+    /// Whatever is known, for whoever is about to hear of all that there is.
+    pub(super) fn names(&self) -> BTreeSet<Key> {
+        self.objects.keys().cloned().collect()
+    }
+
+    /// An object is there, as it is now, and among those that there are.
+    pub(super) fn hear(&mut self, heard: Heard<P>, unheard: &mut BTreeSet<Key>) {
+        unheard.remove(&heard.key);
+        self.apply(heard);
+    }
+
+    /// Of these nothing was heard any more.
+    pub(super) fn forget(&mut self, unheard: BTreeSet<Key>) {
+        for key in unheard {
+            if let Some(before) = self.objects.remove(&key) {
+                self.tell(&key, true, &Change::Deleted(before.object));
+            }
         }
     }
 

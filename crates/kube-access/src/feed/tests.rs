@@ -320,7 +320,7 @@ async fn of_metadata_nothing_else_is_asked_for() {
         NAMESPACE,
     );
     let feed: Feed<PartialObjectMeta<ConfigMap>> =
-        Feed::of_metadata(Api::namespaced(client, NAMESPACE), short(), |_| {});
+        Feed::of_metadata(Api::namespaced(client, NAMESPACE), short(), |meta| meta);
     feed.synced().await;
     let mut changes = feed.changes();
     write(&world, "b", "0").await;

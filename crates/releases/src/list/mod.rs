@@ -62,7 +62,7 @@ impl List {
     pub fn start(
         requests: &Feed<HelmRequest>,
         releases: &Feed<HelmRelease>,
-        marks: &Feed<Mark>,
+        marks: &Feed<Option<Mark>>,
         storage: impl Fn(&str) -> Storage + Send + Sync + 'static,
     ) -> Self {
         let (unread, asked) = mpsc::unbounded_channel();
@@ -103,7 +103,7 @@ impl List {
 async fn follow(
     table: Arc<Table>,
     sources: Arc<Sources>,
-    marks: Feed<Mark>,
+    marks: Feed<Option<Mark>>,
     read: BoxStream<'static, Option<Key>>,
 ) {
     let by_mark = sources.clone();

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube_types::progress::is_true;
 use kube_types::release::conditions::{DRIFTED, OUT_OF_BAND, STALLED};
-use kube_types::{HelmRelease, HelmRequest};
+use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 
 use crate::acts::view::{ChartView, MadeBy, wish};
 use crate::key::Key;
@@ -63,7 +63,7 @@ impl Row {
             status: state.family(),
             state: state.as_str(),
             message: shortened(status.map_or("", |status| &status.message)),
-            chart: chart.map(ChartView::from).unwrap_or_default(),
+            chart: chart.map_or_else(|| wished(&release.spec), ChartView::from),
             version: request.map_or(release.spec.version, |request| request.spec.version),
             revision: status.and_then(|status| status.helm.as_ref()).map_or(0, |helm| helm.revision),
             objects: resources.map_or(0, |resources| resources.total),
@@ -110,6 +110,12 @@ impl Row {
             labels: BTreeMap::new(),
         }
     }
+}
+
+/// The chart that is wished for, for as long as it is not known which one that is.
+fn wished(spec: &HelmReleaseSpec) -> ChartView {
+    let HelmReleaseSpec { chart_name, chart_version, .. } = spec;
+    ChartView { name: chart_name.clone(), version: chart_version.clone(), ..ChartView::default() }
 }
 
 /// What Helm's word for a revision comes to.

@@ -306,6 +306,8 @@ pub(super) fn uninstall<'r>(pass: &Pass<'_>, run: Run<'r>) -> Uninstall<'r> {
         keep_history: false,
         ignore_not_found: true,
         propagation: Propagation::Background,
+        // What the helm command still writes would be nobody's.
+        interrupts: false,
         run,
     }
 }

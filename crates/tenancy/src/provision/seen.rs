@@ -34,13 +34,43 @@ struct Shared {
 struct State {
     namespaces: BTreeMap<Arc<str>, Marks>,
     /// By namespace; those of the whole cluster under the empty name.
-    pieces: BTreeMap<Arc<str>, Pieces>,
+    pieces: BTreeMap<Arc<str>, Inside>,
     /// Each name of a piece once: most are the same in every namespace.
     names: BTreeSet<Arc<str>>,
 }
 
 /// What is in one namespace.
 pub type Pieces = BTreeMap<(PieceKind, Arc<str>), Print>;
+
+/// The same, in order and as it is kept: of a dozen, a tree takes three times the room.
+#[derive(Default)]
+struct Inside(Vec<((PieceKind, Arc<str>), Print)>);
+
+impl Inside {
+    fn find(&self, kind: PieceKind, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|((is, named), _)| (*is, &**named).cmp(&(kind, name)))
+    }
+
+    fn get(&self, kind: PieceKind, name: &str) -> Option<Print> {
+        self.find(kind, name).ok().map(|at| self.0[at].1)
+    }
+
+    /// What was there before.
+    fn insert(&mut self, kind: PieceKind, name: Arc<str>, print: Print) -> Option<Print> {
+        match self.find(kind, &name) {
+            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, print)),
+            Err(at) => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, ((kind, name), print));
+                None
+            }
+        }
+    }
+
+    fn remove(&mut self, kind: PieceKind, name: &str) -> Option<Print> {
+        self.find(kind, name).ok().map(|at| self.0.remove(at).1)
+    }
+}
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,12 +131,13 @@ impl Seen {
     }
 
     pub fn print(&self, namespace: &str, kind: PieceKind, name: &str) -> Option<Print> {
-        self.0.state.lock().pieces.get(namespace)?.get(&(kind, name.into())).copied()
+        self.0.state.lock().pieces.get(namespace)?.get(kind, name)
     }
 
     /// All that is in one namespace.
     pub fn inside(&self, namespace: &str) -> Pieces {
-        self.0.state.lock().pieces.get(namespace).cloned().unwrap_or_default()
+        let state = self.0.state.lock();
+        state.pieces.get(namespace).into_iter().flat_map(|inside| inside.0.iter().cloned()).collect()
     }
 
     /// Follows what the cluster says, for ever, and tells of each change after all was heard once.
@@ -202,7 +233,7 @@ impl State {
                 let name = self.names.get(&name).cloned().unwrap_or(name);
                 self.names.insert(name.clone());
                 let before =
-                    self.pieces.entry(namespace.clone()).or_default().insert((kind, name.clone()), print);
+                    self.pieces.entry(namespace.clone()).or_default().insert(kind, name.clone(), print);
                 (before != Some(print)).then_some(Changed::Piece { namespace, name })
             }
         }
@@ -214,8 +245,8 @@ impl State {
             return Some(Changed::Namespace { workspace: marks.workspace.to_string() });
         };
         let inside = self.pieces.get_mut(&namespace)?;
-        inside.remove(&(kind, name.clone()))?;
-        if inside.is_empty() {
+        inside.remove(kind, &name)?;
+        if inside.0.is_empty() {
             self.pieces.remove(&namespace);
         }
         Some(Changed::Piece { namespace, name })
@@ -236,9 +267,9 @@ impl State {
         let Some(kind) = source else {
             return self.namespaces.keys().map(|name| ("".into(), name.clone())).collect();
         };
-        let of_kind = |(namespace, inside): (&Arc<str>, &Pieces)| {
-            let names = inside.keys().filter(|(is, _)| *is == kind);
-            names.map(|(_, name)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
+        let of_kind = |(namespace, inside): (&Arc<str>, &Inside)| {
+            let names = inside.0.iter().filter(|((is, _), _)| *is == kind);
+            names.map(|((_, name), _)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
         };
         self.pieces.iter().flat_map(of_kind).collect()
     }

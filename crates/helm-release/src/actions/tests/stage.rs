@@ -205,6 +205,7 @@ pub fn uninstall(keep_history: bool) -> Uninstall<'static> {
         keep_history,
         ignore_not_found: false,
         propagation: Propagation::Background,
+        interrupts: true,
         run: run(),
     }
 }

@@ -13,8 +13,8 @@ use kube::api::PostParams;
 use kube_apply::{Step, Tell};
 use tokio::sync::Notify;
 
-use super::stage::{NAME, NAMESPACE, Stage, assert_sound, install, letters, maps, said, upgrade};
-use crate::actions::{Install, Run, Upgrade};
+use super::stage::{NAME, NAMESPACE, Stage, assert_sound, install, letters, maps, said, uninstall, upgrade};
+use crate::actions::{Install, Run, Uninstall, Upgrade};
 use crate::record::{Record, Status};
 use crate::storage::secret_name;
 
@@ -50,6 +50,14 @@ async fn in_the_middle(
     }
     meanwhile().await;
     act.await
+}
+
+/// The first revision.
+fn made_by_helm(stage: &Stage, manifest: String) -> Record {
+    let (name, namespace) = (NAME.to_owned(), NAMESPACE.to_owned());
+    let mut record = Record { name, namespace, version: 1, manifest, ..Record::default() };
+    record.info.last_deployed = stage.clock.now().into();
+    record
 }
 
 #[tokio::test]
@@ -121,6 +129,22 @@ async fn what_helm_uninstalls_meanwhile_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn what_helm_made_of_it_instead_stays_and_nothing_else() {
+    let stage = Stage::new().await;
+    let meanwhile = async || {
+        stage.forget().await;
+        let manifest = "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\n".to_owned();
+        let mut theirs = made_by_helm(&stage, manifest);
+        theirs.set_status(Status::Deployed, "Install complete");
+        stage.records_of_helm().create(&theirs).await.unwrap();
+    };
+    let outcome = in_the_middle(&stage, install(&maps(), &letters("ab")), meanwhile).await;
+    assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");
+    assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
+    assert_eq!(stage.maps().await, ["b"]);
+}
+
+#[tokio::test]
 async fn whoever_was_given_up_does_not_write() {
     let stage = Stage::new().await;
     let meanwhile = async || {
@@ -144,15 +168,15 @@ async fn what_helm_makes_is_not_given_up_for_another_who_died() {
     tokio::time::timeout(Duration::from_millis(200), died).await.unwrap_err();
     stage.let_leases_run_out().await;
 
-    let mut record =
-        Record { name: NAME.into(), namespace: NAMESPACE.into(), version: 1, ..Record::default() };
-    record.info.last_deployed = stage.clock.now().into();
+    let mut record = made_by_helm(&stage, String::new());
     record.set_status(Status::PendingInstall, "Initial install underway");
     stage.records_of_helm().create(&record).await.unwrap();
 
     let helm = stage.helm().await;
     let ours = Upgrade { install: true, ..upgrade(&maps(), &letters("a")) };
-    assert!(said(helm.upgrade(&ours).await).starts_with("Conflict: "), "Helm is at it");
+    let busy = "Conflict: another operation (install/upgrade/rollback) is in progress";
+    assert_eq!(said(helm.upgrade(&ours).await), busy);
+    assert_eq!(said(helm.uninstall(&Uninstall { interrupts: false, ..uninstall(false) }).await), busy);
     assert_eq!(stage.history().await, ["1 pending-install: Initial install underway"]);
     stage.clock.advance(SignedDuration::from_mins(5));
     helm.upgrade(&ours).await.unwrap();

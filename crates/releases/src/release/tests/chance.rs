@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chart_store::{Reader, Source};
-use domain::clock::{Clock, SystemClock};
+use domain::clock::SystemClock;
 use futures::{StreamExt, stream};
 use helm_release::actions::{Propagation, Rollback, Run, Uninstall, Upgrade, Values};
 use helm_release::hold::lease_name;
@@ -95,15 +95,6 @@ fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
     Client::new(service_fn(call), SHOP)
 }
 
-/// What the helm command left unended is given up after five minutes, as it holds nothing that could run out.
-struct Later;
-
-impl Clock for Later {
-    fn now(&self) -> Timestamp {
-        Timestamp::now() + SignedDuration::from_mins(10)
-    }
-}
-
 struct Play {
     world: World,
     package: String,
@@ -136,9 +127,9 @@ impl Play {
         Api::namespaced(self.world.admin(), SHOP)
     }
 
-    async fn server(&self, client: Client, clock: Arc<dyn Clock>, name: &str) -> Releases {
+    async fn server(&self, client: Client, name: &str) -> Releases {
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
-        started(client, outgoing, clock, name).await
+        started(client, outgoing, Arc::new(SystemClock), name).await
     }
 
     /// Leads, dies and comes again until it is over.
@@ -148,7 +139,7 @@ impl Play {
             let fault = chance.fault(2);
             let client = fault.over(dawdling(self.world.platform(), chance.below(1 << 30), None));
             let leading = async {
-                let server = self.server(client, Arc::new(SystemClock), name).await;
+                let server = self.server(client, name).await;
                 server.lead().await
             };
             let over = async {
@@ -236,10 +227,22 @@ impl Play {
                 Helm::new(client.clone(), client, self.discovery.clone(), Arc::new(SystemClock), "cli");
             tokio::select! {
                 biased;
-                () = fault.cut() => {}
+                () = fault.cut() => self.grow_old().await,
                 // That it is refused because of others is right.
                 _ = self.act(&helm, &chance) => {}
             }
+        }
+    }
+
+    /// What the helm command left unended is given up after five minutes, as it holds nothing that could run out: as if they had
+    /// passed.
+    async fn grow_old(&self) {
+        let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
+        let Some(mut last) = storage.last(NAME).await.unwrap() else { return };
+        if last.record.info.status.is_pending() && !last.held {
+            last.record.info.last_deployed = (Timestamp::now() - SignedDuration::from_mins(10)).into();
+            // Somebody else may end it at this very moment.
+            let _ = storage.update(&last).await;
         }
     }
 
@@ -253,8 +256,15 @@ impl Play {
             1 => {
                 let keep_history = chance.below(2) == 0;
                 let propagation = Propagation::Background;
-                let gone =
-                    Uninstall { name, namespace, keep_history, ignore_not_found: false, propagation, run };
+                let gone = Uninstall {
+                    name,
+                    namespace,
+                    keep_history,
+                    ignore_not_found: false,
+                    propagation,
+                    interrupts: true,
+                    run,
+                };
                 helm.uninstall(&gone).await.map(drop)
             }
             _ => {
@@ -358,7 +368,7 @@ async fn round(seed: u64) {
     let (wish, (), ()) =
         futures::join!(acting, play.serve("one", seed * 8 + 2), play.serve("two", seed * 8 + 3));
     // The one that is left has everything to itself.
-    let last = play.server(play.world.platform(), Arc::new(Later), "three").await;
+    let last = play.server(play.world.platform(), "three").await;
     let settled = async {
         if wish.is_none() {
             // What the helm command made since belongs to nobody: somebody takes it, and then it goes.
