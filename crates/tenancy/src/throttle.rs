@@ -187,11 +187,13 @@ fn forget(rows: &mut Rows, now: Timestamp) {
     rows.retain(|_, row| row.pending > 0 || now.duration_since(row.last()) < WINDOW);
     if rows.len() > REMEMBERED * 9 / 10 {
         let mut times: Vec<_> = rows.values().map(Row::last).collect();
-        let mut surplus = times.len() / 10;
+        let surplus = times.len() / 10;
         let edge = *times.select_nth_unstable(surplus).1;
+        // Of those that are as old as the first that stays, so many go as make the tenth full.
+        let mut as_old = surplus - times.iter().filter(|time| **time < edge).count();
         rows.retain(|_, row| {
-            let goes = surplus > 0 && row.last() <= edge;
-            surplus -= usize::from(goes);
+            let goes = row.last() < edge || (row.last() == edge && as_old > 0);
+            as_old -= usize::from(goes && row.last() == edge);
             !goes
         });
     }

@@ -54,7 +54,7 @@ impl Script {
     /// Joins as one machine; whether it was let in, and what was said.
     async fn join(&self, cluster: &Cluster, name: &str) -> (bool, String) {
         cluster.removes(format!("/api/v1/nodes/{name}"));
-        let folder: PathBuf = cluster.folder.path().join(name);
+        let folder: PathBuf = cluster.folder.path().join(format!("{name}-{}", self.token_id()));
         let mut join = longshore(["node", "join", "--server", &self.server, "--name", name]);
         join.args(["--token", &self.token, "--ca-cert-hash", &self.hash, "--dir"]).arg(folder);
         run(join).await

@@ -367,6 +367,8 @@ async fn round(seed: u64) {
     };
     let (wish, (), ()) =
         futures::join!(acting, play.serve("one", seed * 8 + 2), play.serve("two", seed * 8 + 3));
+    // What was under way when the command died may have arrived since.
+    play.grow_old().await;
     // The one that is left has everything to itself.
     let last = play.server(play.world.platform(), "three").await;
     let settled = async {
