@@ -13,6 +13,9 @@ const (
 
 	services = "10.96.0.0/16"
 	pods     = "10.244.0.0/16"
+
+	// played are the nodes that somebody acts for: all but those whose statuses are written by hand, as on the embedded cluster.
+	played = "sim.longshore.dev/node!=false"
 )
 
 // part is a process of the cluster. Arguments name files of the folder, in which it runs.
@@ -66,7 +69,8 @@ func (c *cluster) workers() []part {
 		c.own("kube-controller-manager", controllers...),
 		c.own("kube-scheduler", alone(schedulerConfig)...),
 		part{name: "kwok", program: c.kwok, arguments: []string{
-			"--kubeconfig", adminConfig, "--config", stagesFile, "--manage-all-nodes", "--node-lease-duration-seconds", "40",
+			"--kubeconfig", adminConfig, "--config", stagesFile, "--manage-nodes-with-label-selector", played,
+			"--node-lease-duration-seconds", "40",
 		}},
 	)
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::platform::{Person, kubectl, until, unused_phone};
 use crate::program::Server;
 use crate::request::{Answer, get, send, with};
-use crate::target::{Cluster, only_on_embedded, skipped};
+use crate::target::{Cluster, skipped};
 
 /// Every route that says what there is.
 const LISTS: &[&str] = &[
@@ -273,10 +273,6 @@ async fn a_kubeconfig_that_is_sent_is_not_looked_at() {
 /// Conditions, labels and sums, from objects as an administrator of the cluster writes them.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_pools_and_workloads_are_told_as_they_are() {
-    // What plays the nodes of a devcluster says of every one that it is ready.
-    if !only_on_embedded() {
-        return;
-    }
     let (cluster, server) = Cluster::with_platform().await;
     let visitor = Visitor::register(&server, &cluster).await;
     let admin = Person::administrator(&server, &cluster).await;
