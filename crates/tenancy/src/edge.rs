@@ -14,6 +14,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
+use crate::directory::Account;
 use crate::{Error, SignedIn, Tenancy};
 
 mod issue;
@@ -92,12 +93,25 @@ impl Tenancy {
         if expired {
             return Ok(told);
         }
-        let session = self.open_session(&account).await?;
-        told.kube_config = where_ready(self.kubeconfig(&session.actor).await.map(|file| file.text))?;
-        let script = self.join_script(&session.actor, join.pool.as_deref()).await;
-        told.node_add_script = where_ready(script.map(|script| script.join))?;
-        told.session = Some(session);
+        match self.outfit(&account, join).await {
+            Ok((session, kube_config, node_add_script)) => {
+                (told.kube_config, told.node_add_script) = (kube_config, node_add_script);
+                told.session = Some(session);
+            }
+            // Its time was over while it was asked for.
+            Err(Error::AccountExpired) => told.expired = true,
+            Err(error) => return Err(error),
+        }
         Ok(told)
+    }
+
+    /// What a login gives: a session, a kubeconfig and a script by which machines join.
+    async fn outfit(&self, account: &Account, join: JoinWish) -> Result<(SignedIn, String, String), Error> {
+        let session = self.open_session(account).await?;
+        let kube_config = where_ready(self.kubeconfig(&session.actor).await.map(|file| file.text))?;
+        let script = self.join_script(&session.actor, join.pool.as_deref()).await;
+        let script = where_ready(script.map(|script| script.join))?;
+        Ok((session, kube_config, script))
     }
 }
 

@@ -273,7 +273,15 @@ fn a_kind_of_ones_own() {
         .cluster
         .removes("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.e2e.longshore.dev");
     kubectl.with("apply -f -", CRD);
-    kubectl.ok("wait crd/boats.e2e.longshore.dev --for=condition=Established --timeout=10s");
+    let wait = "wait crd/boats.e2e.longshore.dev --for=condition=Established --timeout=10s";
+    // kubectl fails where there are no conditions yet, which is so for a moment.
+    for _ in 0..50 {
+        if kubectl.try_with(wait, "").ok {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    kubectl.ok(wait);
     let boat = "{apiVersion: e2e.longshore.dev/v1, kind: Boat, metadata: {name: argo}, spec: {load: 50}}";
     assert_eq!(kubectl.with("apply -f -", boat), "boat.e2e.longshore.dev/argo created\n");
     let rows: Vec<String> = kubectl
