@@ -26,6 +26,8 @@ pub const REQUEST: &str = "longshore.dev/request";
 pub const CHART_PACKAGE: &str = "longshore.dev/chart-package";
 /// Label of Helm's records that we made: the beginning of the hash of what they were made of.
 pub const SPEC_HASH: &str = "longshore.dev/spec-hash";
+/// Label of Helm's records that we made: the operation that made them. Helm copies it to the revisions that follow.
+pub const OPERATION: &str = "longshore.dev/operation";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

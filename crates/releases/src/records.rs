@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube_access::Change;
-use kube_types::marks::{CHART_PACKAGE, SPEC_HASH};
+use kube_types::marks::{CHART_PACKAGE, OPERATION, SPEC_HASH};
 use parking_lot::Mutex;
 
 use crate::key::Key;
@@ -32,6 +32,8 @@ pub(crate) struct Newest {
     pub since: Option<Timestamp>,
     /// Of what we made it, where we did; of what we made the one before it, where the helm command did.
     pub hash: Option<Box<str>>,
+    /// By which operation we made it, or the one that the helm command copied this from.
+    pub operation: Option<Box<str>>,
     /// We made it.
     pub ours: bool,
 }
@@ -39,12 +41,7 @@ pub(crate) struct Newest {
 impl Newest {
     /// Whether that is what we made of that spec.
     pub fn is_made_of(&self, spec_hash: &str) -> bool {
-        self.ours && self.has(spec_hash)
-    }
-
-    /// Whether it says that hash, by its own or by what it took over.
-    pub fn has(&self, spec_hash: &str) -> bool {
-        self.hash.as_deref() == Some(short(spec_hash))
+        self.ours && self.hash.as_deref() == Some(short(spec_hash))
     }
 }
 
@@ -57,6 +54,7 @@ pub(crate) struct Mark {
     revision: i64,
     status: Status,
     hash: Option<Box<str>>,
+    operation: Option<Box<str>>,
     ours: bool,
     since: Option<Timestamp>,
     /// The chart that it was made of, where we keep it.
@@ -67,13 +65,15 @@ impl Mark {
     /// Nothing of what is no record.
     pub fn of(record: &PartialObjectMeta<Secret>) -> Option<Self> {
         let label = |name: &str| record.labels().get(name);
+        let text = |name: &str| label(name).map(|text| text.as_str().into());
         let moment = |name: &str| Timestamp::from_second(label(name)?.parse().ok()?).ok();
         Some(Self {
             key: Key::new(record.metadata.namespace.as_deref()?, label("name")?),
             revision: label("version")?.parse().ok()?,
             status: Status::read(label("status")?),
-            hash: label(SPEC_HASH).map(|hash| hash.as_str().into()),
-            package: label(CHART_PACKAGE).map(|package| package.as_str().into()),
+            hash: text(SPEC_HASH),
+            operation: text(OPERATION),
+            package: text(CHART_PACKAGE),
             ours: is_held(&record.metadata),
             since: moment("modifiedAt").or_else(|| moment("createdAt")),
         })
@@ -83,6 +83,7 @@ impl Mark {
 struct Known {
     status: Status,
     hash: Option<Box<str>>,
+    operation: Option<Box<str>>,
     ours: bool,
     since: Option<Timestamp>,
     /// An act of ours said so, and not yet the watch.
@@ -96,8 +97,9 @@ impl Records {
             Change::Applied(mark) => (mark, false),
             Change::Deleted(mark) => (mark, true),
         };
-        let Mark { key, revision, status, hash, ours, since, .. } = mark.as_ref().as_ref()?;
-        let known = Known { status: *status, hash: hash.clone(), ours: *ours, since: *since, learnt: false };
+        let Mark { key, revision, status, hash, operation, ours, since, .. } = mark.as_ref().as_ref()?;
+        let (hash, operation) = (hash.clone(), operation.clone());
+        let known = Known { status: *status, hash, operation, ours: *ours, since: *since, learnt: false };
         let mut all = self.0.lock();
         let revisions = all.entry(key.clone()).or_default();
         let ended = revisions.get(revision).is_some_and(|before| before.learnt);
@@ -114,8 +116,10 @@ impl Records {
 
     /// Enters what an act of ours ended with.
     pub fn learn(&self, key: &Key, record: &Record, ours: bool, now: Timestamp) {
-        let hash = record.labels.get(SPEC_HASH).map(|hash| hash.as_str().into());
-        let known = Known { status: record.info.status, hash, ours, since: Some(now), learnt: true };
+        let label = |name: &str| record.labels.get(name).map(|text| text.as_str().into());
+        let (hash, operation) = (label(SPEC_HASH), label(OPERATION));
+        let known =
+            Known { status: record.info.status, hash, operation, ours, since: Some(now), learnt: true };
         let revision = record.version;
         self.0.lock().entry(key.clone()).or_default().insert(revision, known);
     }
@@ -133,6 +137,7 @@ impl Records {
             status: known.status,
             since: known.since,
             hash: known.hash.clone(),
+            operation: known.operation.clone(),
             ours: known.ours,
         })
     }
@@ -220,9 +225,9 @@ mod tests {
             records.newest(&key).unwrap()
         };
         let ours = made(1, json!({HELD_BY: "helm-web"}));
-        assert!(ours.is_made_of(&hash) && ours.has(&hash) && !ours.has("other"));
+        assert!(ours.is_made_of(&hash) && !ours.is_made_of("other"));
         let theirs = made(2, json!(null));
-        assert!(!theirs.is_made_of(&hash) && theirs.has(&hash));
+        assert!(!theirs.is_made_of(&hash));
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub struct HelmReleaseStatus {
 #[serde(rename_all = "camelCase")]
 pub struct HelmState {
     pub revision: i64,
+    /// Which operation of ours made it, or what it was copied from: numbers of revisions begin anew after an uninstallation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub operation: String,
     pub status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_deployed: Option<Time>,

@@ -18,7 +18,7 @@ use crate::records::Newest;
 fn row(namespace: &str, name: &str, revision: i64, chart: u8) -> Row {
     let status = Status::ALL[usize::from(chart) % Status::ALL.len()];
     let since = Timestamp::from_second(revision * 7 % 5).ok();
-    let newest = Newest { revision, status, since, hash: None, ours: true };
+    let newest = Newest { revision, status, since, hash: None, operation: None, ours: true };
     let mut row = Row::of_record(&Key::new(namespace, name), &newest);
     row.chart.name = format!("chart-{}", chart % 3);
     row

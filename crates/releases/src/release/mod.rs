@@ -304,10 +304,10 @@ impl Controller {
 }
 
 /// Whether a revision is the one that the status tells of. Its number alone does not say so: who takes a release off and
-/// installs it anew counts from one again.
+/// installs it anew counts from one again. Nor does the operation, which Helm copies to the revisions that follow.
 fn is_own(newest: &Newest, status: &HelmReleaseStatus) -> bool {
-    let known = status.helm.as_ref().map(|helm| helm.revision);
-    known == Some(newest.revision) && newest.has(&status.spec_hash)
+    let Some(told) = &status.helm else { return false };
+    told.revision == newest.revision && newest.operation.as_deref() == Some(&*told.operation)
 }
 
 /// What became of the attempts of that name.

@@ -20,7 +20,7 @@ use kube::ResourceExt;
 use kube::api::PostParams;
 use kube_access::queue::Next;
 use kube_apply::Silent;
-use kube_types::marks::{CHART_PACKAGE, SPEC_HASH};
+use kube_types::marks::{CHART_PACKAGE, OPERATION, SPEC_HASH};
 use kube_types::release::status::HelmState;
 use kube_types::release::{InventoryEntry, Options, RemediationStrategy};
 use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
@@ -56,7 +56,7 @@ impl Controller {
         let id = operation_id();
         let started = pass.telling().started(state, kind, &id, pass.now + limit).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
-        let done = self.deploy(&begun, identity, step, &wanted, &helm).boxed().await;
+        let done = self.deploy(&begun, identity, step, &wanted, &id, &helm).boxed().await;
         let now = self.clock.now();
         let telling = Telling::new(begun.release.status.as_ref(), begun.release.metadata.generation, now);
         match done {
@@ -92,6 +92,7 @@ impl Controller {
         identity: &Identity,
         step: Step,
         wanted: &Wanted,
+        id: &str,
         helm: &Helm,
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
@@ -112,7 +113,7 @@ impl Controller {
                 chart: wanted.chart.ready.clone(),
                 values: wanted.values.clone(),
                 old_values: Values::Reset,
-                labels: labels(pass, wanted),
+                labels: labels(pass, wanted, id),
                 install: true,
                 create_namespace: false,
                 skip_crds: spec.options.skip_crds,
@@ -129,7 +130,7 @@ impl Controller {
             namespace,
             chart: wanted.chart.ready.clone(),
             values: wanted.values.clone(),
-            labels: labels(pass, wanted),
+            labels: labels(pass, wanted, id),
             create_namespace: false,
             skip_crds: spec.options.skip_crds,
             skip_schema: false,
@@ -336,6 +337,7 @@ pub(super) fn deployment(
 fn helm_state(record: &Record) -> HelmState {
     HelmState {
         revision: record.version,
+        operation: record.labels.get(OPERATION).cloned().unwrap_or_default(),
         status: record.info.status.as_str().to_owned(),
         first_deployed: record.info.first_deployed.at().map(Time),
     }
@@ -354,11 +356,12 @@ fn reason(error: &Error) -> &'static str {
     }
 }
 
-/// On the record, so that everybody sees which chart it was made of.
-fn labels(pass: &Pass<'_>, wanted: &Wanted) -> BTreeMap<String, String> {
+/// On the record, so that everybody sees which chart it was made of, and by which operation.
+fn labels(pass: &Pass<'_>, wanted: &Wanted, id: &str) -> BTreeMap<String, String> {
     [
         (CHART_PACKAGE.to_owned(), wanted.chart.resolved.package.clone()),
         (SPEC_HASH.to_owned(), short(&wanted.spec_hash).to_owned()),
+        (OPERATION.to_owned(), id.to_owned()),
         (VERSION.to_owned(), pass.release.spec.version.to_string()),
     ]
     .into()

@@ -9,7 +9,12 @@ mod references;
 mod remedies;
 mod repositories;
 
+use std::sync::Arc;
+
+use domain::clock::SystemClock;
 use futures::{StreamExt, future};
+use helm_release::storage::{HELD_BY, secret_name};
+use helm_release::{Record, Status, Storage};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
@@ -17,13 +22,14 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_access::Change;
 use kube_access::queue::Next;
 use kube_types::HelmRelease;
+use kube_types::marks::OPERATION;
 use kube_types::progress::{condition, is_true};
 use kube_types::release::conditions::{DRIFTED, OUT_OF_BAND, READY, STALLED};
 use serde_json::{Value, json};
 use testkit::until;
 
 use crate::key::Key;
-use crate::stage::{Stage, web};
+use crate::stage::{SHOP, Stage, web};
 
 fn spec(name: &str, package: &str) -> Value {
     json!({"name": name, "source": {"package": package}})
@@ -211,6 +217,43 @@ async fn what_others_did_is_told_and_what_is_taken_off_comes_back() {
     until("it is noticed", async || {
         let status = stage.of::<HelmRelease>().get("web").await.unwrap().status?;
         is_true(&status.conditions, OUT_OF_BAND).then_some(())
+    })
+    .await;
+}
+
+/// A purge lets the numbers of revisions begin anew, and the helm command copies labels from one to the next.
+#[tokio::test]
+async fn a_revision_of_the_same_number_that_somebody_else_made_is_not_taken_for_ours() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let mut enforced = spec("web", &package);
+    enforced["options"] = json!({"enforce": true});
+    stage.write("web", enforced).await.unwrap();
+    stage.until_state("web", "active").await;
+    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "again"}}})).await;
+    until("it is changed", async || (records(&stage, "web").await.len() == 2).then_some(())).await;
+    stage.until_state("web", "active").await;
+    stage.change("web", json!({"spec": {"suspend": true}})).await;
+    stage.until_state("web", "suspended").await;
+    // Both are purged, a server installs it again and dies before it says so, and the helm command upgrades.
+    let storage = Storage::new(stage.world.admin(), SHOP, Arc::new(SystemClock));
+    let ours = storage.last("web").await.unwrap().unwrap();
+    for revision in [1, 2] {
+        let name = secret_name("web", revision);
+        stage.of::<Secret>().delete(&name, &DeleteParams::default()).await.unwrap();
+        let mut record = Record { version: revision, ..ours.record.clone() };
+        record.labels.insert(OPERATION.to_owned(), "of-the-one-that-died".to_owned());
+        if revision == 1 {
+            record.set_status(Status::Superseded, "");
+        }
+        storage.create(&record).await.unwrap();
+    }
+    let unmarked = Patch::Merge(json!({"metadata": {"annotations": {HELD_BY: null}}}));
+    let newest = secret_name("web", 2);
+    stage.of::<Secret>().patch(&newest, &PatchParams::default(), &unmarked).await.unwrap();
+    stage.change("web", json!({"spec": {"suspend": false}})).await;
+    until("what is wanted is enforced", async || {
+        (records(&stage, "web").await == ["1 superseded", "2 superseded", "3 deployed"]).then_some(())
     })
     .await;
 }
