@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
+use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{ObjectMeta, Request, Status};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Shared;
-use super::readable::{Readable, Unreadable};
+use super::readable::{Page, Readable, Unreadable};
 use super::store::Heard;
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
@@ -185,10 +185,11 @@ where
             let request = request.map_err(kube::Error::BuildRequest)?;
             // Not `request`: what that cannot read, it logs.
             let page = self.client.request_text(request).await?;
-            let page: ObjectList<Readable<K>> =
-                serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;
-            // Entered at once: a list of tens of thousands is never held as a whole.
-            for object in page.items {
+            let page: Page<'_> = serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;
+            // One after the other: of what is read and not kept there is never more than one object, and a list of tens of
+            // thousands is never held as a whole.
+            for text in page.items.unwrap_or_default() {
+                let object = Readable::read(text).map_err(kube::Error::SerdeError)?;
                 if let Ok(heard) = self.readable(object) {
                     self.shared.store.lock().hear(heard, &mut unheard);
                 }

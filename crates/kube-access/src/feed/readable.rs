@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use kube::Resource;
-use kube::core::ObjectMeta;
+use kube::core::{ListMeta, ObjectMeta};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::value::RawValue;
 
@@ -30,22 +30,38 @@ impl<K: Resource> Readable<K> {
     }
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+impl<K: DeserializeOwned> Readable<K> {
+    /// Reads one object; an error if not even its metadata can be read.
+    pub(super) fn read(text: &RawValue) -> Result<Self, serde_json::Error> {
         #[derive(serde::Deserialize)]
         struct Any {
             metadata: Box<ObjectMeta>,
         }
-        let whole = Box::<RawValue>::deserialize(deserializer)?;
-        let text = without_managed_fields(whole.get());
+        let text = without_managed_fields(text.get());
         Ok(Self(match serde_json::from_str(&text) {
             Ok(object) => Ok(object),
             Err(error) => {
-                let Any { metadata } = serde_json::from_str(&text).map_err(D::Error::custom)?;
+                let Any { metadata } = serde_json::from_str(&text)?;
                 Err(Unreadable { metadata, why: error.to_string() })
             }
         }))
     }
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::read(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// A page of a list whose objects are still text.
+#[derive(serde::Deserialize)]
+pub(super) struct Page<'a> {
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+    /// A list of nothing may say `null`.
+    #[serde(borrow, default)]
+    pub(super) items: Option<Vec<&'a RawValue>>,
 }
 
 /// The text of the same object, as if nobody managed any of its fields.
