@@ -45,6 +45,10 @@ fn request(node: &str, organization: Option<&str>) -> String {
 
 /// Asks for a certificate under that name of the request.
 pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str) {
+    ask_as(joiner(world, token), name, pem).await;
+}
+
+async fn ask_as(client: kube::Client, name: &str, pem: &str) {
     let csr: CertificateSigningRequest = serde_json::from_value(json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
         "spec": {
@@ -54,7 +58,7 @@ pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str)
         },
     }))
     .unwrap();
-    Api::all(joiner(world, token)).create(&PostParams::default(), &csr).await.unwrap();
+    Api::all(client).create(&PostParams::default(), &csr).await.unwrap();
 }
 
 pub(super) async fn ask_for(world: &World, token: &JoinToken, node: &str) {
@@ -196,6 +200,48 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
     assert_eq!(marks_of(&get(&world, "edge-1").await.unwrap()).1.as_deref(), Some(ID));
     let untouched: Node = get(&world, "cloud-1").await.unwrap();
     assert_eq!(marks_of(&untouched), (None, None));
+}
+
+#[tokio::test]
+async fn a_node_renews_its_certificate_for_as_long_as_it_is_its_accounts() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 1).await;
+    let token = join_token(&world, &clock, ID, None).await;
+    ask_for(&world, &token, "edge-1").await;
+    let counted = async || {
+        appear(&world, "edge-1").await?;
+        (nodes_of(&world, "ana").await.0 == 1).then_some(())
+    };
+    run_until(&world, &clock, "counted", counted).await;
+    let since = async || {
+        let names: ConfigMap = crate::edge::names::api(world.admin()).get("node-names").await.unwrap();
+        names.data.unwrap()["edge-1"].clone()
+    };
+    let before = since().await;
+    // Without the token, and with as many nodes as the account may have. One that is nobody's is left to others.
+    delete_token(&world, &token).await;
+    clock.advance(SignedDuration::from_mins(5));
+    let own = |node: &str| request(node, Some("system:nodes"));
+    ask_as(kubelet(&world, "cloud-1"), "nobodys", &own("cloud-1")).await;
+    ask_as(kubelet(&world, "edge-1"), "next", &own("edge-1")).await;
+    let answered = async || answer(&world, "next").await.map(drop);
+    run_until(&world, &clock, "answered", answered).await;
+    assert_eq!(answer(&world, "next").await.as_deref(), Some("Approved Renewed"));
+    assert_ne!(since().await, before, "the name is kept for as long as the new certificate");
+    assert_eq!(answer(&world, "nobodys").await, None);
+    assert_eq!(nodes_of(&world, "ana").await, (1, vec!["edge-1".to_owned()]));
+
+    delete::<Node>(&world, "edge-1").await;
+    let gone = async || (nodes_of(&world, "ana").await == (0, Vec::new())).then_some(());
+    run_until(&world, &clock, "gone", gone).await;
+    ask_as(kubelet(&world, "edge-1"), "deleted", &own("edge-1")).await;
+    let answered = async || answer(&world, "deleted").await.map(drop);
+    run_until(&world, &clock, "answered", answered).await;
+    assert_eq!(answer(&world, "deleted").await.as_deref(), Some("Denied NodeGone"));
+}
+
+async fn delete_token(world: &World, token: &JoinToken) {
+    token::api(world.admin()).delete(&token.name(), &kube::api::DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]
