@@ -132,7 +132,8 @@ pub async fn run(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let tenancy = Tenancy::start(clients.clone(), settings(&config, kube.as_deref()), clock.clone()).await?;
     let releases = start_releases(&config, &clients, &tenancy, &clock, &address.to_string()).await?;
-    let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await?;
+    let pools = fleet::Settings { manage_pools: config.manage_pools, ..fleet::Settings::default() };
+    let fleet = Fleet::start(clients.clone(), clock.clone(), pools).await?;
 
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
