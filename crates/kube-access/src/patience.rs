@@ -30,6 +30,12 @@ pub fn is_out_of_reach(error: &kube::Error) -> bool {
     }
 }
 
+/// Whether the same call may be answered otherwise later. Where not, the cluster has refused what we asked of it in our own name, and that is
+/// our mistake.
+pub fn may_pass(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if !matches!(status.code, 429 | 500..))
+}
+
 /// Sends the request, and waits no longer than `limit` for its answer.
 pub(crate) async fn send(
     client: &kube::Client,
