@@ -23,7 +23,7 @@ use super::{Doing, ProvisionError, Provisioner};
 use crate::directory::Account;
 use crate::edge::names::{self, NAMES, Names};
 use crate::edge::renewal;
-use crate::edge::request::{self, Asked};
+use crate::edge::request::{self, Asked, Program};
 use crate::edge::ruling::{self, Denial, Known, Ruling, rule};
 use crate::edge::token::{self, JoinToken, id_of};
 use crate::secrets::writing;
@@ -89,6 +89,9 @@ impl Provisioner {
                 let entry = program.entry(&asked.uid);
                 self.record(&user, &node, &token, &entry, now).await?;
                 self.mark_used(secret, token, &node).await?;
+                if program == Program::Hub {
+                    self.give_hub_token(namespace(&account)).await?;
+                }
                 let message = format!("a node of {}", account.id);
                 self.say(&csr, "Approved", "Joined", &message).await?;
                 tracing::info!(request.name = name, node.name = node, tenant.id = %account.id, program = ?program, "let a node in");
@@ -116,6 +119,9 @@ impl Provisioner {
         let standing = standing.map(|(user, account)| standing_of(user, account, &status.joined, now));
         match renewal::rule(&Asked::of(csr), node, standing.as_ref(), now) {
             Ruling::Grant { program, .. } => {
+                if program == Program::Hub {
+                    self.give_hub_token(account.as_ref().map_or(owner.as_str(), namespace)).await?;
+                }
                 // The name has to be kept for as long as this certificate is good, too.
                 names.give(node, &owner, now);
                 self.write_names(map, &names).await?;
