@@ -16,7 +16,8 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
 use crate::console::Visitor;
-use crate::nodes::{client, run, until};
+use crate::nodes::{client, run};
+use crate::platform::until;
 use crate::program::longshore;
 use crate::request::with;
 use crate::target::Cluster;
