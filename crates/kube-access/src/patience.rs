@@ -64,3 +64,28 @@ fn goes_on(request: &Request<Body>) -> bool {
     request.headers().contains_key(header::UPGRADE)
         || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "follow=true"))
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_the_cluster_has_refused_stays_refused_and_the_rest_may_pass() {
+        let api = |code: u16| kube::Error::Api(Box::new(Status::failure("no", "No").with_code(code)));
+        for (error, expected) in [
+            (api(400), false),
+            (api(403), false),
+            (api(404), false),
+            (api(409), false),
+            (api(422), false),
+            (api(429), true),
+            (api(500), true),
+            (api(503), true),
+            (kube::Error::Service(Box::new(Silent(LIMIT))), true),
+        ] {
+            assert_eq!(may_pass(&error), expected, "{error:?}");
+        }
+    }
+}
