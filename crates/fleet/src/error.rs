@@ -2,6 +2,7 @@
 
 use domain::Kind;
 use domain::actor::Refusal;
+use kube_access::patience::may_pass;
 
 /// Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +47,7 @@ impl Error {
 /// What Kubernetes answered to us, where nothing better is known of it. Its own words stay in the log.
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
-                Self::Internal(Box::new(error))
-            }
-            _ => Self::Unavailable(Box::new(error)),
-        }
+        let error = Box::new(error);
+        if may_pass(&error) { Self::Unavailable(error) } else { Self::Internal(error) }
     }
 }

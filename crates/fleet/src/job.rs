@@ -98,18 +98,11 @@ impl Job {
 
     pub fn row(&self) -> JobRow {
         JobRow {
-            name: self.head.name.as_ref().to_owned(),
-            namespace: self.head.namespace.as_ref().to_owned(),
+            named: self.head.row(&self.images),
             tags: self.head.labels(),
-            labels: self.head.labels(),
-            label_map: self.head.label_map(),
             status: self.status,
             status_reason: self.reason.as_ref().to_owned(),
             pod_status: self.pods,
-            image: self.images.rows(),
-            images: self.images.rows(),
-            init_images: self.images.init_rows(),
-            create_time: self.head.create_time(),
             start_time: time(self.started),
             completion_time: time(self.completed),
         }
@@ -146,14 +139,7 @@ impl CronJob {
 
     pub fn row(&self) -> CronJobRow {
         CronJobRow {
-            name: self.head.name.as_ref().to_owned(),
-            namespace: self.head.namespace.as_ref().to_owned(),
-            labels: self.head.labels(),
-            label_map: self.head.label_map(),
-            create_time: self.head.create_time(),
-            image: self.images.rows(),
-            images: self.images.rows(),
-            init_images: self.images.init_rows(),
+            named: self.head.row(&self.images),
             status: if self.suspended { "Suspended" } else { "Active" },
             schedule: self.schedule.as_ref().to_owned(),
             time_zone: self.time_zone.as_deref().unwrap_or_default().to_owned(),

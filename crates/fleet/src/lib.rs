@@ -51,11 +51,44 @@ pub use feeds::Kind;
 pub use look::Look;
 pub use page::Page;
 
+/// Where we look after pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ManagePools {
+    /// Where the definition of their kind is ours.
+    #[default]
+    Own,
+    /// Also where somebody else brought it in, and does not look after them.
+    Always,
+    /// Nowhere: somebody else does, whoever brought it in.
+    Never,
+}
+
+impl ManagePools {
+    pub const ALL: [Self; 3] = [Self::Own, Self::Always, Self::Never];
+
+    /// As configuration has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+
+    /// Whether pools are looked after whose definition is ours, or is not.
+    pub(crate) fn includes(self, ours: bool) -> bool {
+        match self {
+            Self::Own => ours,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
 /// What an administrator decides once for all.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Look after pools also where the definition of their kind is not ours.
-    pub manage_pools: bool,
+    pub manage_pools: ManagePools,
     /// After so long without a word of it, nothing is known of a kind.
     pub stale_after: Duration,
     /// How often is asked what is used of the nodes.
@@ -67,7 +100,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            manage_pools: false,
+            manage_pools: ManagePools::default(),
             stale_after: Duration::from_mins(1),
             metrics_every: Duration::from_secs(30),
             patience: Duration::from_mins(1),

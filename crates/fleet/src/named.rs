@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::rows::{Image, Pairs};
+use crate::rows::{Image, Named, Pairs};
 use crate::seen::{seconds, time};
 use crate::words::Words;
 
@@ -38,13 +38,23 @@ impl Head {
         self.labels.as_ref().to_owned()
     }
 
-    pub fn label_map(&self) -> Pairs {
-        let pairs = self.labels.split(',').filter_map(|pair| pair.split_once('='));
-        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    /// What the row of anything begins with.
+    pub fn row(&self, images: &Images) -> Named {
+        Named {
+            name: self.name.as_ref().to_owned(),
+            namespace: self.namespace.as_ref().to_owned(),
+            labels: self.labels(),
+            label_map: self.label_map(),
+            create_time: time(self.created),
+            image: images.rows(),
+            images: images.rows(),
+            init_images: rows(&images.init),
+        }
     }
 
-    pub fn create_time(&self) -> String {
-        time(self.created)
+    fn label_map(&self) -> Pairs {
+        let pairs = self.labels.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
     pub fn created(&self) -> Option<i64> {
@@ -105,12 +115,8 @@ impl Images {
         Self { own: of(containers), init: of(init_containers) }
     }
 
-    pub fn rows(&self) -> Vec<Image> {
+    fn rows(&self) -> Vec<Image> {
         rows(&self.own)
-    }
-
-    pub fn init_rows(&self) -> Vec<Image> {
-        rows(&self.init)
     }
 }
 

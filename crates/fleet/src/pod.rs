@@ -150,15 +150,8 @@ impl Pod {
     pub fn row(&self) -> PodRow {
         let ip = |ip: Option<IpAddr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
         PodRow {
-            name: self.head.name.as_ref().to_owned(),
-            namespace: self.head.namespace.as_ref().to_owned(),
+            named: self.head.row(&self.images),
             uid: self.uid.to_string(),
-            labels: self.head.labels(),
-            label_map: self.head.label_map(),
-            create_time: self.head.create_time(),
-            image: self.images.rows(),
-            images: self.images.rows(),
-            init_images: self.images.init_rows(),
             status: self.phase.text(),
             status_reason: self.reason.as_ref().to_owned(),
             ready: self.ready,

@@ -113,14 +113,7 @@ impl Workload {
 
     pub fn row(&self) -> WorkloadRow {
         WorkloadRow {
-            name: self.head.name.as_ref().to_owned(),
-            namespace: self.head.namespace.as_ref().to_owned(),
-            labels: self.head.labels(),
-            label_map: self.head.label_map(),
-            create_time: self.head.create_time(),
-            image: self.images.rows(),
-            images: self.images.rows(),
-            init_images: self.images.init_rows(),
+            named: self.head.row(&self.images),
             status: Replicas { replicas: self.replicas, ready_replicas: self.ready },
             desired_replicas: self.desired,
             available_replicas: self.available,

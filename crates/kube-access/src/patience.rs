@@ -30,6 +30,12 @@ pub fn is_out_of_reach(error: &kube::Error) -> bool {
     }
 }
 
+/// Whether the same call may be answered otherwise later. Where not, the cluster has refused what we asked of it in our own name, and that is
+/// our mistake.
+pub fn may_pass(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if !matches!(status.code, 429 | 500..))
+}
+
 /// Sends the request, and waits no longer than `limit` for its answer.
 pub(crate) async fn send(
     client: &kube::Client,
@@ -57,4 +63,29 @@ fn goes_on(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     request.headers().contains_key(header::UPGRADE)
         || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "follow=true"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_the_cluster_has_refused_stays_refused_and_the_rest_may_pass() {
+        let api = |code: u16| kube::Error::Api(Box::new(Status::failure("no", "No").with_code(code)));
+        for (error, expected) in [
+            (api(400), false),
+            (api(403), false),
+            (api(404), false),
+            (api(409), false),
+            (api(422), false),
+            (api(429), true),
+            (api(500), true),
+            (api(503), true),
+            (kube::Error::Service(Box::new(Silent(LIMIT))), true),
+        ] {
+            assert_eq!(may_pass(&error), expected, "{error:?}");
+        }
+    }
 }

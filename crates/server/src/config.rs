@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use fleet::ManagePools;
 use kube_embedded::quantity::Quantity;
 use kube_embedded::sim::Simulation;
 use outbound::policy::Network;
@@ -41,6 +42,8 @@ pub struct Config {
     pub token_parameter: bool,
     /// By which program machines join.
     pub join_tool: JoinTool,
+    /// Where pools of nodes are looked after.
+    pub manage_pools: ManagePools,
     /// Networks that the server may reach for charts although they are private.
     pub outbound_allow: Vec<Network>,
     pub logs: LogFormat,
@@ -137,6 +140,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.grace_hours", "24",                       "how long an expired account can be brought back before it is removed"),
     ("edge.join_url",        "",                         "where machines fetch yurtadm, {arch} for their architecture; empty: it is installed"),
     ("edge.join_sha256",     "",                         "its SHA-256, or one for each architecture: amd64=...,arm64=..."),
+    ("edge.manage_pools",    "own",                      "look after pools of nodes: own (where their definition is ours), always or never"),
     ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
     ("logs.format",          "text",                     "text or json"),
@@ -249,6 +253,7 @@ impl Config {
                 given("console.token_parameter").map_or("true", String::as_str),
             )?,
             join_tool: join_tool(&given)?,
+            manage_pools: manage_pools(given("edge.manage_pools").map_or("own", String::as_str))?,
             outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
             logs,
         };
@@ -326,7 +331,11 @@ impl Config {
         section("console", &[("token_parameter", Some(self.token_parameter.to_string()))]);
         let (url, sums) = self.join_tool.words().unzip();
         let words = |words: Option<String>| words.as_deref().map(quoted);
-        section("edge", &[("join_url", words(url)), ("join_sha256", words(sums))]);
+        let pools = quoted(self.manage_pools.word());
+        section(
+            "edge",
+            &[("join_url", words(url)), ("join_sha256", words(sums)), ("manage_pools", Some(pools))],
+        );
         let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
         section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
@@ -390,6 +399,11 @@ fn networks(key: &str, value: &str) -> Result<Vec<Network>, ConfigError> {
             network.parse().map_err(|_| invalid(key, network, expected))
         })
         .collect()
+}
+
+fn manage_pools(value: &str) -> Result<ManagePools, ConfigError> {
+    let named = ManagePools::ALL.into_iter().find(|way| way.word() == value);
+    named.ok_or_else(|| invalid("edge.manage_pools", value, "own, always or never"))
 }
 
 fn truth(key: &str, value: &str) -> Result<bool, ConfigError> {
@@ -560,6 +574,7 @@ mod tests {
                 "[edge]\njoin_sha256 = \"a\"\n",
                 "`edge.join_sha256` makes no sense here: edge.join_url is missing",
             ),
+            ("[edge]\nmanage_pools = true\n", "`edge.manage_pools` must be own, always or never, not `true`"),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (
                 "[kube]\nexternal_url = \"http://a\"\n",
@@ -584,10 +599,18 @@ mod tests {
     }
 
     #[test]
+    fn pools_are_looked_after_where_they_are_ours_unless_it_is_said_otherwise() {
+        let pools = |file, environment| read(file, environment, Flags::default()).unwrap().manage_pools;
+        assert_eq!(pools("", &[]), ManagePools::Own);
+        assert_eq!(pools("[edge]\nmanage_pools = \"always\"\n", &[]), ManagePools::Always);
+        assert_eq!(pools("", &[("LONGSHORE_EDGE_MANAGE_POOLS", "never")]), ManagePools::Never);
+    }
+
+    #[test]
     fn what_is_printed_reads_back_the_same() {
         let sum = "ab".repeat(32);
         let edge = format!(
-            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\n[accounts]\ngrace_hours = 1\n"
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n"
         );
         let config = read(&edge, &[], Flags::default()).unwrap();
         assert_eq!(config.accounts.grace_hours, 1);

@@ -130,9 +130,7 @@ pub async fn run(
     };
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tenancy = Tenancy::start(clients.clone(), settings(&config, kube.as_deref()), clock.clone()).await?;
-    let releases = start_releases(&config, &clients, &tenancy, &clock, &address.to_string()).await?;
-    let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await?;
+    let ((tenancy, releases), fleet) = start(&config, &clients, &clock, kube.as_deref(), address).await?;
 
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
@@ -214,6 +212,27 @@ pub async fn run(
         tracing::warn!("stopped with requests still open");
     }
     served
+}
+
+/// Begins to watch all that there is. Releases ask who there is, and nodes ask nobody.
+async fn start(
+    config: &Config,
+    clients: &Clients,
+    clock: &Arc<dyn Clock>,
+    embedded: Option<&str>,
+    address: SocketAddr,
+) -> Result<((Tenancy, Releases), Fleet), RunError> {
+    let people = async {
+        let settings = settings(config, embedded);
+        let tenancy = Tenancy::start(clients.clone(), settings, clock.clone()).await?;
+        let releases = start_releases(config, clients, &tenancy, clock, &address.to_string()).await?;
+        Ok((tenancy, releases))
+    };
+    let nodes = async {
+        let settings = fleet::Settings { manage_pools: config.manage_pools, ..fleet::Settings::default() };
+        Ok(Fleet::start(clients.clone(), clock.clone(), settings).await?)
+    };
+    tokio::try_join!(people, nodes)
 }
 
 /// Begins to watch requests and releases. `holder` is what others are told who find this server at work on a release.

@@ -6,6 +6,7 @@ use domain::fields::FieldError;
 use domain::ids::IdError;
 use domain::roles::UnknownRole;
 use domain::scopes::UnknownScope;
+use kube_access::patience::may_pass;
 
 use crate::quota::QuotaError;
 
@@ -88,11 +89,7 @@ impl Error {
 /// What Kubernetes answered to us, where nothing better is known of it. Its own words stay in the log.
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
-                Self::Internal(Box::new(error))
-            }
-            _ => Self::Unavailable(Box::new(error)),
-        }
+        let error = Box::new(error);
+        if may_pass(&error) { Self::Unavailable(error) } else { Self::Internal(error) }
     }
 }

@@ -70,6 +70,8 @@ pub struct Settings {
     /// For how many days a new account is good; 0: without end.
     pub valid_days: i64,
     pub max_nodes: i64,
+    /// How long a visitor waits for an account that can be used at once.
+    pub visitor_patience: Duration,
     /// What a new workspace may use, in ResourceQuota's words.
     pub quota: BTreeMap<String, String>,
     /// How long a workspace that is to be removed can be brought back.
@@ -95,6 +97,7 @@ impl Default for Settings {
             registration_open: false,
             valid_days: 7,
             max_nodes: 3,
+            visitor_patience: Duration::from_mins(1),
             quota: quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
             removal_grace: Duration::from_hours(24),
             kube_url: None,

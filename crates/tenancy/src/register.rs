@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use domain::fields::{Email, FieldError, Organization, Password, Phone};
 use domain::ids::{UserId, WorkspaceName};
@@ -27,9 +26,6 @@ use claims::Claim;
 
 pub(crate) mod claims;
 pub mod sweep;
-
-/// How long a visitor waits for an account that can be used at once.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// All that somebody may say of themselves, checked. Nothing else can be asked for: an account is as long and as large
 /// as the settings have it.
@@ -124,7 +120,9 @@ impl Tenancy {
 
         let ready =
             |directory: &crate::Directory| directory.account(&id).is_some_and(|account| account.ready);
-        let is_ready = tokio::time::timeout(PATIENCE, self.0.directory.until(ready)).await.is_ok();
+        let is_ready = tokio::time::timeout(self.0.settings.visitor_patience, self.0.directory.until(ready))
+            .await
+            .is_ok();
         if told_later {
             self.will_be_told(&user.name_any()).await?;
         }

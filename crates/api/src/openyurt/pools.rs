@@ -16,58 +16,54 @@ use crate::sent::Text;
 /// What may stand in the query of what is changed.
 pub const QUERY: &[&str] = &["token", "kubeConfig", "kubeconfig"];
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct NewPool {
-    name: Text<63>,
-    /// `Edge` or `Cloud`.
-    #[serde(rename = "type")]
-    pool_type: Text<16>,
-    /// Whose it is to be, for administrators; everybody else's is their own.
-    tenant: Option<Text<63>>,
-    /// What its nodes get, as the next two.
-    #[serde(default)]
-    labels: Pairs,
-    #[serde(default)]
-    annotations: Pairs,
-    #[serde(default)]
-    taints: Vec<Taint>,
-    #[serde(default)]
-    host_network: bool,
-    #[expect(dead_code, reason = "the door has read it")]
-    #[serde(default)]
-    token: Overlooked,
-    #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
-    #[serde(alias = "kubeconfig", default)]
-    kube_config: Overlooked,
+/// Bodies with what old clients send with everything. serde cannot put it into a struct of its own where unknown fields are refused.
+macro_rules! bodies {
+    ($($(#[$about:meta])* pub struct $name:ident { $($fields:tt)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "camelCase")]
+        pub struct $name {
+            $($fields)*
+            #[expect(dead_code, reason = "the door has read it")]
+            #[serde(default)]
+            token: Overlooked,
+            #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
+            #[serde(alias = "kubeconfig", default)]
+            kube_config: Overlooked,
+        }
+    )*};
 }
 
-/// What is to be different; what is absent stays.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ChangedPool {
-    labels: Option<Pairs>,
-    annotations: Option<Pairs>,
-    taints: Option<Vec<Taint>>,
-    #[expect(dead_code, reason = "the door has read it")]
-    #[serde(default)]
-    token: Overlooked,
-    #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
-    #[serde(alias = "kubeconfig", default)]
-    kube_config: Overlooked,
-}
+bodies! {
+    pub struct NewPool {
+        name: Text<63>,
+        /// `Edge` or `Cloud`.
+        #[serde(rename = "type")]
+        pool_type: Text<16>,
+        /// Whose it is to be, for administrators; everybody else's is their own.
+        tenant: Option<Text<63>>,
+        /// What its nodes get, as the next two.
+        #[serde(default)]
+        labels: Pairs,
+        #[serde(default)]
+        annotations: Pairs,
+        #[serde(default)]
+        taints: Vec<Taint>,
+        #[serde(default)]
+        host_network: bool,
+    }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Autonomy {
-    #[serde(deserialize_with = "truth")]
-    enabled: bool,
-    #[expect(dead_code, reason = "the door has read it")]
-    #[serde(default)]
-    token: Overlooked,
-    #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
-    #[serde(alias = "kubeconfig", default)]
-    kube_config: Overlooked,
+    /// What is to be different; what is absent stays.
+    pub struct ChangedPool {
+        labels: Option<Pairs>,
+        annotations: Option<Pairs>,
+        taints: Option<Vec<Taint>>,
+    }
+
+    pub struct Autonomy {
+        #[serde(deserialize_with = "truth")]
+        enabled: bool,
+    }
 }
 
 /// It was done, as the OpenYurt console reads it.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use api::peer::Peer;
@@ -62,7 +63,7 @@ pub struct House {
     pub fault: Fault,
     pub api: Api,
     pub audit: Arc<Collected>,
-    leading: Mutex<Option<oneshot::Sender<()>>>,
+    leading: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
 impl Drop for House {
@@ -122,6 +123,23 @@ impl House {
         Self::made(settings, open).await
     }
 
+    /// Where visitors wait for nothing.
+    pub async fn impatient() -> Self {
+        let settings = Settings {
+            trusted_proxy: false,
+            tls: false,
+            embedded: true,
+            token_parameter: true,
+            version: "test",
+        };
+        let at_once = tenancy::Settings {
+            registration_open: true,
+            visitor_patience: Duration::ZERO,
+            ..tenancy::Settings::default()
+        };
+        Self::made(settings, at_once).await
+    }
+
     /// As the configuration is by itself off this machine.
     pub async fn closed() -> Self {
         let settings = Settings {
@@ -166,20 +184,6 @@ impl House {
         let fleet = Fleet::start(clients.clone(), clock.clone(), fleet::Settings::default()).await.unwrap();
         let releases = Releases::start(clients, charts, people, clock.clone(), "test").await.unwrap();
         let audit = Arc::new(Collected::default());
-        // A thread of its own: this work is not one that can wander between threads.
-        let (leading, stopped) = oneshot::channel();
-        let (leader, releasing, pooling) = (tenancy.clone(), releases.clone(), fleet.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = leader.lead() => {}
-                    _ = releasing.lead() => {}
-                    _ = pooling.lead() => {}
-                    _ = stopped => {}
-                }
-            });
-        });
         let api = Api {
             readiness: Readiness::default(),
             metrics: Metrics::new("test", |_| {}),
@@ -190,7 +194,28 @@ impl House {
             clock,
             settings,
         };
-        Self { world, fault, api, audit, leading: Mutex::new(Some(leading)) }
+        let house = Self { world, fault, api, audit, leading: Mutex::default() };
+        house.lead();
+        house
+    }
+
+    /// From here on what follows by itself does.
+    pub fn lead(&self) {
+        // A thread of its own: this work is not one that can wander between threads.
+        let (leading, stopped) = oneshot::channel();
+        let Api { tenancy, releases, fleet, .. } = self.api.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = tenancy.lead() => {}
+                    _ = releases.lead() => {}
+                    _ = fleet.lead() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        *self.leading.lock().unwrap() = Some((leading, thread));
     }
 
     pub fn router(&self) -> Router {
@@ -199,7 +224,10 @@ impl House {
 
     /// From here on nobody provisions.
     pub fn stop_leading(&self) {
-        drop(self.leading.lock().unwrap().take());
+        if let Some((leading, thread)) = self.leading.lock().unwrap().take() {
+            drop(leading);
+            thread.join().unwrap();
+        }
     }
 
     /// The person number `number`, with these roles on the platform.

@@ -64,26 +64,41 @@ pub fn ask(name: &str) -> Result<Asked, CertificateError> {
     Ok(Asked { key: key.serialize_pem().into_bytes(), request: request.into_bytes() })
 }
 
-/// Asks for it as the holder of a token, waits for an answer, and takes it.
-pub async fn obtain(client: Client, asked: &Asked, patience: Duration) -> Result<Vec<u8>, CertificateError> {
+/// Asks for it as the holder of a token, waits for an answer, and takes it. `lasting` is for how many seconds it is to be good.
+pub async fn obtain(
+    client: Client,
+    asked: &Asked,
+    lasting: Option<i32>,
+    patience: Duration,
+) -> Result<Vec<u8>, CertificateError> {
     let csrs: Api<CertificateSigningRequest> = Api::all(client);
-    let csr = request(&asked.request);
-    let name = csr.metadata.name.clone().unwrap_or_default();
-    match csrs.create(&PostParams::default(), &csr).await {
-        Ok(_) => {}
-        // Asked before: whoever died after it.
-        Err(error) if code(&error) == 409 => {
-            let found = csrs.get(&name).await.map_err(refusal)?;
-            if found.spec.request.0 != asked.request {
-                return Err(CertificateError::NotOurs(name));
-            }
-        }
-        Err(error) => return Err(refusal(error)),
-    }
+    let name = place(&csrs, asked, lasting, refusal).await?.metadata.name.unwrap_or_default();
     let seconds = patience.as_secs();
     let decided = tokio::time::timeout(patience, decided(&csrs, &name)).await;
     let csr = decided.map_err(|_| CertificateError::Undecided { name, seconds })??;
     taken(&csr)
+}
+
+/// The request as the cluster has it, made if it is not there: whoever asked before and died finds it again.
+pub async fn place<E: From<CertificateError>>(
+    csrs: &Api<CertificateSigningRequest>,
+    asked: &Asked,
+    lasting: Option<i32>,
+    refusal: impl Fn(kube::Error) -> E,
+) -> Result<CertificateSigningRequest, E> {
+    let csr = request(&asked.request, lasting);
+    match csrs.create(&PostParams::default(), &csr).await {
+        Err(error) if code(&error) == 409 => {
+            let name = csr.metadata.name.unwrap_or_default();
+            let found = csrs.get(&name).await.map_err(refusal)?;
+            if found.spec.request.0 == asked.request {
+                Ok(found)
+            } else {
+                Err(CertificateError::NotOurs(name).into())
+            }
+        }
+        other => other.map_err(refusal),
+    }
 }
 
 fn refusal(error: kube::Error) -> CertificateError {
@@ -94,7 +109,7 @@ fn refusal(error: kube::Error) -> CertificateError {
     }
 }
 
-fn request(pem: &[u8]) -> CertificateSigningRequest {
+fn request(pem: &[u8], lasting: Option<i32>) -> CertificateSigningRequest {
     let digest = digest::digest(&digest::SHA256, pem);
     let digits = super::hex(&digest.as_ref()[..16]);
     CertificateSigningRequest {
@@ -102,6 +117,7 @@ fn request(pem: &[u8]) -> CertificateSigningRequest {
         spec: CertificateSigningRequestSpec {
             request: ByteString(pem.to_vec()),
             signer_name: SIGNER.to_owned(),
+            expiration_seconds: lasting,
             usages: Some(vec!["digital signature".to_owned(), "client auth".to_owned()]),
             ..CertificateSigningRequestSpec::default()
         },
@@ -140,11 +156,11 @@ fn certificate(csr: &CertificateSigningRequest) -> Option<&[u8]> {
     (!certificate.0.is_empty()).then_some(&certificate.0)
 }
 
-fn is_decided(csr: &CertificateSigningRequest) -> bool {
+pub fn is_decided(csr: &CertificateSigningRequest) -> bool {
     certificate(csr).is_some() || condition(csr, "Denied").is_some() || condition(csr, "Failed").is_some()
 }
 
-fn taken(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateError> {
+pub fn taken(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateError> {
     let words = |found: &CertificateSigningRequestCondition| {
         let said = [&found.message, &found.reason].into_iter().flatten().find(|text| !text.is_empty());
         said.cloned().unwrap_or_else(|| "no reason was given".to_owned())

@@ -17,6 +17,10 @@ const KEY: &str = "key.pem";
 const REQUEST: &str = "request.pem";
 const AUTHORITY: &str = "ca.pem";
 const CERTIFICATE: &str = "certificate.pem";
+/// What follows key, request and certificate, until it is complete and takes their place.
+const NEXT_KEY: &str = "next-key.pem";
+const NEXT_REQUEST: &str = "next-request.pem";
+const NEXT_CERTIFICATE: &str = "next-certificate.pem";
 const LOCK: &str = "lock";
 
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +92,7 @@ impl Folder {
                 machine
             }
         };
-        Ok(Self { dir: dir.to_owned(), machine, _lock: lock })
+        Self::opened(dir, machine, lock)
     }
 
     /// Whatever node it is of.
@@ -98,7 +102,13 @@ impl Folder {
         }
         let lock = lock(dir)?;
         let machine = read_machine(dir)?.ok_or_else(|| FolderError::Nobody(dir.to_owned()))?;
-        Ok(Self { dir: dir.to_owned(), machine, _lock: lock })
+        Self::opened(dir, machine, lock)
+    }
+
+    fn opened(dir: &Path, machine: Machine, lock: File) -> Result<Self, FolderError> {
+        let folder = Self { dir: dir.to_owned(), machine, _lock: lock };
+        folder.promote()?;
+        Ok(folder)
     }
 
     /// Who the machine has become, if it has its certificate.
@@ -111,13 +121,30 @@ impl Folder {
 
     /// What was asked for, or would have been: `make` makes key and request if there are none.
     pub fn asked<E: From<FolderError>>(&self, make: impl FnOnce() -> Result<Asked, E>) -> Result<Asked, E> {
-        if let (Some(key), Some(request)) = (self.read(KEY)?, self.read(REQUEST)?) {
+        self.asked_in(KEY, REQUEST, make)
+    }
+
+    /// Likewise, for the certificate that is to follow the present one.
+    pub fn asked_next<E: From<FolderError>>(
+        &self,
+        make: impl FnOnce() -> Result<Asked, E>,
+    ) -> Result<Asked, E> {
+        self.asked_in(NEXT_KEY, NEXT_REQUEST, make)
+    }
+
+    fn asked_in<E: From<FolderError>>(
+        &self,
+        key_file: &str,
+        request_file: &str,
+        make: impl FnOnce() -> Result<Asked, E>,
+    ) -> Result<Asked, E> {
+        if let (Some(key), Some(request)) = (self.read(key_file)?, self.read(request_file)?) {
             return Ok(Asked { key, request });
         }
         let asked = make()?;
         // The request last: a key without one is made anew.
-        self.write(KEY, &asked.key)?;
-        self.write(REQUEST, &asked.request)?;
+        self.write(key_file, &asked.key)?;
+        self.write(request_file, &asked.request)?;
         Ok(asked)
     }
 
@@ -127,8 +154,35 @@ impl Folder {
         self.write(CERTIFICATE, certificate)
     }
 
+    /// The machine is known by the next certificate from now on, and by its key.
+    pub fn certify_next(&self, certificate: &[u8]) -> Result<(), FolderError> {
+        self.write(NEXT_CERTIFICATE, certificate)?;
+        self.promote()
+    }
+
+    /// Puts what is next in the place of what was, once it is complete. Its certificate moves last: for as long as it is there,
+    /// whoever opens the folder after a crash ends what was begun.
+    fn promote(&self) -> Result<(), FolderError> {
+        if !self.dir.join(NEXT_CERTIFICATE).exists() {
+            return Ok(());
+        }
+        for (next, place) in [(NEXT_KEY, KEY), (NEXT_REQUEST, REQUEST), (NEXT_CERTIFICATE, CERTIFICATE)] {
+            match put(&self.dir.join(next), &self.dir.join(place)) {
+                Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                moved => moved?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what was asked for as the next one, so that it is asked for anew.
+    pub fn forget_next(&self) -> Result<(), FolderError> {
+        [NEXT_CERTIFICATE, NEXT_REQUEST, NEXT_KEY].into_iter().try_for_each(|name| self.remove(name))
+    }
+
     /// Forgets key and certificate, so that the next to join asks anew.
     pub fn forget(&self) -> Result<(), FolderError> {
+        self.forget_next()?;
         [CERTIFICATE, REQUEST, KEY, AUTHORITY].into_iter().try_for_each(|name| self.remove(name))
     }
 
@@ -218,7 +272,13 @@ fn write(path: &Path, content: &[u8]) -> Result<(), FolderError> {
         .open(&beside)
         .map_err(failed)?;
     file.write_all(content).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&beside, path).map_err(failed)?;
+    put(&beside, path)
+}
+
+/// Gives a file another name in its folder, for good.
+fn put(file: &Path, path: &Path) -> Result<(), FolderError> {
+    let failed = |source| FolderError::Io { path: path.to_owned(), source };
+    fs::rename(file, path).map_err(failed)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }

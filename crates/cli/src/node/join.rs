@@ -14,6 +14,7 @@ use super::certificate::{self, CertificateError};
 use super::folder::{Folder, Identity};
 use super::line::{self, Trouble, code};
 use super::machine::{self, Facts, Machine};
+use super::renewal::Renewal;
 use super::{Failure, JoinArgs, discovery, stay};
 
 const LEASES: &str = "kube-node-lease";
@@ -21,7 +22,20 @@ const LEASES: &str = "kube-node-lease";
 pub(super) type Say<'a> = &'a mut (dyn FnMut(&str) -> Result<(), Failure> + Send);
 
 pub(super) async fn run(args: &JoinArgs, say: Say<'_>) -> Result<(), Failure> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (folder, identity, mut joined) = enter(args, Arc::new(SystemClock), say).await?;
+    if args.stay {
+        let renewal = Renewal::of(&folder, &identity, args.certificate_seconds)?;
+        stay::run(&mut joined, renewal).await?;
+    }
+    Ok(())
+}
+
+/// Comes in, or finds itself in.
+pub(super) async fn enter(
+    args: &JoinArgs,
+    clock: Arc<dyn Clock>,
+    say: Say<'_>,
+) -> Result<(Folder, Identity, Joined), Failure> {
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => default_dir(&args.name).ok_or(Failure::NoFolder)?,
@@ -44,10 +58,7 @@ pub(super) async fn run(args: &JoinArgs, say: Say<'_>) -> Result<(), Failure> {
     joined.live(&node).await?;
     joined.report(&node).await?;
     say(&format!("node `{}` has joined {}", args.name, args.server))?;
-    if args.stay {
-        stay::run(&joined).await?;
-    }
-    Ok(())
+    Ok((folder, identity, joined))
 }
 
 fn default_dir(name: &str) -> Option<PathBuf> {
@@ -92,7 +103,7 @@ async fn admitted(
         .map_err(|error| CertificateError::Ask(error.into()))?;
     say(&format!("{} has proved itself; waiting until it lets `{}` in", args.server, args.name))?;
     let patience = Duration::from_secs(args.timeout);
-    let certificate = match certificate::obtain(client, &asked, patience).await {
+    let certificate = match certificate::obtain(client, &asked, args.certificate_seconds, patience).await {
         // What was decided stays decided: the next to join asks anew.
         Err(error @ (CertificateError::Denied(_) | CertificateError::Failed(_))) => {
             folder.forget()?;

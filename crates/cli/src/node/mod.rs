@@ -2,8 +2,8 @@
 //!
 //! Modules in reading order: what somebody types in to be let in (`ticket`), how the cluster proves that it is the right one
 //! before anything secret is sent (`discovery`), what the machine keeps so that it can be stopped at any
-//! moment and begun again (`folder`), its certificate (`certificate`), what it says of itself (`machine`), and the
-//! commands (`join`, `stay`, `reset`).
+//! moment and begun again (`folder`), its certificate (`certificate`) and the ones after it (`renewal`), what it says of itself
+//! (`machine`), and the commands (`join`, `stay`, `reset`).
 
 mod certificate;
 mod discovery;
@@ -11,6 +11,7 @@ mod folder;
 mod join;
 mod line;
 mod machine;
+mod renewal;
 mod reset;
 mod stay;
 #[cfg(test)]
@@ -59,9 +60,12 @@ pub struct JoinArgs {
     /// [default: `longshore/nodes/NAME` in the user's data folder]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Stay, and say that the node lives, until stopped
+    /// Stay, say that the node lives, and renew its certificate, until stopped
     #[arg(long)]
     pub stay: bool,
+    /// How many seconds its certificates are to be good for, at least 600 [default: what the cluster gives]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(600..))]
+    pub certificate_seconds: Option<i32>,
     /// How many seconds to wait until somebody has approved the certificate
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,

@@ -1,4 +1,4 @@
-//! `--stay`: a machine that says every few seconds that it lives, until it is stopped or its node is gone.
+//! `--stay`: a machine that says every few seconds that it lives, and renews its certificate, until it is stopped or its node is gone.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Failure;
 use super::join::Joined;
 use super::machine::condition;
+use super::renewal::Renewal;
 
 const EVERY: Duration = Duration::from_secs(10);
 /// How often it says how it is, though nothing has changed.
 const REPORTED_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
-pub(super) async fn run(joined: &Joined) -> Result<(), Failure> {
+pub(super) async fn run(joined: &mut Joined, mut renewal: Renewal<'_>) -> Result<(), Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Signal)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Signal)?;
     let mut complained = false;
@@ -24,7 +25,11 @@ pub(super) async fn run(joined: &Joined) -> Result<(), Failure> {
             _ = terminate.recv() => return Ok(()),
             () = tokio::time::sleep(EVERY) => {}
         }
-        match beat(joined).await {
+        let lived = match beat(joined).await {
+            Ok(()) => renewal.step(joined).await,
+            failed => failed,
+        };
+        match lived {
             Ok(()) => complained = false,
             // A cluster that cannot be reached may come back; a node that was taken away does not.
             Err(failure @ (Failure::Deleted(_) | Failure::NameTaken(_))) => return Err(failure),

@@ -24,6 +24,8 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
+mod renewal;
+
 const TOKEN: &str = "abcdef.0123456789abcdef";
 
 struct World {
@@ -34,6 +36,8 @@ struct World {
     folder: TempDir,
     /// Method, path and whether there was a token, of every request that came over the line.
     heard: Arc<Mutex<Vec<String>>>,
+    /// The certificate that whoever connected last showed, if they did.
+    shown: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
 impl World {
@@ -42,10 +46,11 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("https://{}", listener.local_addr().unwrap());
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-        tokio::spawn(listen(cluster.clone(), listener, heard.clone()));
+        let shown: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+        tokio::spawn(listen(cluster.clone(), listener, heard.clone(), shown.clone()));
         let hash = discovery::hash(cluster.pki().ca_pem().as_bytes()).unwrap().to_string();
         let admin = cluster.client(User::admin());
-        let world = Self { cluster, admin, server, hash, folder: tempdir().unwrap(), heard };
+        let world = Self { cluster, admin, server, hash, folder: tempdir().unwrap(), heard, shown };
         world.token(TOKEN, json!({})).await;
         let binding = json!({"metadata": {"name": "join"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
@@ -141,10 +146,16 @@ impl World {
 }
 
 /// Serves a cluster, and writes down what is asked of it.
-async fn listen(cluster: Cluster, listener: TcpListener, heard: Arc<Mutex<Vec<String>>>) {
+async fn listen(
+    cluster: Cluster,
+    listener: TcpListener,
+    heard: Arc<Mutex<Vec<String>>>,
+    shown: Arc<Mutex<Option<Vec<u8>>>>,
+) {
     let tls = Arc::new(cluster.pki().server_config().unwrap());
     let stopping = cluster.stopping();
     let of_peer = move |_, peer: Option<&rustls_pki_types::CertificateDer<'_>>| {
+        *shown.lock().unwrap() = peer.map(|peer| peer.to_vec());
         let inner = match peer.and_then(|peer| PeerCertificate::read(peer)) {
             Some(peer) => cluster.service_as(peer.user),
             None => cluster.service(),

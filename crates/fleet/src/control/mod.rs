@@ -58,7 +58,7 @@ impl Fleet {
         loop {
             let now = served.borrow_and_update().clone();
             let work = async {
-                if let Some(pools) = now.filter(|pools| pools.ours || self.0.settings.manage_pools) {
+                if let Some(pools) = now.filter(|pools| self.0.settings.manage_pools.includes(pools.ours)) {
                     Arc::new(Controller::new(self, pools)).run().await;
                 }
                 pending::<Infallible>().await

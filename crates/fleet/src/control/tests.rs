@@ -6,8 +6,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use testkit::{Fault, World, every_kill_point, until};
 
-use crate::Settings;
 use crate::stage::{self, Stage, api, id, node_object, pool_object};
+use crate::{ManagePools, Settings};
 
 const POOLS: (&str, &str) = ("apps.openyurt.io/v1alpha1", "NodePool");
 const WISH: &str = "apps.openyurt.io/desired-nodepool";
@@ -129,20 +129,27 @@ async fn a_pool_of_a_tenant_takes_nobody_elses_nodes() {
     leader.abort();
 }
 
+/// Somebody else brought the kind in.
+async fn their_definition(world: World) -> World {
+    let definitions = api(&world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
+    let unmark = json!({"metadata": {"annotations": {"longshore.dev/crd-revision": null}}});
+    let name = "nodepools.apps.openyurt.io";
+    definitions.patch(name, &PatchParams::default(), &Patch::Merge(unmark)).await.unwrap();
+    world
+}
+
 #[tokio::test]
 async fn pools_of_another_projects_definition_are_left_alone_unless_told_otherwise() {
     let prepared = async || {
-        let world = World::new().await;
-        let definitions = api(&world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
-        let unmark = json!({"metadata": {"annotations": {"longshore.dev/crd-revision": null}}});
-        let name = "nodepools.apps.openyurt.io";
-        definitions.patch(name, &PatchParams::default(), &Patch::Merge(unmark)).await.unwrap();
+        let world = their_definition(World::new().await).await;
         stage::put(&world, pool_object("p", json!({"type": "Edge"}), None)).await;
         stage::put(&world, node_object("n", json!({WISH: "p"}), "True")).await;
         world
     };
     let theirs = Stage::with(prepared().await, stage::settings()).await;
-    let ours = Stage::with(prepared().await, Settings { manage_pools: true, ..stage::settings() }).await;
+    let ours =
+        Stage::with(prepared().await, Settings { manage_pools: ManagePools::Always, ..stage::settings() })
+            .await;
     let (idle, busy) = (theirs.fleet.clone(), ours.fleet.clone());
     let leaders =
         [tokio::spawn(async move { idle.lead().await }), tokio::spawn(async move { busy.lead().await })];
@@ -152,6 +159,57 @@ async fn pools_of_another_projects_definition_are_left_alone_unless_told_otherwi
     .await;
     assert!(pool(&theirs.world, "p").await["status"].is_null());
     assert_eq!(theirs.fault.writes(), 0);
+    for leader in leaders {
+        leader.abort();
+    }
+}
+
+/// OpenYurt's own manager: what it does to a node that it takes into a pool, and what it says of the pool.
+async fn as_their_manager(world: &World) {
+    let before = json!({"metadata": {"labels": {MEMBER: "p", "region": "hz"}, "annotations": {MEMORY: "{\"theirs\":1}"}}});
+    patch_node(world, "n", before).await;
+    let counted = json!({"status": {"readyNodeNum": 7, "unreadyNodeNum": 7, "nodes": ["n"]}});
+    let pools = api(world, POOLS.0, POOLS.1).await;
+    pools.patch_status("p", &PatchParams::default(), &Patch::Merge(counted)).await.unwrap();
+}
+
+#[tokio::test]
+async fn pools_that_openyurts_own_manager_looks_after_are_left_to_it() {
+    let prepared = async || {
+        let world = World::new().await;
+        stage::put(&world, pool_object("p", json!({"type": "Edge", "labels": {"region": "bj"}}), None)).await;
+        stage::put(&world, node_object("n", json!({WISH: "p"}), "True")).await;
+        world
+    };
+    // It came after us, so that the definition is ours; it came before us; and it is not there at all.
+    let after = Settings { manage_pools: ManagePools::Never, ..stage::settings() };
+    let (after, before) = (
+        Stage::with(prepared().await, after).await,
+        Stage::with(their_definition(prepared().await).await, stage::settings()).await,
+    );
+    let alone = Stage::with(prepared().await, stage::settings()).await;
+    let leaders = [&after, &before, &alone].map(|stage| {
+        let fleet = stage.fleet.clone();
+        tokio::spawn(async move { fleet.lead().await })
+    });
+    let mut left = Vec::new();
+    for stage in [&after, &before] {
+        as_their_manager(&stage.world).await;
+        left.push((pool(&stage.world, "p").await, stage.node("n").await));
+    }
+    until("where nobody else does, we look after it", async || {
+        (status(&pool(&alone.world, "p").await) == told(1, 0, &["n"])).then_some(())
+    })
+    .await;
+    for (stage, left) in [&after, &before].into_iter().zip(left) {
+        until("it is known that they took the node in", async || {
+            let node = stage.fleet.look(stage::ALL).node("n")?;
+            (node.labels.get("region").map(String::as_str) == Some("hz")).then_some(())
+        })
+        .await;
+        assert_eq!((pool(&stage.world, "p").await, stage.node("n").await), left);
+        assert_eq!(stage.fault.writes(), 0);
+    }
     for leader in leaders {
         leader.abort();
     }

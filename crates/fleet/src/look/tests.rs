@@ -86,7 +86,7 @@ async fn everybody_sees_what_is_theirs() {
         [("pods", 2, 2), ("nodes", 1, 1), ("deployments", 2, 1), ("statefulsets", 0, 0), ("jobs", 0, 0)]);
 
     let titles = |rows: Vec<WorkloadRow>| -> Vec<String> {
-        rows.iter().map(|row| format!("{}/{}", row.namespace, row.name)).collect()
+        rows.iter().map(|row| format!("{}/{}", row.named.namespace, row.named.name)).collect()
     };
     let (one, other) = (id(1), id(2));
     assert_eq!(titles(own.deployments_page(PAGE).0), [format!("{one}/app"), format!("{one}/web")]);

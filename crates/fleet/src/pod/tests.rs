@@ -116,6 +116,6 @@ fn a_row_as_the_console_reads_it() {
     });
     insta::assert_json_snapshot!(pod(told).row());
     let bare = pod(json!({"metadata": {"name": "p"}})).row();
-    assert_eq!((bare.create_time.as_str(), bare.pod_ip.as_str(), bare.status), ("", "", "Unknown"));
-    assert_eq!((bare.images.len(), bare.label_map.len()), (0, 0));
+    assert_eq!((bare.named.create_time.as_str(), bare.pod_ip.as_str(), bare.status), ("", "", "Unknown"));
+    assert_eq!((bare.named.images.len(), bare.named.label_map.len()), (0, 0));
 }

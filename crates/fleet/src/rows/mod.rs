@@ -14,7 +14,7 @@ pub mod workloads;
 
 pub use nodes::{Detail, NodeInfo, NodeRow, NodeStatus};
 pub use pools::{Members, PoolList, PoolRow};
-pub use workloads::{CronJobRow, Image, JobRow, PodCounts, PodRow, Replicas, WorkloadRow};
+pub use workloads::{CronJobRow, Image, JobRow, Named, PodCounts, PodRow, Replicas, WorkloadRow};
 
 /// Labels or annotations.
 pub type Pairs = BTreeMap<String, String>;

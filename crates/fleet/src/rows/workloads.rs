@@ -11,19 +11,28 @@ pub struct Image {
     pub image: String,
 }
 
-/// A deployment, a statefulset or a daemonset.
+// What each of them has. Without a description: it would be that of every row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct WorkloadRow {
+pub struct Named {
     pub name: String,
     pub namespace: String,
     /// `app=web,tier=front`
     pub labels: String,
     pub label_map: Pairs,
     pub create_time: String,
+    /// Of its containers, in their order; the document calls it so for some, and `images` for others.
     pub image: Vec<Image>,
     pub images: Vec<Image>,
     pub init_images: Vec<Image>,
+}
+
+/// A deployment, a statefulset or a daemonset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRow {
+    #[serde(flatten)]
+    pub named: Named,
     pub status: Replicas,
     pub desired_replicas: i64,
     pub available_replicas: i64,
@@ -41,21 +50,15 @@ pub struct Replicas {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobRow {
-    pub name: String,
-    pub namespace: String,
+    #[serde(flatten)]
+    pub named: Named,
     /// Its labels, as the document calls them here.
     pub tags: String,
-    pub labels: String,
-    pub label_map: Pairs,
     /// `Failed`, `Complete`, `Suspended`, `Running` or `Pending`.
     pub status: &'static str,
     /// `BackoffLimitExceeded`, for one.
     pub status_reason: String,
     pub pod_status: PodCounts,
-    pub image: Vec<Image>,
-    pub images: Vec<Image>,
-    pub init_images: Vec<Image>,
-    pub create_time: String,
     pub start_time: String,
     pub completion_time: String,
 }
@@ -70,14 +73,8 @@ pub struct PodCounts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CronJobRow {
-    pub name: String,
-    pub namespace: String,
-    pub labels: String,
-    pub label_map: Pairs,
-    pub create_time: String,
-    pub image: Vec<Image>,
-    pub images: Vec<Image>,
-    pub init_images: Vec<Image>,
+    #[serde(flatten)]
+    pub named: Named,
     /// `Suspended` or `Active`.
     pub status: &'static str,
     pub schedule: String,
@@ -91,15 +88,9 @@ pub struct CronJobRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRow {
-    pub name: String,
-    pub namespace: String,
+    #[serde(flatten)]
+    pub named: Named,
     pub uid: String,
-    pub labels: String,
-    pub label_map: Pairs,
-    pub create_time: String,
-    pub image: Vec<Image>,
-    pub images: Vec<Image>,
-    pub init_images: Vec<Image>,
     /// Its phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub status: &'static str,
     /// Why it is not what it should be, as far as it is said: `CrashLoopBackOff`, `Evicted`.

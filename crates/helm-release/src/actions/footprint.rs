@@ -97,6 +97,7 @@ mod tests {
     fn the_oldest_go_but_not_what_is_still_needed() {
         let long = [(Superseded, "a"), (Superseded, "a"), (Deployed, "a")];
         assert_eq!(gone(&long, 0), [0; 0]);
+        assert_eq!(gone(&long, 4), [0; 0]);
         assert_eq!(gone(&long, 3), [1]);
         assert_eq!(gone(&long, 2), [1, 2]);
         assert_eq!(gone(&long, 1), [1, 2], "the deployed one stays");

@@ -255,15 +255,6 @@ impl Storage {
         }
     }
 
-    /// Makes room for one more revision where at most `limit` are kept; zero is no limit.
-    pub async fn make_room(&self, entries: &[Entry], limit: usize) -> Result<(), StorageError> {
-        let Some(keep) = limit.checked_sub(1) else { return Ok(()) };
-        for head in surplus(entries, keep) {
-            self.delete(head).await?;
-        }
-        Ok(())
-    }
-
     fn secret(&self, record: &Record, text: String, held: bool) -> Secret {
         let held_by = || (HELD_BY.to_owned(), lease_name(&record.name));
         Secret {
@@ -303,15 +294,8 @@ impl Entry {
 }
 
 /// The newest of these that is deployed.
-pub fn deployed(entries: &[Entry]) -> Option<&Entry> {
+fn deployed(entries: &[Entry]) -> Option<&Entry> {
     entries.iter().rev().find(|entry| entry.head.status == Status::Deployed)
-}
-
-/// Which revisions are too many, as Helm judges: the oldest, but never the one that is deployed.
-fn surplus(entries: &[Entry], keep: usize) -> impl Iterator<Item = &Head> {
-    let kept = deployed(entries).map(|entry| entry.head.revision);
-    let old = entries.iter().map(|entry| &entry.head).filter(move |head| Some(head.revision) != kept);
-    old.take(entries.len().saturating_sub(keep))
 }
 
 fn check_name(name: &str) -> Result<(), StorageError> {

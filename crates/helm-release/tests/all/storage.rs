@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use helm_release::queries::{self, Wanted};
 use helm_release::record::{ChartRecord, Record, Status};
-use helm_release::storage::{Plan, Scope, Storage, StorageError, deployed, fits, heads};
+use helm_release::storage::{Plan, Scope, Storage, StorageError, fits, heads};
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -134,29 +134,6 @@ async fn names_and_labels_that_are_not_allowed_change_nothing() {
         "user supplied labels contains system reserved label name. System labels: [\"name\", \"owner\", \"status\", \"version\", \"createdAt\", \"modifiedAt\"]"
     );
     assert!(secrets(&client).list(&ListParams::default()).await.unwrap().items.is_empty());
-}
-
-#[tokio::test]
-async fn old_revisions_make_room_and_the_deployed_one_stays() {
-    let storage = storage(&client().await);
-    for (revision, status) in
-        [Status::Superseded, Status::Deployed, Status::Failed, Status::Failed].into_iter().enumerate()
-    {
-        storage.create(&small("app", i64::try_from(revision).unwrap() + 1, status)).await.unwrap();
-    }
-    let left = async || -> Vec<i64> {
-        storage.entries("app").await.unwrap().iter().map(|entry| entry.head.revision).collect()
-    };
-    let entries = storage.entries("app").await.unwrap();
-    storage.make_room(&entries, 0).await.unwrap();
-    storage.make_room(&entries, 5).await.unwrap();
-    assert_eq!(left().await, [1, 2, 3, 4]);
-    storage.make_room(&entries, 3).await.unwrap();
-    assert_eq!(left().await, [2, 4]);
-    let entries = storage.entries("app").await.unwrap();
-    storage.make_room(&entries, 1).await.unwrap();
-    assert_eq!(left().await, [2]);
-    assert_eq!(deployed(&entries).unwrap().head.revision, 2);
 }
 
 #[tokio::test]

@@ -78,6 +78,13 @@ impl CertificateRequest {
     }
 }
 
+/// When a certificate in PEM form ends, if it is one.
+pub(super) fn end_of(pem: &[u8]) -> Option<Timestamp> {
+    let der = CertificateDer::from_pem_slice(pem).ok()?;
+    let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
 /// What a certificate may be used for; words of `spec.usages`.
 const KEY_USAGES: [(&str, u8); 2] = [("digital signature", 0x80), ("key encipherment", 0x20)];
 /// `id-kp-serverAuth` and `id-kp-clientAuth`

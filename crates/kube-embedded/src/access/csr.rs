@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::certificate::{CertificateRequest, issue};
+use super::certificate::{CertificateRequest, end_of, issue};
 use super::pki::Pki;
 use super::rbac::Authorizer;
 use super::{Attributes, MASTERS, User, items, text, texts};
@@ -214,6 +214,11 @@ pub fn complaints(new: &Value, old: &Value, approving: bool) -> Vec<FieldError> 
 pub fn node_asked_for(csr: &Value) -> Option<std::result::Result<String, String>> {
     let is_nodes = matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | KUBELET_SERVING);
     is_nodes.then(|| request_of(csr).map(|request| request.common_name))
+}
+
+/// When the certificate that was made for a request ends, if there is one and it can be read.
+pub fn certificate_ends(csr: &Value) -> Option<Timestamp> {
+    end_of(&STANDARD.decode(text(&csr["status"], "certificate")).ok()?)
 }
 
 fn request_of(csr: &Value) -> std::result::Result<CertificateRequest, String> {

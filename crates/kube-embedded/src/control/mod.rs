@@ -3,7 +3,7 @@
 //! Each controller is a pure decision and a few writes: `gc` (owners and dependents), `namespace`
 //! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
 //! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
-//! token of an account), `certificates` (requests for them), `bootstrap_tokens` (what they sign). Where the cluster
+//! token of an account), `certificates` (requests for them), `old_requests` (and their end), `bootstrap_tokens` (what they sign). Where the cluster
 //! has simulated nodes, also `workloads` (Deployments and the like, down to pods), `autoscaler` (how many of them) and
 //! `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
@@ -23,6 +23,7 @@ mod expiry;
 mod gc;
 mod namespace;
 pub(crate) mod network;
+mod old_requests;
 pub(crate) mod queue;
 mod quotas;
 mod rest;
@@ -184,6 +185,7 @@ pub fn start(mut context: Context) -> Control {
     control.run(quotas::Quotas);
     control.run(tokens::Tokens);
     control.run(certificates::Certificates::new(&context));
+    control.run(old_requests::OldRequests);
     control.run(bootstrap_tokens::BootstrapTokens);
     control.run(expiry::Expiry::default());
     network::start(&mut control);

@@ -77,7 +77,7 @@ async fn make(cluster: &Cluster, path: &str, object: &Value) {
     let client = cluster.client().await;
     let name = object["metadata"]["name"].as_str().unwrap();
     // A new namespace gets its ServiceAccount a moment later, and until then no pods.
-    until(async || {
+    until("the object can be made", async || {
         let made = with(&client, Method::POST, path, "application/json", object.to_string()).await;
         assert!(matches!(made.code, 201 | 403), "{}", made.text);
         (made.code == 201).then_some(())
@@ -193,7 +193,7 @@ async fn the_kubeconfig_of_a_login_works_in_the_own_namespace_and_nowhere_else()
         let (ok, said) = kubectl(&file, args, "").unwrap();
         assert!(ok == *well && said.contains(part), "kubectl {}: {said}", args.join(" "));
     }
-    let listed = until(async || {
+    let listed = until("the deployment is listed", async || {
         let list = visitor.get("/deployments").await.json();
         let first = list["items"].get(0)?.clone();
         Some(first)
@@ -324,7 +324,7 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
         });
         make(&cluster, &pods, &pod).await;
     }
-    let listed = until(async || {
+    let listed = until("the node is listed as it is", async || {
         let answer = as_bearer(&platform, &admin.token, "/nodes").await;
         assert_eq!(answer.code, 200, "{}", answer.text);
         let list = answer.json();
@@ -364,7 +364,7 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
     cluster.removes(format!("/apis/apps.openyurt.io/v1alpha1/nodepools/{pool}"));
     let created = send(&platform, request(Method::POST, "/nodepools", &admin.token, &made)).await;
     assert!(created.code < 300, "{}", created.text);
-    let row = until(async || {
+    let row = until("the pool has its node", async || {
         let list = as_bearer(&platform, &admin.token, "/nodepools").await.json();
         let row = list["items"].as_array()?.iter().find(|row| row["name"] == json!(pool))?.clone();
         (row["nodeStatus"]["totalNum"] == 1).then_some(row)
@@ -407,7 +407,7 @@ async fn an_expired_account_is_told_so_and_nothing_else_and_no_log_has_a_secret(
     let past =
         json!({"status": {"effectiveTime": "2020-01-01T00:00:00Z", "expireTime": "2020-01-08T00:00:00Z"}});
     users.patch_status(&name, &PatchParams::default(), &Patch::Merge(past)).await.unwrap();
-    let expired = until(async || {
+    let expired = until("the account has expired", async || {
         let answer = visitor.login().await;
         (answer.code != 200 || answer.json()["status"]["expired"] == true).then_some(answer)
     })

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -16,7 +18,8 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
 use crate::console::Visitor;
-use crate::nodes::{client, run, until};
+use crate::nodes::{client, run};
+use crate::platform::until;
 use crate::program::longshore;
 use crate::request::with;
 use crate::target::Cluster;
@@ -51,10 +54,15 @@ impl Script {
         self.token.split('.').next().unwrap()
     }
 
+    /// What a machine keeps that has joined by it.
+    fn folder(&self, cluster: &Cluster, name: &str) -> PathBuf {
+        cluster.folder.path().join(format!("{name}-{}", self.token_id()))
+    }
+
     /// Joins as one machine; whether it was let in, and what was said.
     async fn join(&self, cluster: &Cluster, name: &str) -> (bool, String) {
         cluster.removes(format!("/api/v1/nodes/{name}"));
-        let folder: PathBuf = cluster.folder.path().join(format!("{name}-{}", self.token_id()));
+        let folder = self.folder(cluster, name);
         let mut join = longshore(["node", "join", "--server", &self.server, "--name", name]);
         join.args(["--token", &self.token, "--ca-cert-hash", &self.hash, "--dir"]).arg(folder);
         run(join).await
@@ -129,6 +137,7 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     assert_eq!(listed, [name(1), name(2)]);
     assert_eq!(mine.login().await.json()["status"]["nodeNum"], 2);
     denied(&cluster, &script, &mine).await;
+    renewed(&cluster, &script, &name(1), &name(2)).await;
     end(&cluster, &mine).await;
 
     assert!(
@@ -155,6 +164,30 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     assert!(spaces.get_opt(&other.namespace).await.unwrap().is_some());
     assert!(secrets.get_opt(&token(&others)).await.unwrap().is_some());
     assert_eq!(other.get("/nodes").await.code, 200);
+}
+
+/// A node asks for its next certificate by the one that it has, and for no other's.
+async fn renewed(cluster: &Cluster, script: &Script, node: &str, other: &str) {
+    let folder = script.folder(cluster, node);
+    let kept = |file: &str| STANDARD.encode(std::fs::read(folder.join(file)).unwrap());
+    let shown =
+        json!({"client-certificate-data": kept("certificate.pem"), "client-key-data": kept("key.pem")});
+    let own: Api<CertificateSigningRequest> = Api::all(client(&script.server, &kept("ca.pem"), &shown).await);
+    let refused = own.create(&PostParams::default(), &asking(other, &["system:nodes"])).await.unwrap_err();
+    assert!(refused.to_string().contains("can only create a node CSR with CN="), "{refused}");
+    let csr = asking(node, &["system:nodes"]);
+    let name = csr.metadata.name.clone().unwrap();
+    cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+    own.create(&PostParams::default(), &csr).await.unwrap();
+    let (reason, certificate) = until("it has its next certificate", async || {
+        let status = own.get(&name).await.unwrap().status?;
+        let decided = status.conditions?.into_iter().next()?;
+        Some((decided.reason.unwrap_or_default(), status.certificate?.0))
+    })
+    .await;
+    // A cluster that renews the certificates of nodes by itself may be the first to answer.
+    assert!(matches!(reason.as_str(), "Renewed" | "AutoApproved"), "{reason}");
+    assert!(!certificate.is_empty());
 }
 
 /// Requests that are for no node of the account.

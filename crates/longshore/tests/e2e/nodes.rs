@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +12,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
+use crate::platform::until;
 use crate::program::longshore;
 use crate::target::Cluster;
 
@@ -98,17 +98,6 @@ impl Invitation {
             .await
             .unwrap();
     }
-}
-
-pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_mins(1) {
-        if let Some(found) = ask().await {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("not within a minute: {what}");
 }
 
 /// Runs a command while the test goes on.

@@ -65,7 +65,7 @@ impl Person {
         .unwrap();
         let users: Api<User> = Api::all(cluster.client().await);
         users.create(&PostParams::default(), &user).await.unwrap();
-        let id = until(async || {
+        let id = until("the account is ready", async || {
             let status = users.get_status(&account).await.unwrap().status.unwrap_or_default();
             (!status.tenant_id.is_empty() && status.effective_time.is_some()).then_some(status.tenant_id)
         })
@@ -75,7 +75,7 @@ impl Person {
         let password = said.split_whitespace().last().unwrap().to_owned();
         let platform = server.platform();
         let body = json!({"login": account, "secret": password});
-        let session = until(async || {
+        let session = until("the password is good", async || {
             let answer = call(&platform, None, Method::POST, "session", Some(&body)).await;
             (answer.code == 200).then_some(answer)
         })
@@ -107,7 +107,7 @@ impl Person {
 
     /// Asks until the answer is as wanted.
     pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        until(async || Some(self.get(path).await).filter(|value| wanted(value))).await
+        until(path, async || Some(self.get(path).await).filter(|value| wanted(value))).await
     }
 
     /// A shared workspace of this person, ready to be used.
@@ -174,13 +174,13 @@ pub async fn call(
 }
 
 /// Looks until something is there.
-pub async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(began.elapsed() < Duration::from_mins(1), "not within a minute");
+        assert!(began.elapsed() < Duration::from_mins(1), "not within a minute: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

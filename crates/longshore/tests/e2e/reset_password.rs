@@ -20,7 +20,7 @@ fn reset(data: &Path) -> String {
 /// Signs in; a server that runs hears of a new password a moment after it was made.
 async fn sign_in(server: &Server, password: &str) {
     let (platform, body) = (server.platform(), json!({"login": "admin", "secret": password}));
-    until(async || {
+    until("the password is good", async || {
         let answer = call(&platform, None, Method::POST, "session", Some(&body)).await;
         (answer.code == 200).then_some(())
     })

@@ -80,6 +80,14 @@ pub(crate) fn is_ours(csr: &CertificateSigningRequest) -> bool {
     csr.spec.groups.iter().flatten().any(|group| group == JOINERS)
 }
 
+/// The node that asks for a further certificate of its own, by the one that it has: Kubernetes writes who asks.
+pub(crate) fn renewing(csr: &CertificateSigningRequest) -> Option<&str> {
+    let spec = &csr.spec;
+    let is_client = matches!(spec.signer_name.as_str(), KUBELET | CLIENT);
+    let is_node = spec.groups.iter().flatten().any(|group| group == NODES);
+    spec.username.as_deref()?.strip_prefix(NODE).filter(|_| is_client && is_node)
+}
+
 impl Asked {
     pub fn of(csr: &CertificateSigningRequest) -> Self {
         let spec = &csr.spec;
@@ -155,4 +163,4 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

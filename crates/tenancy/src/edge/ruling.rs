@@ -62,6 +62,8 @@ pub(crate) enum Denial {
     Replayed,
     #[error("the account has as many nodes as it may have")]
     TooManyNodes,
+    #[error("the node is not one of the account's any more: join anew with a new join script")]
+    NodeGone,
 }
 
 impl Denial {
@@ -111,7 +113,7 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     grant
 }
 
-fn holds(fact: bool, denial: Denial) -> Result<(), Denial> {
+pub(super) fn holds(fact: bool, denial: Denial) -> Result<(), Denial> {
     if fact { Ok(()) } else { Err(denial) }
 }
 

@@ -1,26 +1,19 @@
-//! What joining leaves behind: tokens that are over, requests that were decided, names of long ago.
+//! What joining leaves behind: tokens that are over, names of long ago. Requests that were decided are taken away by the cluster.
 
-use jiff::SignedDuration;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
 use kube_types::marks;
 
 use super::names::{self, NAMES, Names};
-use super::request::{is_decided, is_ours};
 use super::token::{self, JoinToken};
 use crate::register::claims::only;
 use crate::secrets::{is_code, writing};
 use crate::{Error, Tenancy, pages};
 
-/// As long as Kubernetes itself keeps requests that were decided.
-const KEPT: SignedDuration = SignedDuration::from_hours(1);
-
 impl Tenancy {
     pub(crate) async fn sweep_edge(&self) -> Result<(), Error> {
         self.sweep_join_tokens().await?;
-        self.sweep_requests().await?;
         self.sweep_names().await
     }
 
@@ -34,20 +27,6 @@ impl Tenancy {
         let of_tenants = ListParams::default().labels(marks::TENANT);
         for meta in pages::all(&tokens, &of_tenants, over).await? {
             gone(tokens.delete(meta.name.as_deref().unwrap_or_default(), &only(&meta)).await.map(drop))?;
-        }
-        Ok(())
-    }
-
-    async fn sweep_requests(&self) -> Result<(), Error> {
-        let requests: Api<CertificateSigningRequest> = Api::all(self.0.clients.own());
-        let now = self.0.clock.now();
-        let old = |csr: CertificateSigningRequest| {
-            let made = csr.metadata.creation_timestamp.as_ref()?.0;
-            let over = is_ours(&csr) && is_decided(&csr) && now.duration_since(made) > KEPT;
-            over.then_some(csr.metadata)
-        };
-        for meta in pages::all(&requests, &ListParams::default(), old).await? {
-            gone(requests.delete(meta.name.as_deref().unwrap_or_default(), &only(&meta)).await.map(drop))?;
         }
         Ok(())
     }

@@ -39,8 +39,8 @@ const EVERYWHERE: &[Row] = &[
     ("",                          &["persistentvolumeclaims", "pods"],                             LOOK),
     ("apps",                      &["daemonsets", "deployments", "statefulsets"],                  LOOK),
     ("batch",                     &["cronjobs", "jobs"],                                           LOOK),
-    // Nodes, pools and what is used of them.
-    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch"]),
+    // Nodes, whose they are, pools, and what is used of them.
+    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch", "delete"]),
     ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "create", "update", "delete"]),
     ("apps.openyurt.io",          &["nodepools/status"],                                           &["get", "patch"]),
     ("metrics.k8s.io",            &["nodes"],                                                      &["list"]),
@@ -48,11 +48,9 @@ const EVERYWHERE: &[Row] = &[
     ("",                          &["limitranges", "namespaces", "resourcequotas", "serviceaccounts"], KEEP),
     ("networking.k8s.io",         &["networkpolicies"],                                            KEEP),
     ("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"],                        KEEP),
-    // Machines that join, and whose they are from then on.
+    // Machines that join.
     ("certificates.k8s.io",       &["certificatesigningrequests"],                                 &["get", "list", "watch", "delete"]),
     ("certificates.k8s.io",       &["certificatesigningrequests/approval"],                        &["update", "patch"]),
-    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch", "delete"]),
-    ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "delete"]),
     // What people do, they do under their own name, and Kubernetes decides.
     ("",                          &["groups", "serviceaccounts", "users"],                         &["impersonate"]),
     ("authentication.k8s.io",     &["tokenreviews"],                                               &["create"]),

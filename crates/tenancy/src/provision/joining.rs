@@ -1,9 +1,10 @@
-//! Says yes or no to machines that ask to become somebody's nodes.
+//! Says yes or no to machines that ask to become somebody's nodes, and to nodes that ask for their next certificate.
 //!
 //! One request at a time. What is granted is written down first: the name as the account's, the node in the account's status (against
 //! the version that was read, so that no two requests share one slot), the name with the token; then Kubernetes is told. A crash
-//! between any two of them costs nothing: the record says to which request the node was granted.
-//! Elsewhere: the rules (`crate::edge::ruling`), what becomes of the node ([`super::nodes`]).
+//! between any two of them costs nothing: the record says to which request the node was granted. Of a further certificate nothing is
+//! written down but that the name is its account's for longer.
+//! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), what becomes of the node ([`super::nodes`]).
 
 use domain::ids::UserId;
 use jiff::Timestamp;
@@ -21,7 +22,8 @@ use super::user::report::{Door, door};
 use super::{Doing, ProvisionError, Provisioner};
 use crate::directory::Account;
 use crate::edge::names::{self, NAMES, Names};
-use crate::edge::request::{self, Asked};
+use crate::edge::renewal;
+use crate::edge::request::{self, Asked, Program};
 use crate::edge::ruling::{self, Denial, Known, Ruling, rule};
 use crate::edge::token::{self, JoinToken, id_of};
 use crate::secrets::writing;
@@ -31,7 +33,7 @@ pub(super) struct Waiting(Option<String>);
 
 impl Waiting {
     pub fn of(csr: &CertificateSigningRequest) -> Self {
-        Self((request::is_ours(csr) && !request::is_decided(csr)).then(|| csr.name_any()))
+        Self(may_be_ours(csr).then(|| csr.name_any()))
     }
 
     pub fn key(&self) -> Option<String> {
@@ -39,14 +41,20 @@ impl Waiting {
     }
 }
 
+/// A node's may be of a node that is nobody's, which only a look at the names says.
+fn may_be_ours(csr: &CertificateSigningRequest) -> bool {
+    (request::is_ours(csr) || request::renewing(csr).is_some()) && !request::is_decided(csr)
+}
+
 impl Provisioner {
     /// Decides on one request.
     pub(super) async fn sync_request(&self, name: &str) -> Result<Next, ProvisionError> {
         let requests = self.api::<CertificateSigningRequest>();
         let found = requests.get_opt(name).await.doing(|| format!("read the request `{name}`"))?;
-        let Some(csr) = found.filter(|csr| request::is_ours(csr) && !request::is_decided(csr)) else {
-            return Ok(Next::Rest);
-        };
+        let Some(csr) = found.filter(may_be_ours) else { return Ok(Next::Rest) };
+        if let Some(node) = request::renewing(&csr) {
+            return self.renew(&csr, node).await;
+        }
         let asked = Asked::of(&csr);
         let token = self.join_token(&asked).await?;
         let user = match &token {
@@ -64,13 +72,10 @@ impl Provisioner {
         let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
         let known = Known {
             token: token.as_ref().map(|(_, token)| token),
-            account: user.as_ref().zip(account.as_ref()).map(|(user, account)| ruling::Account {
-                id: &account.id,
-                namespace: namespace(account),
-                open: door(user, now) == Door::Open && !account.leaving && account.effective.is_some(),
-                most: user.spec.max_node_num,
-                joined: &status.joined,
-            }),
+            account: user
+                .as_ref()
+                .zip(account.as_ref())
+                .map(|(user, account)| standing_of(user, account, &status.joined, now)),
             named: node.and_then(|(node, _)| names.owner(node)),
             exists,
         };
@@ -84,6 +89,9 @@ impl Provisioner {
                 let entry = program.entry(&asked.uid);
                 self.record(&user, &node, &token, &entry, now).await?;
                 self.mark_used(secret, token, &node).await?;
+                if program == Program::Hub {
+                    self.give_hub_token(namespace(&account)).await?;
+                }
                 let message = format!("a node of {}", account.id);
                 self.say(&csr, "Approved", "Joined", &message).await?;
                 tracing::info!(request.name = name, node.name = node, tenant.id = %account.id, program = ?program, "let a node in");
@@ -94,11 +102,41 @@ impl Provisioner {
                     // Without token and account nothing is granted.
                     Ruling::Grant { .. } => Denial::TokenGone,
                 };
-                self.say(&csr, "Denied", &denial.reason(), &denial.to_string()).await?;
-                tracing::info!(request.name = name, reason = denial.reason(), "did not let a node in");
+                self.deny(&csr, denial).await?;
             }
         }
         Ok(Next::Rest)
+    }
+
+    /// Decides on a request by which a node asks for its next certificate. One of a node that is no account's is left to others.
+    async fn renew(&self, csr: &CertificateSigningRequest, node: &str) -> Result<Next, ProvisionError> {
+        let (map, mut names) = self.names().await?;
+        let Some(owner) = names.owner(node).cloned() else { return Ok(Next::Rest) };
+        let (user, now) = (self.user_with(&owner).await?, self.clock.now());
+        let account = user.as_ref().and_then(Account::of);
+        let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
+        let standing = user.as_ref().zip(account.as_ref());
+        let standing = standing.map(|(user, account)| standing_of(user, account, &status.joined, now));
+        match renewal::rule(&Asked::of(csr), node, standing.as_ref(), now) {
+            Ruling::Grant { program, .. } => {
+                if program == Program::Hub {
+                    self.give_hub_token(account.as_ref().map_or(owner.as_str(), namespace)).await?;
+                }
+                // The name has to be kept for as long as this certificate is good, too.
+                names.give(node, &owner, now);
+                self.write_names(map, &names).await?;
+                self.say(csr, "Approved", "Renewed", &format!("a node of {owner}")).await?;
+                tracing::info!(request.name = csr.name_any(), node.name = node, tenant.id = %owner, program = ?program, "renewed a node's certificate");
+            }
+            Ruling::Deny(denial) => self.deny(csr, denial).await?,
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn deny(&self, csr: &CertificateSigningRequest, denial: Denial) -> Result<(), ProvisionError> {
+        self.say(csr, "Denied", &denial.reason(), &denial.to_string()).await?;
+        tracing::info!(request.name = csr.name_any(), reason = denial.reason(), "did not let a node in");
+        Ok(())
     }
 
     /// The token by which somebody asks, where it is there and one of ours.
@@ -212,6 +250,22 @@ impl Provisioner {
         let name = csr.name_any();
         let told = requests.patch_approval(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
         told.map(drop).doing(|| format!("decide on the request `{name}`"))
+    }
+}
+
+/// How an account stands, as the rules look at it.
+fn standing_of<'a>(
+    user: &User,
+    account: &'a Account,
+    joined: &'a [JoinedNode],
+    now: Timestamp,
+) -> ruling::Account<'a> {
+    ruling::Account {
+        id: &account.id,
+        namespace: namespace(account),
+        open: door(user, now) == Door::Open && !account.leaving && account.effective.is_some(),
+        most: user.spec.max_node_num,
+        joined,
     }
 }
 

@@ -8,6 +8,7 @@ use kube::Api;
 use kube::api::PostParams;
 use kube_types::User;
 use serde_json::{Value, json};
+use testkit::until;
 
 use super::send;
 use crate::house::{House, Key};
@@ -37,6 +38,37 @@ async fn three_fields_make_an_account_once() {
         let msg = "there is an account with this e-mail address or phone number already";
         assert_eq!(again.json(), json!({"msg": msg, "status": false, "code": "already_exists"}));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_takes_longer_is_told_of_before_it_is_ready() {
+    let house = House::impatient().await;
+    house.stop_leading();
+    let made = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&json!({})))).await;
+    assert_eq!(made.code(), 202, "{}", made.text);
+    let told = made.json();
+    assert_eq!((&told["status"], &told["expireTime"]), (&json!("pending"), &json!("")), "{told}");
+    let token = told["token"].as_str().unwrap();
+    let credentials = json!({"email": "ana@example.com", "token": token});
+    let login = async || {
+        let answer = send(&house, Method::POST, "/login", &Key::Nothing, Some(credentials.clone())).await;
+        assert_eq!(answer.code(), 200, "{}", answer.text);
+        answer.json()
+    };
+    // Whoever logs in before it is ready gets what there is.
+    let early = login().await;
+    let empty = json!("");
+    let has = |told: &Value| {
+        let (spec, status) = (&told["spec"], &told["status"]);
+        [&spec["kubeConfig"], &status["effectiveTime"]].map(|text| *text != empty)
+    };
+    assert_eq!(has(&early), [false, false], "{early}");
+    assert_eq!(early["spec"]["namespace"], told["namespace"]);
+    // Nobody makes it a second time; and it becomes ready without them.
+    let again = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&json!({})))).await;
+    assert_eq!(again.code(), 409, "{}", again.text);
+    house.lead();
+    until("the account is ready", async || (has(&login().await) == [true, true]).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

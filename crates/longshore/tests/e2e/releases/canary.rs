@@ -88,7 +88,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
         });
         let written = with(&admin, Method::POST, &releases, "application/json", release.to_string()).await;
         assert_eq!(written.code, 201, "{}", written.text);
-        until(async || {
+        until("the release has come to its state", async || {
             let release = get(&admin, &format!("{releases}/{name}")).await.json();
             (release["status"]["state"] == state).then_some(())
         })

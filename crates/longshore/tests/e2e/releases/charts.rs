@@ -53,7 +53,7 @@ pub fn at(namespace: &str, name: &str) -> String {
 /// Waits until a release is in a state.
 pub async fn until_state(server: &Server, token: &str, path: &str, state: &str) -> Value {
     let platform = server.platform();
-    until(async || {
+    until("the release is in that state", async || {
         let answer = call(&platform, Some(token), Method::GET, path, None).await;
         (answer.code == 200).then(|| answer.json()).filter(|release| release["state"] == state)
     })

@@ -161,7 +161,7 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         }
         assert_eq!(written.code, 201, "{name}: {}", written.text);
         let path = format!("{}/{name}", Scene::releases(attacker));
-        let release = until(async || {
+        let release = until("it has failed", async || {
             let release = get(&scene.kube, &path).await.json();
             let settled = release["status"]["state"].as_str().is_some_and(|state| !state.is_empty());
             let failed = release["status"]["state"] == "failed";
@@ -189,7 +189,7 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
     let odd = json!({"targetNamespace": victim, "storageNamespace": victim, "kubeConfig": {"secretRef": {"name": "a"}}, "username": "admin"});
     let written = scene.write(&scene.release("fine", &odd)).await;
     assert_eq!(written.code, 201, "{}", written.text);
-    until(async || {
+    until("it is deployed", async || {
         let release = get(&scene.kube, &format!("{}/fine", Scene::releases(attacker))).await.json();
         (release["status"]["state"] == "active").then_some(())
     })

@@ -89,8 +89,10 @@ async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value
         "namespace": person.id, "name": "app", "values": {"greeting": "one"}, "chart": {"package": package},
     });
     // A real cluster comes to know of new bindings a moment after they are there.
-    until(async || (person.call(Method::POST, "releases", Some(&body)).await.code == 201).then_some(()))
-        .await;
+    until("the platform takes it", async || {
+        (person.call(Method::POST, "releases", Some(&body)).await.code == 201).then_some(())
+    })
+    .await;
     let path = "releases/host/{me}/app";
     person.until(path, |view| view["state"] == "active").await;
     same(helm, &helm.longshore(), variable, "made by the platform");
@@ -110,20 +112,21 @@ async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value
     let change = json!({"values": {"greeting": "three"}});
     let changed = person.call(Method::PATCH, path, Some(&change)).await;
     assert_eq!(changed.code, 200, "{}", changed.text);
-    until(async || (greeting(kubectl) == "three").then_some(())).await;
+    until("it says three", async || (greeting(kubectl) == "three").then_some(())).await;
     person.until(path, |view| view["state"] == "active" && view["revision"] == 4).await;
     assert_eq!(states(helm), ["superseded", "superseded", "superseded", "deployed"]);
 
     // It is wanted still, and so it comes back until the platform is told otherwise.
     helm.ok("uninstall app --wait");
-    until(async || {
+    until("it comes back", async || {
         let said = kubectl.try_with("get configmap app -o jsonpath={.data.greeting}", "");
         (said.ok && said.stdout == "three").then_some(())
     })
     .await;
     let gone = person.call(Method::DELETE, path, None).await;
     assert_eq!(gone.code, 202, "{}", gone.text);
-    until(async || (person.call(Method::GET, path, None).await.code == 404).then_some(())).await;
+    until("it is gone", async || (person.call(Method::GET, path, None).await.code == 404).then_some(()))
+        .await;
     helm.prints("list --short", "");
     kubectl.prints("get deployments,services -o name", "");
 }

@@ -52,7 +52,7 @@ async fn everything_works_under_the_roles_that_manifests_prints() {
     assert!(removed.code < 300, "{}", removed.text);
     let gone = admin.call(Method::DELETE, &format!("users/{}", other.id), None).await;
     assert!(gone.code < 300, "{}", gone.text);
-    crate::platform::until(async || {
+    crate::platform::until("workspace and user are gone", async || {
         let answer = admin.call(Method::GET, &format!("workspaces/{workspace}"), None).await;
         let user = admin.call(Method::GET, &format!("users/{}", other.id), None).await;
         (answer.code == 404 && user.code == 404).then_some(())

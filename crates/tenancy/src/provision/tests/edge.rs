@@ -2,11 +2,13 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube_types::{NodePool, NodePoolSpec};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use super::*;
+use crate::edge::request::tests::HUB_PEM;
+use crate::edge::request::{CLIENT, KUBELET};
 use crate::edge::token::{self, JOINERS, JoinToken};
 
 pub(super) const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -45,16 +47,20 @@ fn request(node: &str, organization: Option<&str>) -> String {
 
 /// Asks for a certificate under that name of the request.
 pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str) {
+    ask_as(joiner(world, token), KUBELET, name, pem).await;
+}
+
+async fn ask_as(client: kube::Client, signer: &str, name: &str, pem: &str) {
     let csr: CertificateSigningRequest = serde_json::from_value(json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
         "spec": {
             "request": k8s_openapi::ByteString(pem.as_bytes().to_vec()),
-            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "signerName": signer,
             "usages": ["digital signature", "client auth"],
         },
     }))
     .unwrap();
-    Api::all(joiner(world, token)).create(&PostParams::default(), &csr).await.unwrap();
+    Api::all(client).create(&PostParams::default(), &csr).await.unwrap();
 }
 
 pub(super) async fn ask_for(world: &World, token: &JoinToken, node: &str) {
@@ -196,6 +202,86 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
     assert_eq!(marks_of(&get(&world, "edge-1").await.unwrap()).1.as_deref(), Some(ID));
     let untouched: Node = get(&world, "cloud-1").await.unwrap();
     assert_eq!(marks_of(&untouched), (None, None));
+}
+
+#[tokio::test]
+async fn a_node_renews_its_certificate_for_as_long_as_it_is_its_accounts() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 1).await;
+    let token = join_token(&world, &clock, ID, None).await;
+    ask_for(&world, &token, "edge-1").await;
+    let counted = async || {
+        appear(&world, "edge-1").await?;
+        (nodes_of(&world, "ana").await.0 == 1).then_some(())
+    };
+    run_until(&world, &clock, "counted", counted).await;
+    let since = async || {
+        let names: ConfigMap = crate::edge::names::api(world.admin()).get("node-names").await.unwrap();
+        names.data.unwrap()["edge-1"].clone()
+    };
+    let before = since().await;
+    // Without the token, and with as many nodes as the account may have. One that is nobody's is left to others.
+    delete_token(&world, &token).await;
+    clock.advance(SignedDuration::from_mins(5));
+    let own = |node: &str| request(node, Some("system:nodes"));
+    ask_as(kubelet(&world, "cloud-1"), KUBELET, "nobodys", &own("cloud-1")).await;
+    ask_as(kubelet(&world, "edge-1"), KUBELET, "next", &own("edge-1")).await;
+    let answered = async || answer(&world, "next").await.map(drop);
+    run_until(&world, &clock, "answered", answered).await;
+    assert_eq!(answer(&world, "next").await.as_deref(), Some("Approved Renewed"));
+    assert_ne!(since().await, before, "the name is kept for as long as the new certificate");
+    assert_eq!(answer(&world, "nobodys").await, None);
+    assert_eq!(nodes_of(&world, "ana").await, (1, vec!["edge-1".to_owned()]));
+
+    delete::<Node>(&world, "edge-1").await;
+    let gone = async || (nodes_of(&world, "ana").await == (0, Vec::new())).then_some(());
+    run_until(&world, &clock, "gone", gone).await;
+    ask_as(kubelet(&world, "edge-1"), KUBELET, "deleted", &own("edge-1")).await;
+    let answered = async || answer(&world, "deleted").await.map(drop);
+    run_until(&world, &clock, "answered", answered).await;
+    assert_eq!(answer(&world, "deleted").await.as_deref(), Some("Denied NodeGone"));
+}
+
+#[tokio::test]
+async fn the_proxy_beside_a_kubelet_finds_the_token_of_its_accounts_namespace() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 1).await;
+    let token = join_token(&world, &clock, ID, None).await;
+    ask_for(&world, &token, "edge-1").await;
+    let first = async || answer(&world, "csr-edge-1").await.map(drop);
+    run_until(&world, &clock, "answered", first).await;
+    let secret = async |namespace: &str| {
+        let secrets: Api<Secret> = Api::namespaced(world.admin(), namespace);
+        secrets.get_opt("yurthub-token").await.unwrap()
+    };
+    assert_eq!(secret(ID).await, None, "nobody looks for it yet");
+    ask_as(joiner(&world, &token), CLIENT, "hub", HUB_PEM).await;
+    let made = async || {
+        answer(&world, "hub").await?;
+        secret(ID).await?.data?.get("token").map(drop)
+    };
+    run_until(&world, &clock, "made", made).await;
+    assert_eq!(answer(&world, "hub").await.as_deref(), Some("Approved Joined"));
+    let found = secret(ID).await.unwrap();
+    assert_eq!(found.type_.as_deref(), Some("kubernetes.io/service-account-token"));
+    assert_eq!(found.annotations()["kubernetes.io/service-account.name"], "default");
+    assert_eq!(secret(OTHER).await, None);
+    // It is there again with the next certificate, for whoever took it away.
+    Api::<Secret>::namespaced(world.admin(), ID)
+        .delete("yurthub-token", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    ask_as(kubelet(&world, "edge-1"), CLIENT, "hub-next", HUB_PEM).await;
+    let again = async || {
+        answer(&world, "hub-next").await?;
+        secret(ID).await.map(drop)
+    };
+    run_until(&world, &clock, "there again", again).await;
+    assert_eq!(answer(&world, "hub-next").await.as_deref(), Some("Approved Renewed"));
+}
+
+async fn delete_token(world: &World, token: &JoinToken) {
+    token::api(world.admin()).delete(&token.name(), &kube::api::DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]

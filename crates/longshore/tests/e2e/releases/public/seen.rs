@@ -59,7 +59,7 @@ impl Look<'_> {
             let name = object["metadata"]["name"].as_str().unwrap();
             // Somebody may have been faster.
             let _ = api.delete(name, &DeleteParams::background()).await;
-            until(async || api.get_opt(name).await.unwrap().is_none().then_some(())).await;
+            until("it is gone", async || api.get_opt(name).await.unwrap().is_none().then_some(())).await;
         }
     }
 

@@ -1,0 +1,157 @@
+//! Requests for certificates do not stay: once an hour those go that have been of no use for long enough, by the rules of
+//! Kubernetes' own cleaner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::queue::{Controller, Next};
+use super::{Context, Failure, Preconditions, Propagation, settled};
+use crate::access::csr::{STORAGE, certificate_ends};
+use crate::store::{Event, Key};
+
+const LOOK_EVERY: Duration = Duration::from_hours(1);
+/// After its certificate was there, or was denied, or could not be made.
+const DECIDED: SignedDuration = SignedDuration::from_hours(1);
+/// Waiting: for a decision, or for the certificate after it.
+const PENDING: SignedDuration = SignedDuration::from_hours(24);
+
+/// Whether a request has to go. Pure.
+fn is_old(request: &Value, now: Timestamp) -> bool {
+    let older = |time: &Value, than: SignedDuration| {
+        let since = time.as_str().and_then(|time| time.parse::<Timestamp>().ok());
+        since.is_some_and(|since| now.duration_since(since) > than)
+    };
+    let status = &request["status"];
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    if conditions.is_empty() {
+        return older(&request["metadata"]["creationTimestamp"], PENDING);
+    }
+    let issued = status["certificate"].as_str().is_some_and(|certificate| !certificate.is_empty());
+    conditions.iter().any(|condition| {
+        let updated = |than| older(&condition["lastUpdateTime"], than);
+        match condition["type"].as_str() {
+            Some("Approved") if issued => {
+                updated(DECIDED) || certificate_ends(request).is_some_and(|end| now > end)
+            }
+            Some("Approved") => updated(PENDING),
+            Some("Denied" | "Failed") => updated(DECIDED),
+            _ => false,
+        }
+    })
+}
+
+pub(super) struct OldRequests;
+
+impl Controller for OldRequests {
+    /// One key for all of them: they are looked at together.
+    fn everything(&self, _: &Context) -> Vec<Key> {
+        vec![Key::new(&STORAGE.into(), "", "")]
+    }
+
+    fn touched(&self, _: &Context, _: &Arc<str>, _: &Event, _: &mut Vec<Key>) {}
+
+    async fn sync(&self, context: &Context, all: &Key) -> Result<Next, Failure> {
+        let now = context.clock.now();
+        for request in context.store.list(STORAGE, None).objects {
+            if is_old(&request.value(), now) {
+                let key = Key::new(&all.storage, "", &request.name);
+                let as_seen = Preconditions { uid: &request.uid, version: Some(request.version) };
+                settled(context.actor.delete(&key, as_seen, Propagation::Background).await)?;
+            }
+        }
+        Ok(Next::After(LOOK_EVERY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+    use serde_json::json;
+
+    use super::*;
+    use crate::control::world::World;
+
+    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+    #[test]
+    fn each_state_has_its_time() {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let ago = |minutes: i64| (now - SignedDuration::from_mins(minutes)).to_string();
+        let request = |made: i64, conditions: &[(&str, i64)], certificate: &str| {
+            let conditions: Vec<_> = conditions
+                .iter()
+                .map(|(kind, minutes)| json!({"type": kind, "lastUpdateTime": ago(*minutes)}))
+                .collect();
+            let metadata = json!({"creationTimestamp": ago(made)});
+            json!({"metadata": metadata, "status": {"conditions": conditions, "certificate": certificate}})
+        };
+        let day = 24 * 60;
+        let table = [
+            ("waits", request(day, &[], ""), false),
+            ("waited too long", request(day + 1, &[], ""), true),
+            ("approved, and made", request(day, &[("Approved", 60)], "x"), false),
+            ("approved and made an hour ago", request(61, &[("Approved", 61)], "x"), true),
+            ("approved, and not made yet", request(2 * day, &[("Approved", day)], ""), false),
+            ("approved a day ago, and never made", request(2 * day, &[("Approved", day + 1)], ""), true),
+            ("denied", request(2 * day, &[("Denied", 60)], ""), false),
+            ("denied an hour ago", request(61, &[("Denied", 61)], ""), true),
+            ("failed", request(2 * day, &[("Approved", 60), ("Failed", 60)], ""), false),
+            ("failed an hour ago", request(61, &[("Approved", 61), ("Failed", 61)], ""), true),
+            ("something else was said of it", request(2 * day, &[("Other", day)], ""), false),
+            ("at no known time", json!({"status": {"conditions": [{"type": "Denied"}]}}), false),
+        ];
+        for (what, request, expected) in table {
+            assert_eq!(is_old(&request, now), expected, "{what}");
+        }
+    }
+
+    fn request(name: &str, signer: &str) -> Value {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
+            "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["client auth"], "expirationSeconds": 600},
+        })
+    }
+
+    #[tokio::test]
+    async fn old_requests_go_as_the_hours_pass() {
+        let world = World::without_nodes().await;
+        let (ours, another) = ("kubernetes.io/kube-apiserver-client", "example.com/signer");
+        let decided = [
+            ("made", ours, Some("Approved")),
+            ("denied", ours, Some("Denied")),
+            ("never-made", another, Some("Approved")),
+            ("waiting", ours, None),
+        ];
+        world.advance(1800).await;
+        for (name, signer, condition) in decided {
+            world.create(REQUESTS, request(name, signer)).await;
+            if let Some(kind) = condition {
+                let said = json!({"type": kind, "status": "True", "reason": "Test", "message": ""});
+                let patch = json!({"status": {"conditions": [said]}});
+                world.patch(&format!("{REQUESTS}/{name}/approval"), patch).await;
+            }
+        }
+        let left = async || {
+            let all = world.list(REQUESTS).await;
+            all.iter().map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        // Looked at every hour since the start. The certificate was good for ten minutes.
+        world.advance(1800).await;
+        assert_eq!(left().await, ["denied", "never-made", "waiting"]);
+        world.advance(3600).await;
+        assert_eq!(left().await, ["never-made", "waiting"]);
+        world.advance(22 * 3600).await;
+        assert_eq!(left().await, ["never-made", "waiting"]);
+        world.advance(3600).await;
+        assert_eq!(left().await, Vec::<String>::new());
+    }
+}
