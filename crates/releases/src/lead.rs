@@ -28,6 +28,7 @@ use crate::key::Key;
 use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
+use crate::release::room::Quotas;
 use crate::soon::Soon;
 use crate::told::Told;
 use crate::workloads::Workloads;
@@ -47,6 +48,7 @@ pub(crate) struct Controller {
     pub clients: Clients,
     pub requests: Feed<HelmRequest>,
     pub releases: Feed<HelmRelease>,
+    pub quotas: Quotas,
     pub records: Records,
     pub workloads: Workloads,
     pub charts: Arc<Charts>,
@@ -98,6 +100,7 @@ impl Releases {
             clients: parts.clients.clone(),
             requests: parts.requests.clone(),
             releases: parts.releases.clone(),
+            quotas: parts.quotas.clone(),
             records: Records::default(),
             workloads: Workloads::default(),
             charts: parts.charts.clone(),

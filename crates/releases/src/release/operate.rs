@@ -99,7 +99,7 @@ impl Controller {
         let change = Change { spec, identity, discovery: &helm.discovery };
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();
-            Run { sensitive, ..run(spec, pass.timeout(), &change) }
+            Run { sensitive, room: Some(&self.quotas), ..run(spec, pass.timeout(), &change) }
         };
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
