@@ -32,6 +32,7 @@ use crate::release::room::Quotas;
 use crate::soon::Soon;
 use crate::told::Told;
 use crate::workloads::Workloads;
+use crate::workloads::customs::Customs;
 use crate::{Releases, sweep};
 
 /// So many releases are worked on at once. Much of it is waiting for the cluster.
@@ -51,6 +52,7 @@ pub(crate) struct Controller {
     pub quotas: Quotas,
     pub records: Records,
     pub workloads: Workloads,
+    pub customs: Customs,
     pub charts: Arc<Charts>,
     pub people: Arc<dyn People>,
     pub helm: crate::Helms,
@@ -103,6 +105,7 @@ impl Releases {
             quotas: parts.quotas.clone(),
             records: Records::default(),
             workloads: Workloads::default(),
+            customs: Customs::new(parts.clients.clone(), parts.helms.discovery.clone(), again.clone()),
             charts: parts.charts.clone(),
             people: parts.people.clone(),
             helm: parts.helms.clone(),

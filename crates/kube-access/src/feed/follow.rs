@@ -17,9 +17,9 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::Shared;
 use super::readable::{Readable, Unreadable};
 use super::store::Heard;
+use super::{Refusal, Shared};
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
 const WATCH: u32 = 30;
@@ -50,6 +50,15 @@ impl Lost {
         match self {
             Self::Call(kube::Error::Api(status)) | Self::Told(status) => status.code == 410,
             _ => false,
+        }
+    }
+
+    /// Nothing but a change of somebody's rights, or of the kinds that there are, lets it succeed.
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Call(kube::Error::Api(status)) | Self::Told(status) => matches!(status.code, 400..=405)
+                .then(|| Refusal { code: status.code, message: status.message.clone() }),
+            _ => None,
         }
     }
 }
@@ -205,7 +214,7 @@ where
     }
 
     fn lose(&mut self, lost: &Lost) {
-        self.shared.lost();
+        self.shared.lost(lost.refusal());
         if lost.is_gone() {
             self.version = None;
         }
@@ -238,13 +247,15 @@ where
 impl<P> Shared<P> {
     fn heard(&self) {
         self.health.send_modify(|health| (health.alive, health.heard) = (true, Instant::now()));
+        self.refusal.send_if_modified(|refusal| refusal.take().is_some());
     }
 
     fn synced(&self) {
         self.health.send_modify(|health| health.synced = true);
     }
 
-    fn lost(&self) {
+    fn lost(&self, refusal: Option<Refusal>) {
         self.health.send_modify(|health| health.alive = false);
+        self.refusal.send_replace(refusal);
     }
 }

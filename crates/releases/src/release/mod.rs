@@ -94,6 +94,7 @@ impl Controller {
     async fn pass(&self, key: &Key) -> Result<Next, PassError> {
         let Some(release) = self.releases.get_in(&key.namespace, &key.name) else {
             self.known.forget(key);
+            self.customs.forget(key);
             self.soon.forget(key);
             self.told.forget(key);
             return Ok(Next::Rest);
