@@ -62,7 +62,7 @@ impl Helm {
         if self.whole_records { storage.whole_only() } else { storage }
     }
 
-    pub(crate) fn target(&self, namespace: &str) -> Target {
+    pub fn target(&self, namespace: &str) -> Target {
         Target {
             client: self.objects.clone(),
             discovery: self.discovery.clone(),

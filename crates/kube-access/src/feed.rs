@@ -54,6 +54,14 @@ struct Watching<P> {
 struct Shared<P> {
     store: Mutex<Store<P>>,
     health: watch::Sender<Health>,
+    refusal: watch::Sender<Option<Refusal>>,
+}
+
+/// What the cluster says of a watch that it does not let anybody have: it may not be, or there is no such kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: u16,
+    pub message: String,
 }
 
 /// What is known of the watch.
@@ -113,7 +121,11 @@ impl<P: Send + Sync + 'static> Feed<P> {
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let health = Health { synced: false, alive: false, heard: Instant::now() };
-        let shared = Arc::new(Shared { store: Mutex::default(), health: watch::Sender::new(health) });
+        let shared = Arc::new(Shared {
+            store: Mutex::default(),
+            health: watch::Sender::new(health),
+            refusal: watch::Sender::new(None),
+        });
         let task =
             tokio::spawn(follow::follow(api, config, sent, Box::new(keep), shared.clone())).abort_handle();
         Self(Arc::new(Watching { shared, task }))
@@ -147,6 +159,19 @@ impl<P> Feed<P> {
         let mut health = self.0.shared.health.subscribe();
         // The sender lives as long as this feed.
         let _ = health.wait_for(|health| health.synced).await;
+    }
+
+    /// Resolves when the cluster refuses the watch. The feed goes on trying: who does not want that drops it.
+    pub fn refused(&self) -> impl Future<Output = Refusal> + use<P> {
+        let mut refusal = self.0.shared.refusal.subscribe();
+        async move {
+            let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+            match refused {
+                Some(refused) => refused,
+                // The feed is gone.
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// For how long nothing has been heard; nothing while the watch stands.

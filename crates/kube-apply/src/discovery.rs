@@ -91,13 +91,16 @@ impl Discovery {
             .ok_or_else(|| FindError::Unknown { api_version: api_version.to_owned(), kind: kind.to_owned() })
     }
 
+    /// A kind in the version that the cluster prefers.
+    pub fn preferred(&self, group: &str, kind: &str) -> Option<Kind> {
+        let served = self.0.served.load();
+        let preferred = served.preferred.get(&(group.to_owned(), kind.to_owned()))?;
+        served.kinds.get(&(preferred.clone(), kind.to_owned())).cloned()
+    }
+
     /// A kind in whatever version is served: what was written long ago may be in one that is no more.
     pub fn in_any_version(&self, api_version: &str, kind: &str) -> Option<Kind> {
-        self.known(api_version, kind).or_else(|| {
-            let served = self.0.served.load();
-            let preferred = served.preferred.get(&(group(api_version).to_owned(), kind.to_owned()))?;
-            served.kinds.get(&(preferred.clone(), kind.to_owned())).cloned()
-        })
+        self.known(api_version, kind).or_else(|| self.preferred(group(api_version), kind))
     }
 
     /// Reads everything again, unless somebody did while this was waiting for its turn.

@@ -4,16 +4,16 @@
 //! answer. What an update needs for a while (surge) is counted where there is something to update.
 //!
 //! An answer is a forecast: others write too, and the cluster has the last word. What is not looked at (scopes of quotas,
-//! defaults of `LimitRanges`, affinity) is taken to fit.
-//! Elsewhere: what an object takes (`domain::resources`).
+//! defaults of `LimitRanges`, hooks, affinity) is taken to fit.
+//! Elsewhere: what an object takes (`domain::resources`), quotas ([`quota`]), nodes ([`nodes`]).
 
 mod nodes;
+mod quota;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use domain::quantity::Quantity;
-use domain::resources::amounts::{self, Amounts};
 use domain::resources::{Usage, Workload};
 use kube::Client;
 use kube::api::ListParams;
@@ -26,7 +26,8 @@ use crate::live::live;
 use crate::object::{Id, Object};
 use crate::target::{Target, request};
 
-pub use nodes::nodes;
+pub use nodes::Nodes;
+pub use quota::{Quota, quotas, room};
 
 /// Something that would not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl fmt::Display for Shortage {
             Self::Quota { namespace, quota, resource, needed, left } => {
                 write!(
                     f,
-                    "quota {namespace}/{quota} has {left} of {resource} left, and {needed} more are needed"
+                    "exceeded quota: {quota} in {namespace}: {needed} more of {resource} needed, {left} left"
                 )
             }
             Self::Nodes { id, pods, of } => {
@@ -79,110 +80,84 @@ impl FitError {
 struct Turn {
     id: Id,
     live: Option<Value>,
+    /// As it was wanted before.
+    before: Option<Value>,
     wanted: Option<Value>,
 }
 
-/// What would not fit into the quotas of the namespaces. `nodes`: how many a daemon would find.
-pub async fn quota(
-    target: &Target,
-    before: &[Object],
-    after: &[Object],
-    nodes: u64,
-) -> Result<Vec<Shortage>, FitError> {
-    let spaces = after.iter().map(|object| object.namespace().unwrap_or(&target.namespace).to_owned());
-    let spaces: BTreeSet<String> = spaces.collect();
-    let mut quotas = BTreeMap::new();
-    for namespace in spaces {
-        let found =
-            list(&target.client, &core("ResourceQuota", "resourcequotas"), Some(&namespace), "").await;
-        let found = found.map_err(|source| FitError::Read { what: "quotas", source })?;
-        let found: Vec<Value> = found.into_iter().filter(|quota| !is_scoped(quota)).collect();
-        if !found.is_empty() {
-            quotas.insert(namespace, found);
+/// What there is of objects, and what they are to become.
+pub struct Turns(Vec<Turn>);
+
+impl Turns {
+    /// Reads what is there of what was wanted `before`, and of what is wanted `after`.
+    pub async fn read(target: &Target, before: &[Object], after: &[Object]) -> Result<Self, FitError> {
+        Self::read_of(target, before, after, |_| true).await
+    }
+
+    /// The same, of objects that take something which matters.
+    async fn read_of(
+        target: &Target,
+        before: &[Object],
+        after: &[Object],
+        matters: impl Fn(&String) -> bool,
+    ) -> Result<Self, FitError> {
+        let counts = |object: &&Object| Usage::of(object.value(), 1).peak().keys().any(&matters);
+        let before = before.iter().filter(counts);
+        let former: HashMap<Id, &Object> = before.map(|object| (target.id(object), object)).collect();
+        let after: Vec<&Object> = last_of_each(target, after).into_iter().filter(counts).collect();
+        let wanted: HashSet<Id> = after.iter().map(|object| target.id(object)).collect();
+        let gone = former.iter().filter(|(id, _)| !wanted.contains(id)).map(|(_, object)| *object);
+        let all: Vec<Object> = after.iter().copied().chain(gone).cloned().collect();
+        let found = live(target, &all).await.map_err(FitError::Object)?;
+        let turns = found.into_iter().enumerate().map(|(at, found)| Turn {
+            before: former.get(&found.id).map(|object| object.value().clone()),
+            wanted: after.get(at).map(|object| object.value().clone()),
+            id: found.id,
+            live: found.value,
+        });
+        Ok(Self(turns.collect()))
+    }
+
+    /// Whether pods would come of it that are not there.
+    pub fn bring_pods(&self) -> bool {
+        self.0.iter().any(|turn| turn.wanted.as_ref().and_then(Workload::of).is_some())
+    }
+}
+
+/// An object that stands twice in a manifest is written once, as it is wanted last.
+fn last_of_each<'o>(target: &Target, objects: &'o [Object]) -> Vec<&'o Object> {
+    let last: HashMap<Id, usize> =
+        objects.iter().enumerate().map(|(at, object)| (target.id(object), at)).collect();
+    let all = objects.iter().enumerate();
+    all.filter(|(at, object)| object.name().is_empty() || last.get(&target.id(object)) == Some(at))
+        .map(|(_, object)| object)
+        .collect()
+}
+
+impl Turn {
+    /// Whether there are pods that will be replaced by others: the template was changed, and what is there is not that yet.
+    fn is_rolled(&self) -> bool {
+        let template = |object: &Option<Value>| Some(Workload::of(object.as_ref()?)?.template().clone());
+        let (Some(live), Some(wanted)) = (template(&self.live), template(&self.wanted)) else { return false };
+        template(&self.before).is_none_or(|before| before != wanted) && !is_within(&wanted, &live)
+    }
+}
+
+/// Whether all that is wanted is there; the cluster's defaults are there, too, and amounts in other words.
+fn is_within(wanted: &Value, there: &Value) -> bool {
+    match (wanted, there) {
+        (Value::Null, _) => true,
+        (Value::Object(wanted), Value::Object(there)) => {
+            wanted.iter().all(|(key, value)| is_within(value, there.get(key).unwrap_or(&Value::Null)))
+        }
+        (Value::Array(wanted), Value::Array(there)) => {
+            wanted.len() == there.len() && wanted.iter().zip(there).all(|(one, other)| is_within(one, other))
+        }
+        (wanted, Value::Null) => matches!(wanted, Value::Object(map) if map.is_empty()),
+        (wanted, there) => {
+            wanted == there || Quantity::of(wanted).is_some_and(|amount| Quantity::of(there) == Some(amount))
         }
     }
-    // Most namespaces have none.
-    if quotas.is_empty() {
-        return Ok(Vec::new());
-    }
-    let turns = turns(target, before, after).await?;
-    let short = quotas.iter().flat_map(|(namespace, quotas)| {
-        let turns = turns.iter().filter(|turn| turn.id.namespace.as_ref() == Some(namespace));
-        let needed = needed(turns, nodes);
-        quotas.iter().flat_map(move |quota| short_of(quota, namespace, &needed)).collect::<Vec<_>>()
-    });
-    Ok(short.collect())
-}
-
-fn is_scoped(quota: &Value) -> bool {
-    let spec = &quota["spec"];
-    spec["scopes"].as_array().is_some_and(|scopes| !scopes.is_empty()) || spec["scopeSelector"].is_object()
-}
-
-/// What is there and what is wanted, object by object.
-async fn turns(target: &Target, before: &[Object], after: &[Object]) -> Result<Vec<Turn>, FitError> {
-    let wanted: HashMap<Id, &Object> = after.iter().map(|object| (object.id(), object)).collect();
-    let gone = before.iter().filter(|object| !wanted.contains_key(&object.id()));
-    let all: Vec<Object> = after.iter().chain(gone).cloned().collect();
-    let found = live(target, &all).await.map_err(FitError::Object)?;
-    let turns = found.into_iter().enumerate().map(|(at, found)| Turn {
-        id: found.id,
-        live: found.value,
-        wanted: (at < after.len()).then(|| after[at].value().clone()),
-    });
-    Ok(turns.collect())
-}
-
-/// What is needed on top of what is there.
-fn needed<'a>(turns: impl Iterator<Item = &'a Turn>, nodes: u64) -> Amounts {
-    let (mut taken, mut wanted) = (Amounts::new(), Amounts::new());
-    for turn in turns {
-        if let Some(live) = &turn.live {
-            amounts::add(&mut taken, &Usage::of(live, nodes).steady);
-        }
-        if let Some(object) = &turn.wanted {
-            let usage = Usage::of(object, nodes);
-            amounts::add(&mut wanted, &usage.steady);
-            if is_rolled(turn) {
-                amounts::add(&mut wanted, &usage.surge);
-            }
-        }
-    }
-    let more = wanted.into_iter().map(|(name, amount)| {
-        let there = taken.get(&name).cloned().unwrap_or(Quantity::ZERO);
-        (name, amount.sub(&there))
-    });
-    more.filter(|(_, amount)| amount.sign() > 0).collect()
-}
-
-/// Whether there are pods that will be replaced by others. (Images and requests are looked at: the cluster's defaults are in
-/// one of the two only.)
-fn is_rolled(turn: &Turn) -> bool {
-    let containers = |object: &Value| -> Vec<(Value, Value)> {
-        let Some(workload) = Workload::of(object) else { return Vec::new() };
-        let list = workload.template()["spec"]["containers"].as_array().cloned().unwrap_or_default();
-        list.into_iter()
-            .map(|container| (container["image"].clone(), container["resources"].clone()))
-            .collect()
-    };
-    let (Some(live), Some(wanted)) = (&turn.live, &turn.wanted) else { return false };
-    containers(live) != containers(wanted)
-}
-
-fn short_of(quota: &Value, namespace: &str, needed: &Amounts) -> Vec<Shortage> {
-    let (hard, used) = (amounts::read(&quota["spec"]["hard"]), amounts::read(&quota["status"]["used"]));
-    let short = hard.into_iter().filter_map(|(resource, hard)| {
-        let needed = needed.get(&resource)?.clone();
-        let left = hard.sub(used.get(&resource).unwrap_or(&Quantity::ZERO));
-        (needed > left).then(|| Shortage::Quota {
-            namespace: namespace.to_owned(),
-            quota: quota["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-            resource,
-            needed,
-            left,
-        })
-    });
-    short.collect()
 }
 
 fn core(kind: &str, plural: &str) -> ApiResource {

@@ -89,6 +89,14 @@ impl Target {
         Ok(placed.iter().filter(|placed| !placed.kind.namespaced).map(Placed::id).collect())
     }
 
+    /// Which object it is if it is written here. One of a kind that is not known is taken to have a namespace.
+    pub(crate) fn id(&self, object: &Object) -> Id {
+        let kind = self.discovery.in_any_version(object.api_version(), object.kind());
+        let namespaced = kind.is_none_or(|kind| kind.namespaced);
+        let namespace = namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
+        Id { namespace, ..object.id() }
+    }
+
     pub(crate) fn put(&self, object: &Object, kind: Kind) -> Placed {
         let wanted = kind.namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
         if object.namespace() == wanted.as_deref() {

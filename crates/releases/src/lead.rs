@@ -28,9 +28,11 @@ use crate::key::Key;
 use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
+use crate::release::room::Quotas;
 use crate::soon::Soon;
 use crate::told::Told;
 use crate::workloads::Workloads;
+use crate::workloads::customs::Customs;
 use crate::{Releases, sweep};
 
 /// So many releases are worked on at once. Much of it is waiting for the cluster.
@@ -47,8 +49,10 @@ pub(crate) struct Controller {
     pub clients: Clients,
     pub requests: Feed<HelmRequest>,
     pub releases: Feed<HelmRelease>,
+    pub quotas: Quotas,
     pub records: Records,
     pub workloads: Workloads,
+    pub customs: Customs,
     pub charts: Arc<Charts>,
     pub people: Arc<dyn People>,
     pub helm: crate::Helms,
@@ -98,8 +102,10 @@ impl Releases {
             clients: parts.clients.clone(),
             requests: parts.requests.clone(),
             releases: parts.releases.clone(),
+            quotas: parts.quotas.clone(),
             records: Records::default(),
             workloads: Workloads::default(),
+            customs: Customs::new(parts.clients.clone(), parts.helms.discovery.clone(), again.clone()),
             charts: parts.charts.clone(),
             people: parts.people.clone(),
             helm: parts.helms.clone(),

@@ -28,6 +28,7 @@ use charts::Charts;
 use list::List;
 use people::People;
 use records::Mark;
+use release::room::Quotas;
 
 pub mod acts;
 mod announce;
@@ -63,6 +64,7 @@ pub(crate) struct Parts {
     releases: Feed<HelmRelease>,
     /// All of Helm's records, without their content.
     marks: Feed<Option<Mark>>,
+    quotas: Quotas,
     list: List,
     charts: Arc<Charts>,
     people: Arc<dyn People>,
@@ -96,7 +98,9 @@ impl Releases {
         let requests = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
         let releases = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
         let marks = marks(&clients);
-        let synced = async { futures::join!(requests.synced(), releases.synced(), marks.synced()) };
+        let quotas = Quotas::watch(&clients);
+        let synced =
+            async { futures::join!(requests.synced(), releases.synced(), marks.synced(), quotas.0.synced()) };
         let synced = tokio::time::timeout(PATIENCE, synced).await;
         synced.map_err(|_| StartError::Silent(PATIENCE))?;
         let helms =
@@ -108,6 +112,7 @@ impl Releases {
             requests,
             releases,
             marks,
+            quotas,
             helms,
             charts: Arc::new(Charts::new(charts)),
             clients,

@@ -43,6 +43,8 @@ pub(crate) struct Failure {
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     pub resources: Resources,
+    /// Objects of which nobody knows whether they are ready, and why. They count as ready.
+    pub unknown: Vec<String>,
     /// They had their time.
     pub late: bool,
     pub paused: bool,
@@ -161,7 +163,7 @@ impl Telling {
 
     /// It is deployed; this is how it does.
     pub fn stands(mut self, standing: Standing) -> Self {
-        let Standing { mut resources, late, paused, foreign, drift } = standing;
+        let Standing { mut resources, unknown, late, paused, foreign, drift } = standing;
         resources.not_ready.truncate(status::NOT_READY);
         let ready = resources.ready == resources.total;
         let left = match resources.not_ready.first() {
@@ -170,6 +172,16 @@ impl Telling {
                 resources.ready, resources.total, first.kind, first.name, first.reason
             ),
             None => String::new(),
+        };
+        let left = match unknown.first() {
+            Some(first) => {
+                let before = if left.is_empty() { left } else { left + "; " };
+                format!(
+                    "{before}of {} objects it is not known whether they are ready; {first}",
+                    unknown.len()
+                )
+            }
+            None => left,
         };
         let was_active = self.is(State::Active) || self.is(State::Degraded);
         let waits = if self.is(State::Created) { State::Created } else { State::Upgraded };

@@ -3,6 +3,9 @@
 //!
 //! Who belongs to which release is read from Helm's own marks. They are no proof of anything: what is asked is how the objects
 //! of a release stand, which its record names.
+//! Elsewhere: kinds that others define ([`customs`]).
+
+pub(crate) mod customs;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -49,30 +52,20 @@ pub(crate) fn is_watched(id: &Id) -> bool {
 impl Workloads {
     /// Follows all of them; says of which release something changed. What there was is known before the first word.
     pub fn follow(&self, client: &kube::Client) -> impl Stream<Item = Key> + Send + 'static {
-        let feeds: Vec<Feed<DynamicObject>> = KINDS
+        let feeds: Vec<(Feed<DynamicObject>, ApiResource)> = KINDS
             .iter()
-            .map(|(group, version, kind, plural)| {
-                let resource = ApiResource {
-                    group: (*group).to_owned(),
-                    version: (*version).to_owned(),
-                    api_version: if group.is_empty() {
-                        (*version).to_owned()
-                    } else {
-                        format!("{group}/{version}")
-                    },
-                    kind: (*kind).to_owned(),
-                    plural: (*plural).to_owned(),
-                };
+            .map(|row| {
+                let resource = resource(row);
                 let api = Api::all_with(client.clone(), &resource);
-                Feed::start(api, Config::default().labels(OF_HELM), slim)
+                (Feed::start(api, Config::default().labels(OF_HELM), slim), resource)
             })
             .collect();
         let workloads = self.clone();
         let known = {
             let (feeds, workloads) = (feeds.clone(), workloads.clone());
             async move {
-                future::join_all(feeds.iter().map(Feed::synced)).await;
-                for (feed, kind) in feeds.iter().zip(KINDS) {
+                future::join_all(feeds.iter().map(|(feed, _)| feed.synced())).await;
+                for (feed, kind) in &feeds {
                     feed.all()
                         .into_iter()
                         .for_each(|object| drop(workloads.enter(kind, &Change::Applied(object))));
@@ -80,12 +73,12 @@ impl Workloads {
                 None
             }
         };
-        let changes = feeds.into_iter().zip(KINDS).map(move |(feed, kind)| {
+        let changes = feeds.into_iter().map(move |(feed, kind)| {
             let workloads = workloads.clone();
             // The feed lives as long as the stream.
             feed.changes().map(move |change| {
                 let _ = &feed;
-                workloads.enter(kind, &change)
+                workloads.enter(&kind, &change)
             })
         });
         stream::once(known).chain(stream::select_all(changes.map(StreamExt::boxed))).filter_map(future::ready)
@@ -97,19 +90,13 @@ impl Workloads {
     }
 
     /// Enters what a watch says; answers whose object it is, if it stands otherwise than before.
-    fn enter(&self, kind: &(&str, &str, &str, &str), change: &Change<DynamicObject>) -> Option<Key> {
+    fn enter(&self, kind: &ApiResource, change: &Change<DynamicObject>) -> Option<Key> {
         let (object, gone) = match change {
             Change::Applied(object) => (object, false),
             Change::Deleted(object) => (object, true),
         };
-        let mark = |name: &str| object.annotations().get(name);
-        let key = Key::new(mark(NAMESPACE)?, mark(RELEASE)?);
-        let id = Id {
-            group: kind.0.to_owned(),
-            kind: kind.2.to_owned(),
-            namespace: object.namespace(),
-            name: object.name_any(),
-        };
+        let key = release_of(object)?;
+        let id = id_of(kind, object);
         let mut all = self.0.lock();
         let objects = all.entry(key.clone()).or_default();
         let changed = if gone {
@@ -125,13 +112,37 @@ impl Workloads {
     }
 }
 
+fn resource((group, version, kind, plural): &(&str, &str, &str, &str)) -> ApiResource {
+    ApiResource {
+        group: (*group).to_owned(),
+        version: (*version).to_owned(),
+        api_version: if group.is_empty() { (*version).to_owned() } else { format!("{group}/{version}") },
+        kind: (*kind).to_owned(),
+        plural: (*plural).to_owned(),
+    }
+}
+
+/// The release that an object says it is of.
+fn release_of(object: &DynamicObject) -> Option<Key> {
+    let mark = |name: &str| object.annotations().get(name);
+    Some(Key::new(mark(NAMESPACE)?, mark(RELEASE)?))
+}
+
+fn id_of(kind: &ApiResource, object: &DynamicObject) -> Id {
+    Id {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        namespace: object.namespace(),
+        name: object.name_any(),
+    }
+}
+
 /// What keeps an object from being ready.
-fn stands(kind: &(&str, &str, &str, &str), object: &DynamicObject) -> Option<Arc<str>> {
+fn stands(kind: &ApiResource, object: &DynamicObject) -> Option<Arc<str>> {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     // A list does not say of each of its objects what it is.
-    value["apiVersion"] =
-        if kind.0.is_empty() { kind.1.into() } else { format!("{}/{}", kind.0, kind.1).into() };
-    value["kind"] = kind.2.into();
+    value["apiVersion"] = kind.api_version.as_str().into();
+    value["kind"] = kind.kind.as_str().into();
     match judge(&value, Strategy::Watcher) {
         State::Ready => None,
         State::Progressing(why) | State::Failed(why) => Some(why.into()),

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use helm_template::data::Members;
-use kube_apply::{Id, Object, Tell};
+use kube_apply::{Id, Object, Target, Tell};
 
 use crate::record::Record;
 use crate::render::ReadyChart;
@@ -16,6 +17,17 @@ use crate::render::ReadyChart;
 pub trait PostRender: Send + Sync {
     /// What is to be written instead, or why nothing can be.
     fn change(&self, objects: Vec<Object>) -> Result<Vec<Object>, String>;
+}
+
+/// Says whether there is room for what is about to be written, when all of it is known and nothing is written yet.
+pub trait Room: Send + Sync {
+    /// What is short, for people; nothing, if it fits or cannot be told. `before` is what there may be of the release.
+    fn short<'a>(
+        &'a self,
+        target: &'a Target,
+        before: &'a [Object],
+        after: &'a [Object],
+    ) -> BoxFuture<'a, Option<String>>;
 }
 
 /// What is waited for before an act is done.
@@ -92,6 +104,8 @@ pub struct Run<'r> {
     /// Text that must not be said: it is masked in errors and descriptions, as data of rendered Secrets always is.
     pub sensitive: Vec<String>,
     pub post_render: Option<&'r dyn PostRender>,
+    /// Asked by installations and upgrades. Nobody asks before going back to what was there.
+    pub room: Option<&'r dyn Room>,
     pub tell: &'r dyn Tell,
 }
 
@@ -112,6 +126,7 @@ impl<'r> Run<'r> {
             max_history: 10,
             sensitive: Vec::new(),
             post_render: None,
+            room: None,
             tell,
         }
     }

@@ -132,14 +132,15 @@ impl Operation<'_> {
         history: &History,
         revision: i64,
     ) -> Result<Record, Error> {
+        let before = self.standing(history, revision).await?;
         if !ask.skip_crds {
-            self.make_crds(ask).await?;
+            self.make_crds(ask, &before).await?;
         }
         let Draft { mut record, objects, mask } = self.draft_install(ask, revision).await?;
         let (way, method) = self.way(None);
         record.apply_method = method;
-        let before = self.standing(history, revision).await?;
         let looked = self.look("install", &before, &objects, way, &mask).await?;
+        self.fits("install", &before, &objects, &mask).await?;
 
         let stored = self.begin(history, &record).await?;
         let mut course = Course { operation: self, stored, objects: &objects, way, mask };
@@ -190,17 +191,21 @@ impl Operation<'_> {
         Error::Failed { said, kind, record }
     }
 
-    /// Makes the definitions that are missing, once the values are known to be right.
-    async fn make_crds(&self, ask: &Install<'_>) -> Result<(), Error> {
+    /// Makes the definitions that are missing, once the values are known to be right and there is room.
+    async fn make_crds(&self, ask: &Install<'_>, before: &[Object]) -> Result<(), Error> {
         let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
         if missing.is_empty() {
             return Ok(());
         }
         // Templates may ask for what is about to be defined, so what they complain of does not count yet.
-        match self.render(ask, &self.what(ask)).await {
-            Err(Error::Render(RenderError::Templates { .. })) | Ok(_) => crds::make(self, &missing).await,
-            Err(error) => Err(error),
+        match self.draft_install(ask, 1).await {
+            Ok(Draft { objects, mask, .. }) => self.fits("install", before, &objects, &mask).await?,
+            Err(
+                Error::Render(RenderError::Templates { .. }) | Error::PostRender(_) | Error::Manifest { .. },
+            ) => {}
+            Err(error) => return Err(error),
         }
+        crds::make(self, &missing).await
     }
 
     fn what(&self, ask: &Install<'_>) -> What {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use domain::Kind;
 use helm_engine::Event;
 use kube_apply::ready::{self, Strategy};
 use kube_apply::{Applied, Id, Looked, Mask, Object, Options, Ownership, Removal, Target, Tell, Way};
@@ -94,6 +95,21 @@ impl<'o> Operation<'o> {
     ) -> Result<Looked, Error> {
         let looked = kube_apply::look(&self.target, before, after, &self.options(way)).await;
         looked.map_err(|error| Error::Refused { act, kind: error.kind(), why: mask.over(&error.to_string()) })
+    }
+
+    /// Refuses what there is no room for. Nothing is written.
+    pub async fn fits(
+        &self,
+        act: &'static str,
+        before: &[Object],
+        after: &[Object],
+        mask: &Mask,
+    ) -> Result<(), Error> {
+        let Some(room) = self.run.room else { return Ok(()) };
+        match room.short(&self.target, before, after).await {
+            Some(why) => Err(Error::Refused { act, kind: Kind::Exhausted, why: mask.over(&why) }),
+            None => Ok(()),
+        }
     }
 
     /// Whether nobody makes a revision any more that is pending. We hold the release, so whoever else held it for that has

@@ -106,6 +106,7 @@ impl Operation<'_> {
         let (way, _) = self.way(Some(&base));
         let before = self.standing(history, base.version).await?;
         let looked = self.look("update", &before, &objects, way, &mask).await?;
+        self.fits("update", &before, &objects, &mask).await?;
 
         let stored = self.begin(history, &record).await?;
         let mut course = Course { operation: self, stored, objects: &objects, way, mask };

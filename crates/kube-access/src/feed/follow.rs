@@ -2,6 +2,10 @@
 //!
 //! `kube::runtime::watcher` does the same, but does not say that a watch stands again before something changes, and
 //! a single object that cannot be read keeps it from all others. Here such an object counts as absent, and the log names it.
+//!
+//! A watch need not be believed. What it says again or too late is held against the versions that are known (`Store::is_news`);
+//! where those do not tell, and every [`LISTED_EVERY`] watches in any case, everything is listed anew, so that nothing that a watch
+//! left out stays unknown.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -17,9 +21,9 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::Shared;
 use super::readable::{Page, Readable, Unreadable};
-use super::store::Heard;
+use super::store::{Heard, News};
+use super::{Refusal, Shared};
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
 const WATCH: u32 = 30;
@@ -28,6 +32,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The pause after a first failure, and the longest.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// So many watches follow one list: an hour of them. Tens of thousands of objects are no small thing to ask for.
+const LISTED_EVERY: u32 = if cfg!(test) { 3 } else { 120 };
 /// A watch that stood for so long did not fail at once.
 const A_WHILE: Duration = Duration::from_secs(1);
 
@@ -42,6 +48,8 @@ enum Lost {
     Silent,
     #[error("the list has no version to watch from")]
     NoVersion,
+    #[error("the watch told of an object that may be gone since")]
+    Disorder,
 }
 
 impl Lost {
@@ -49,7 +57,17 @@ impl Lost {
     fn is_gone(&self) -> bool {
         match self {
             Self::Call(kube::Error::Api(status)) | Self::Told(status) => status.code == 410,
+            Self::Disorder => true,
             _ => false,
+        }
+    }
+
+    /// Nothing but a change of somebody's rights, or of the kinds that there are, lets it succeed.
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Call(kube::Error::Api(status)) | Self::Told(status) => matches!(status.code, 400..=405)
+                .then(|| Refusal { code: status.code, message: status.message.clone() }),
+            _ => None,
         }
     }
 }
@@ -74,6 +92,7 @@ where
         keep,
         shared,
         version: None,
+        watches: 0,
         lost: false,
     };
     let mut pause = PAUSE;
@@ -111,6 +130,8 @@ struct Follower<K, P> {
     shared: Arc<Shared<P>>,
     /// Up to where everything has been heard; none: a list is needed.
     version: Option<String>,
+    /// How many watches there were since the last list.
+    watches: u32,
     /// The log says that nothing is heard.
     lost: bool,
 }
@@ -122,8 +143,8 @@ where
     /// Lists if it must, and watches until the watch ends.
     async fn watch(&mut self) -> Result<(), Lost> {
         let version = match &self.version {
-            Some(version) => version.clone(),
-            None => self.list().await?,
+            Some(version) if self.watches < LISTED_EVERY => version.clone(),
+            _ => self.list().await?,
         };
         let length = self.config.timeout.unwrap_or(WATCH);
         let params = WatchParams {
@@ -139,6 +160,7 @@ where
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let events = self.client.request_events::<Readable<K>>(request).await?;
+        self.watches += 1;
         self.shared.heard();
         if std::mem::take(&mut self.lost) {
             tracing::info!(path = self.request.url_path, "the watch stands again");
@@ -154,14 +176,11 @@ where
             match event {
                 None => return Ok(()),
                 Some(WatchEvent::Error(status)) => return Err(Lost::Told(Box::new(*status))),
-                Some(WatchEvent::Bookmark(mark)) => self.version = Some(mark.metadata.resource_version),
+                Some(WatchEvent::Bookmark(mark)) => self.advance(Some(&mark.metadata.resource_version)),
                 Some(WatchEvent::Deleted(object)) => self.remove(object.meta()),
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => match self.readable(object)
                 {
-                    Ok(heard) => {
-                        self.version.clone_from(&heard.version);
-                        self.shared.store.lock().apply(heard);
-                    }
+                    Ok(heard) => self.apply(heard)?,
                     Err(meta) => self.remove(&meta),
                 },
             }
@@ -200,13 +219,14 @@ where
             }
         };
         self.version = Some(version.clone());
+        self.watches = 0;
         self.shared.store.lock().forget(unheard);
         self.shared.synced();
         Ok(version)
     }
 
     fn lose(&mut self, lost: &Lost) {
-        self.shared.lost();
+        self.shared.lost(lost.refusal());
         if lost.is_gone() {
             self.version = None;
         }
@@ -218,9 +238,43 @@ where
         }
     }
 
+    fn apply(&mut self, heard: Heard<P>) -> Result<(), Lost> {
+        let version = heard.version.clone();
+        let late = self.is_late(version.as_deref());
+        let mut store = self.shared.store.lock();
+        match store.is_news(&heard) {
+            // Something of before a deletion that was heard of, or something that was never heard of: only a list can tell.
+            News::Unknown if late => return Err(Lost::Disorder),
+            News::Old if late => {}
+            _ => store.apply(heard),
+        }
+        drop(store);
+        self.advance(version.as_deref());
+        Ok(())
+    }
+
     fn remove(&mut self, meta: &ObjectMeta) {
-        self.version.clone_from(&meta.resource_version);
-        self.shared.store.lock().remove(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+        let version = meta.resource_version.as_deref();
+        let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+        let mut store = self.shared.store.lock();
+        // Of one that another has followed under its name nobody need be told again.
+        if !(self.is_late(version) && store.is_newer(namespace, name, version)) {
+            store.remove(namespace, name);
+        }
+        drop(store);
+        self.advance(version);
+    }
+
+    /// Whether something newer was heard before. Versions of one kind grow; one that is no number is taken as it comes.
+    fn is_late(&self, version: Option<&str>) -> bool {
+        number(version).zip(number(self.version.as_deref())).is_some_and(|(this, newest)| this <= newest)
+    }
+
+    /// Everything has been heard up to this version, unless it was further already.
+    fn advance(&mut self, version: Option<&str>) {
+        if !self.is_late(version) {
+            self.version = version.map(str::to_owned);
+        }
     }
 
     /// The object as it is kept, or of one that cannot be read its metadata.
@@ -236,16 +290,22 @@ where
     }
 }
 
+fn number(version: Option<&str>) -> Option<u64> {
+    version?.parse().ok()
+}
+
 impl<P> Shared<P> {
     fn heard(&self) {
         self.health.send_modify(|health| (health.alive, health.heard) = (true, Instant::now()));
+        self.refusal.send_if_modified(|refusal| refusal.take().is_some());
     }
 
     fn synced(&self) {
         self.health.send_modify(|health| health.synced = true);
     }
 
-    fn lost(&self) {
+    fn lost(&self, refusal: Option<Refusal>) {
         self.health.send_modify(|health| health.alive = false);
+        self.refusal.send_replace(refusal);
     }
 }

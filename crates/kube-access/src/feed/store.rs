@@ -44,7 +44,19 @@ impl<P> Heard<P> {
     }
 }
 
-/// What is kept of an object. Of its UID and its version enough to tell them from others, which eight bytes are.
+/// What is said of an object, beside what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing is known under its name.
+    Unknown,
+    /// It is newer than what is known.
+    New,
+    /// It is not.
+    Old,
+}
+
+/// What is kept of an object. Of its UID and its version enough to tell them from others, which eight bytes are; of a version
+/// that is a number, the number.
 struct Known<P> {
     uid: u64,
     version: u64,
@@ -81,7 +93,7 @@ impl<P> Store<P> {
         let Heard { key, uid, version, object } = heard;
         let now = Known {
             uid: print(uid.as_deref()),
-            version: print(version.as_deref()),
+            version: place(version.as_deref()),
             object: Arc::new(object),
         };
         let object = now.object.clone();
@@ -95,6 +107,21 @@ impl<P> Store<P> {
         } else if before.version != now.version {
             self.tell(&key, true, &Change::Applied(object));
         }
+    }
+
+    /// Whether it is newer than what is known, where versions are numbers.
+    pub(super) fn is_news(&self, heard: &Heard<P>) -> News {
+        match self.objects.get(&heard.key) {
+            None => News::Unknown,
+            Some(known) if known.version < place(heard.version.as_deref()) => News::New,
+            Some(_) => News::Old,
+        }
+    }
+
+    /// Whether something newer is known under that name, where versions are numbers.
+    pub(super) fn is_newer(&self, namespace: Option<&str>, name: &str, version: Option<&str>) -> bool {
+        let known = self.objects.get(&*key(namespace.unwrap_or_default(), name));
+        known.is_some_and(|known| known.version > place(version))
     }
 
     /// An object is not there.
@@ -230,6 +257,11 @@ impl<P> Waiting<P> {
             waker.wake();
         }
     }
+}
+
+/// The number that a version is, or its print.
+fn place(version: Option<&str>) -> u64 {
+    version.and_then(|version| version.parse().ok()).unwrap_or_else(|| print(version))
 }
 
 fn print(text: Option<&str>) -> u64 {

@@ -1,5 +1,7 @@
 //! Feeds on an embedded cluster, over a line that can be cut.
 
+mod gossip;
+
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::ResourceExt;

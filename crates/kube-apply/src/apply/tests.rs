@@ -348,6 +348,7 @@ fn all_of_it_may_go_from_thread_to_thread() {
         crate::drift::find(target, &[], &Ownership::new("a", "b"), ignored, &[]).await.is_ok()
     });
     goes(|target| async { crate::drift::correct(target, &[], &Silent).await.is_ok() });
-    goes(|target| async { crate::fit::quota(target, &[], &[], 0).await.is_ok() });
-    goes(|target| async { crate::fit::nodes(&target.client, target, &[], &[]).await.is_ok() });
+    goes(|target| async { crate::fit::room(&[], target, &[], &[]).await.is_ok() });
+    goes(|target| async { crate::fit::Turns::read(target, &[], &[]).await.is_ok() });
+    goes(|target| async { crate::fit::Nodes::read(&target.client).await.is_ok() });
 }

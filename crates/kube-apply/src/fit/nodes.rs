@@ -1,50 +1,62 @@
 //! Whether the nodes have room.
 
+use std::collections::BTreeMap;
+
 use domain::resources::Workload;
 use domain::resources::amounts::{self, Amounts, Side, count};
 use kube::Client;
 use serde_json::Value;
 
-use super::{FitError, Shortage, Turn, core, is_rolled, list, turns};
-use crate::object::Object;
-use crate::target::Target;
+use super::{FitError, Shortage, Turn, Turns, core, list};
 
 /// A node, and what is left of it.
-pub(super) struct Node {
+struct Node {
     object: Value,
     free: Amounts,
 }
 
-/// Which pods would find no node. `reader` may read nodes and pods of the whole cluster, which tenants may not.
-pub async fn nodes(
-    reader: &Client,
-    target: &Target,
-    before: &[Object],
-    after: &[Object],
-) -> Result<Vec<Shortage>, FitError> {
-    let what = "nodes and their pods";
-    let failed = |source| FitError::Read { what, source };
-    let nodes = list(reader, &core("Node", "nodes"), None, "").await.map_err(failed)?;
-    let on_nodes = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!=";
-    let pods = list(reader, &core("Pod", "pods"), None, on_nodes).await.map_err(failed)?;
-    let turns = turns(target, before, after).await?;
-    Ok(find_room(rooms(nodes, &pods), &turns))
-}
+/// The nodes that take pods, and what is left of each.
+pub struct Nodes(Vec<Node>);
 
-/// What is left of each node that takes pods.
-pub(super) fn rooms(nodes: Vec<Value>, pods: &[Value]) -> Vec<Node> {
-    let mut rooms: Vec<Node> = nodes
-        .into_iter()
-        .filter(|node| node["spec"]["unschedulable"] != true)
-        .map(|object| Node { free: amounts::read(&object["status"]["allocatable"]), object })
-        .collect();
-    for pod in pods {
-        let name = &pod["spec"]["nodeName"];
-        if let Some(node) = rooms.iter_mut().find(|node| node.object["metadata"]["name"] == *name) {
-            node.take(&needs(pod));
-        }
+impl Nodes {
+    /// `reader` may read nodes and pods of the whole cluster, which tenants may not.
+    pub async fn read(reader: &Client) -> Result<Self, FitError> {
+        let what = "nodes and their pods";
+        let failed = |source| FitError::Read { what, source };
+        let nodes = list(reader, &core("Node", "nodes"), None, "").await.map_err(failed)?;
+        let on_nodes = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!=";
+        let pods = list(reader, &core("Pod", "pods"), None, on_nodes).await.map_err(failed)?;
+        Ok(Self::left(nodes, &pods))
     }
-    rooms
+
+    /// What these pods leave of these nodes.
+    pub(super) fn left(nodes: Vec<Value>, pods: &[Value]) -> Self {
+        let mut left: BTreeMap<String, Node> = nodes
+            .into_iter()
+            .filter(|node| node["spec"]["unschedulable"] != true)
+            .map(|object| {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                (name, Node { free: amounts::read(&object["status"]["allocatable"]), object })
+            })
+            .collect();
+        for pod in pods {
+            let name = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+            if let Some(node) = left.get_mut(name) {
+                node.take(&needs(pod));
+            }
+        }
+        Self(left.into_values().collect())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        u64::try_from(self.0.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Which pods would find no node. Every new pod is put onto the first node with room for it, the largest first.
+    pub fn short(self, turns: &Turns) -> Vec<Shortage> {
+        find_room(self.0, &turns.0)
+    }
 }
 
 /// What a pod made from this takes of a node.
@@ -54,8 +66,7 @@ fn needs(template: &Value) -> Amounts {
     needs
 }
 
-/// Puts every new pod onto the first node with room for it, the largest first.
-pub(super) fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
+fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
     let mut wanted: Vec<_> = turns
         .iter()
         .filter_map(|turn| {
@@ -87,7 +98,7 @@ pub(super) fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
 /// How many pods come on top of those that are there.
 fn new_pods(turn: &Turn, workload: &Workload<'_>) -> u64 {
     let there = turn.live.as_ref().and_then(Workload::of).map_or(0, |live| live.pods(0));
-    let surge = if is_rolled(turn) { workload.surge(0) } else { 0 };
+    let surge = if turn.is_rolled() { workload.surge(0) } else { 0 };
     workload.pods(0).saturating_sub(there) + surge
 }
 

@@ -1,15 +1,16 @@
 //! What would come of a change, before anybody makes it. Nothing is written, and nothing sensitive is shown.
 
 use chart_store::{Reader, Source};
-use domain::Actor;
 use domain::roles::Capability;
+use domain::{Actor, Kind};
 use futures::FutureExt;
 use helm_chart::values;
 use helm_release::Record;
 use helm_release::actions::{DryRun, Install, Run, Upgrade, Values};
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
-use kube_apply::Silent;
+use kube_apply::fit::{self, FitError, Shortage, Turns};
+use kube_apply::{Object, Silent, Target};
 use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -40,6 +41,29 @@ pub struct Plan {
     pub differences: Vec<DifferenceView>,
     /// All of it as one unified difference.
     pub text: String,
+    /// What there would be no room for, as things stand.
+    pub shortages: Vec<ShortageView>,
+    /// What could not be looked at, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unlooked: Vec<String>,
+}
+
+/// Something that would not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Shortage")]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum ShortageView {
+    /// The namespace may not hold that much. Nothing is installed then.
+    Quota {
+        namespace: String,
+        quota: String,
+        resource: String,
+        needed: String,
+        left: String,
+        message: String,
+    },
+    /// So many of the new pods of a workload would find no node. They wait until there is one.
+    Nodes { object: String, pods: u64, of: u64, message: String },
 }
 
 impl Releases {
@@ -76,6 +100,7 @@ impl Releases {
         run.dry_run = DryRun::Server;
         run.post_render = Some(&change);
         run.take_ownership = spec.options.take_ownership;
+        let target = helm.target(namespace);
         let (name, namespace) = (name.to_owned(), namespace.to_owned());
         let (chart, values) = (chart.ready, Arc::new(values));
         let after = if before.is_some() {
@@ -84,7 +109,45 @@ impl Releases {
         } else {
             helm.install(&install(name, namespace, chart, values, &spec, run)).boxed().await?
         };
-        told(before.as_ref(), &after, release.as_deref())
+        let mut plan = told(before.as_ref(), &after, release.as_deref())?;
+        let old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
+        (plan.shortages, plan.unlooked) = self.shortages(&target, &old, &objects(&after)?).await;
+        Ok(plan)
+    }
+
+    /// What there would be no room for, and what could not be looked at. Quotas and objects are read as whoever asks; of the
+    /// nodes, which are not theirs to see, they learn how many pods would find none.
+    async fn shortages(
+        &self,
+        target: &Target,
+        before: &[Object],
+        after: &[Object],
+    ) -> (Vec<ShortageView>, Vec<String>) {
+        let turns = match Turns::read(target, before, after).await {
+            Ok(turns) => turns,
+            Err(error) => return (Vec::new(), vec![unlooked("what is there", &error)]),
+        };
+        let own = self.parts().clients.own();
+        let nodes =
+            async { if turns.bring_pods() { fit::Nodes::read(&own).await.map(Some) } else { Ok(None) } };
+        let (nodes, quotas) = futures::join!(nodes, fit::quotas(target, after));
+        let mut words = Vec::new();
+        let nodes = nodes.unwrap_or_else(|error| {
+            // What the platform itself was told is not for them.
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot look for room on the nodes");
+            words.push("the nodes, which cannot be read now".to_owned());
+            None
+        });
+        let count = nodes.as_ref().map_or(0, fit::Nodes::count);
+        let mut short = match quotas {
+            Ok(quotas) => turns.short_of_quota(&quotas, count),
+            Err(error) => {
+                words.push(unlooked("the quotas", &error));
+                Vec::new()
+            }
+        };
+        short.extend(nodes.map(|nodes| nodes.short(&turns)).unwrap_or_default());
+        (short.into_iter().map(ShortageView::from).collect(), words)
     }
 
     fn identity_of(&self, actor: &Actor) -> Result<Identity, Error> {
@@ -209,5 +272,27 @@ fn told(before: Option<&Record>, after: &Record, release: Option<&HelmRelease>) 
         notes: masks[1].mask_text(&after.info.notes),
         differences,
         text,
+        shortages: Vec::new(),
+        unlooked: Vec::new(),
     })
+}
+
+fn unlooked(what: &str, error: &FitError) -> String {
+    match error.kind() {
+        Kind::Forbidden => format!("{what}, which you may not read"),
+        _ => format!("{what}, which cannot be read now"),
+    }
+}
+
+impl From<Shortage> for ShortageView {
+    fn from(shortage: Shortage) -> Self {
+        let message = shortage.to_string();
+        match shortage {
+            Shortage::Quota { namespace, quota, resource, needed, left } => {
+                let (needed, left) = (needed.to_string(), left.to_string());
+                Self::Quota { namespace, quota, resource, needed, left, message }
+            }
+            Shortage::Nodes { id, pods, of } => Self::Nodes { object: id.to_string(), pods, of, message },
+        }
+    }
 }

@@ -6,8 +6,9 @@ use domain::actor::Actor;
 use domain::roles::WorkspaceRole;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube_types::{HelmRelease, HelmRequest, SYSTEM_NAMESPACE};
 use serde_json::json;
 use testkit::until;
@@ -102,6 +103,43 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     assert!(stage.of::<HelmRelease>().get_opt("web").await.unwrap().is_none());
     assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());
     assert_eq!(kept(&stage).await, 0);
+}
+
+/// A Deployment whose every pod wants a node that nobody has.
+const LARGE: &str = "extra: |\n  apiVersion: apps/v1\n  kind: Deployment\n  metadata: {name: large}\n  spec:\n    replicas: 2\n    \
+                     selector: {matchLabels: {app: large}}\n    template:\n      metadata: {labels: {app: large}}\n      \
+                     spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 10k}}}]}\n";
+
+#[tokio::test]
+async fn a_plan_tells_what_there_is_no_room_for_and_what_nobody_may_look_at() {
+    let stage = Stage::new().await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": SHOP}, "spec": {"hard": {"pods": "2"}}});
+    stage.world.apply([quota]).await;
+    let plan = async |values: &str| {
+        let source = Some(Source::Archive(web()));
+        let changes = Changes { source, values: Some(values.to_owned()), ..Changes::default() };
+        let plan = stage.releases.plan(&developer(), SHOP, "web", changes).await.unwrap();
+        (serde_json::to_value(plan.shortages).unwrap(), plan.unlooked)
+    };
+    assert_eq!(plan("replicas: 2\n").await, (json!([]), Vec::new()));
+    let nodes = json!({
+        "kind": "nodes", "object": "Deployment shop/large", "pods": 2, "of": 2,
+        "message": "2 of 2 pods of Deployment shop/large would find no node with room",
+    });
+    let pods = json!({
+        "kind": "quota", "namespace": SHOP, "quota": "few", "resource": "pods", "needed": "3", "left": "2",
+        "message": "exceeded quota: few in shop: 3 more of pods needed, 2 left",
+    });
+    assert_eq!(plan(LARGE).await, (json!([pods, nodes]), Vec::new()));
+
+    let roles: Api<ClusterRole> = Api::all(stage.world.admin());
+    let mut role = roles.get("longshore-ws-developer").await.unwrap();
+    for rule in role.rules.iter_mut().flatten() {
+        rule.resources.get_or_insert_default().retain(|resource| resource != "resourcequotas");
+    }
+    roles.replace("longshore-ws-developer", &PostParams::default(), &role).await.unwrap();
+    assert_eq!(plan(LARGE).await, (json!([nodes]), vec!["the quotas, which you may not read".to_owned()]));
+    assert!(stage.of::<Deployment>().list(&ListParams::default()).await.unwrap().items.is_empty());
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 //! does it as whoever the release acts as, and tells the status once. A crash between two steps costs nothing: what was begun
 //! is in the status and in Helm's record, and the next pass ends it.
 //!
-//! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]), how its
+//! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
+//! there is room ([`room`]), how its
 //! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
 pub(crate) mod change;
@@ -12,6 +13,7 @@ mod drift;
 pub(crate) mod identity;
 mod operate;
 mod remove;
+pub(crate) mod room;
 mod standing;
 pub(crate) mod wanted;
 
@@ -92,6 +94,7 @@ impl Controller {
     async fn pass(&self, key: &Key) -> Result<Next, PassError> {
         let Some(release) = self.releases.get_in(&key.namespace, &key.name) else {
             self.known.forget(key);
+            self.customs.forget(key);
             self.soon.forget(key);
             self.told.forget(key);
             return Ok(Next::Rest);

@@ -34,6 +34,7 @@ use crate::error::{Doing, PassError};
 use crate::lead::Controller;
 use crate::records::short;
 use crate::tell::{Deployment, Telling};
+use crate::workloads::customs::Again;
 
 /// When somebody who works on the release is asked again.
 const BUSY: Duration = Duration::from_secs(2);
@@ -64,6 +65,8 @@ impl Controller {
                 self.records.learn(pass.key, &record, true, now);
                 let objects: Arc<[_]> = self.objects(&pass.key.namespace, &record).into();
                 self.known.learn_objects(pass.key, record.version, objects.clone());
+                // What was refused once may have been allowed since.
+                self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Always).await;
                 let standing = self.standing(&begun, &objects, now, None);
                 let late = standing.late;
                 let first = matches!(step, Step::Install | Step::Reinstall);
@@ -99,7 +102,7 @@ impl Controller {
         let change = Change { spec, identity, discovery: &helm.discovery };
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();
-            Run { sensitive, ..run(spec, pass.timeout(), &change) }
+            Run { sensitive, room: Some(&self.quotas), ..run(spec, pass.timeout(), &change) }
         };
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {

@@ -20,6 +20,7 @@ use crate::lead::Controller;
 use crate::records::Newest;
 use crate::requests::until;
 use crate::tell::Standing;
+use crate::workloads::customs::{Again, Stands, is_custom};
 use crate::workloads::is_watched;
 
 impl Controller {
@@ -34,6 +35,8 @@ impl Controller {
         let status = pass.status();
         let revision = status.helm.as_ref().map_or(0, |helm| helm.revision);
         let objects = self.objects_of(pass, revision).await?;
+        let again = if whole { Again::Served } else { Again::Never };
+        self.customs.follow(pass.key, &objects, &identity.acts_as, again).await;
         let foreign = newest.filter(|newest| !is_own(newest, &status)).map(|newest| newest.revision);
         let mut standing = self.standing(pass, &objects, pass.now, foreign);
         if whole {
@@ -69,6 +72,7 @@ impl Controller {
         let Some(Stored { record, .. }) = stored else { return Ok(Next::Rest) };
         let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
         self.known.learn_objects(pass.key, record.version, objects.clone());
+        self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Never).await;
         let standing = self.standing(pass, &objects, pass.now, None);
         let first = pass.status().version == 0;
         let deployment =
@@ -85,12 +89,26 @@ impl Controller {
         foreign: Option<i64>,
     ) -> Standing {
         let stand = self.workloads.of(pass.key);
-        let mut not_ready = Vec::new();
-        for id in objects.iter().filter(|id| is_watched(id)) {
-            let reason = match stand.get(id) {
-                Some(None) => continue,
-                Some(Some(reason)) => reason.to_string(),
-                None => "not there".to_owned(),
+        let (mut not_ready, mut unknown) = (Vec::new(), Vec::new());
+        for id in objects {
+            let stands = if is_watched(id) {
+                match stand.get(id) {
+                    Some(None) => Stands::Ready,
+                    Some(Some(reason)) => Stands::NotReady(reason.clone()),
+                    None => Stands::NotReady("not there".into()),
+                }
+            } else if is_custom(id) {
+                self.customs.stands(pass.key, id)
+            } else {
+                Stands::Ready
+            };
+            let reason = match stands {
+                Stands::Ready => continue,
+                Stands::NotReady(reason) => reason.to_string(),
+                Stands::Unknown(why) => {
+                    unknown.push(format!("{} {}: {why}", id.kind, id.name));
+                    continue;
+                }
             };
             not_ready.push(NotReady {
                 kind: id.kind.clone(),
@@ -110,7 +128,7 @@ impl Controller {
             ready: count(objects.len() - not_ready.len()),
             not_ready,
         };
-        Standing { resources, late, paused: pass.release.spec.paused, foreign, drift: None }
+        Standing { resources, unknown, late, paused: pass.release.spec.paused, foreign, drift: None }
     }
 
     /// The objects of a revision, as its record names them.

@@ -1,13 +1,16 @@
 //! A hand-written release from its beginning to its end.
 //!
 //! Modules: what goes wrong in the cluster ([`faults`]) and what is done about it ([`remedies`]), values in other objects
-//! ([`references`]), repositories that mean no good ([`repositories`]), and several at once ([`chance`]).
+//! ([`references`]), kinds that others define ([`customs`]), repositories that mean no good ([`repositories`]), several at once ([`chance`]), and watches
+//! that do not tell the truth ([`watches`]).
 
 mod chance;
+mod customs;
 mod faults;
 mod references;
 mod remedies;
 mod repositories;
+mod watches;
 
 use std::sync::Arc;
 

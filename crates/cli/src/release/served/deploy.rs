@@ -11,6 +11,7 @@ use super::follow::{Until, follow};
 use super::{Release, Served, chart, items, number, status, text};
 use crate::helm::flags::ValuesArgs;
 use crate::helm::{Outcome, Refusal};
+use crate::platform::output::tame;
 use crate::release::chart::{Names, PROFILE};
 use crate::release::deploy::DeployArgs;
 use crate::release::flags::{Format, WaitArgs};
@@ -190,5 +191,35 @@ async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs) -> Ou
     if !notes.is_empty() && !deploy.shown.hide_notes.0 {
         let _ = writeln!(out, "NOTES:\n{notes}");
     }
+    let room = room(&plan);
+    if !room.is_empty() {
+        let _ = write!(out, "ROOM:\n{room}");
+    }
     Ok(out.into_bytes())
+}
+
+/// What there would be no room for, and what could not be looked at; nothing where everything fits.
+pub fn room(plan: &Value) -> String {
+    let short = items(plan, "shortages").iter().map(|short| text(short, "/message"));
+    let unlooked = items(plan, "unlooked").iter().filter_map(Value::as_str);
+    let unlooked = unlooked.map(|why| format!("not looked at: {why}"));
+    short.map(str::to_owned).chain(unlooked).map(|line| tame(&line) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_no_room_for_is_said_line_by_line() {
+        assert_eq!(room(&json!({"shortages": []})), "");
+        let plan = json!({
+            "shortages": [{"kind": "quota", "message": "exceeded quota: few"}, {"kind": "nodes", "message": "1 of 2\u{7}"}],
+            "unlooked": ["the quotas, which you may not read"],
+        });
+        assert_eq!(
+            room(&plan),
+            "exceeded quota: few\n1 of 2\\u{7}\nnot looked at: the quotas, which you may not read\n"
+        );
+    }
 }

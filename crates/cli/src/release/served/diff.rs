@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::deploy::changed_values;
+use super::deploy::{changed_values, room};
 use super::{Served, chart, query, text};
 use crate::helm::Outcome;
 use crate::platform::output::tame;
@@ -16,7 +16,9 @@ pub async fn run(args: &DiffArgs, served: &Served) -> Outcome {
         needs_cluster(&[(args.from.is_some(), "a revision beside --with")])?;
         let mut body = changed_values(&args.values, &args.old_values)?;
         body["chart"] = chart::source(served, chart, &args.remote).await?;
-        release.post("/plan", &body).await?
+        let plan = release.post("/plan", &body).await?;
+        eprint!("{}", room(&plan));
+        plan
     } else if args.live.0 {
         release.get("/drift").await?
     } else {

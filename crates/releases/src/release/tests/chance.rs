@@ -34,7 +34,7 @@ use tower::service_fn;
 use crate::Releases;
 use crate::stage::{SHOP, archive, releases, started, world_with};
 
-const NAME: &str = "web";
+pub(super) const NAME: &str = "web";
 
 /// So many rounds at once: much of each is waiting.
 const AT_ONCE: usize = 12;
@@ -43,7 +43,7 @@ const AT_ONCE: usize = 12;
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// One ConfigMap for each letter; an uppercase letter makes one that no cluster takes.
-const MAPS: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
+pub(super) const MAPS: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
 
 const WISHES: [&str; 4] = ["a", "ab", "bc", "c"];
 
@@ -95,9 +95,9 @@ fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
     Client::new(service_fn(call), SHOP)
 }
 
-struct Play {
-    world: World,
-    package: String,
+pub(super) struct Play {
+    pub world: World,
+    pub package: String,
     chart: Arc<ReadyChart>,
     discovery: Discovery,
     over: AtomicBool,
@@ -105,12 +105,14 @@ struct Play {
 
 impl Play {
     async fn new() -> Self {
-        let world = world_with(None).await;
-        let source = Source::Archive(archive(
-            "maps",
-            "1.0.0",
-            &[("values.yaml", "maps: a\n"), ("templates/maps.yaml", MAPS)],
-        ));
+        Self::of(world_with(None).await, &[("templates/maps.yaml", MAPS)]).await
+    }
+
+    /// One on that cluster, with a chart of these templates.
+    pub async fn of(world: World, templates: &[(&str, &str)]) -> Self {
+        let files: Vec<(&str, &str)> =
+            [("values.yaml", "maps: a\n")].iter().chain(templates).copied().collect();
+        let source = Source::Archive(archive("maps", "1.0.0", &files));
         let platform = releases(&world, &Fault::none()).await;
         let chart = platform.charts().get(&source, &Reader::Platform).await.unwrap();
         let discovery = Discovery::read(&world.admin()).await.unwrap();
@@ -123,11 +125,11 @@ impl Play {
         }
     }
 
-    fn releases(&self) -> Api<HelmRelease> {
+    pub fn releases(&self) -> Api<HelmRelease> {
         Api::namespaced(self.world.admin(), SHOP)
     }
 
-    async fn server(&self, client: Client, name: &str) -> Releases {
+    pub async fn server(&self, client: Client, name: &str) -> Releases {
         let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
         started(client, outgoing, Arc::new(SystemClock), name).await
     }
@@ -290,7 +292,7 @@ impl Play {
     }
 
     /// Waits until there is what is wished for.
-    async fn reach(&self, seed: u64, wish: Option<&str>) {
+    pub async fn reach(&self, seed: u64, wish: Option<&str>) {
         let truth = async {
             while !is_one_truth(wish, &self.found().await) {
                 tokio::time::sleep(Duration::from_millis(50)).await;

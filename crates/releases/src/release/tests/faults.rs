@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use domain::clock::SystemClock;
 use helm_release::{Record, Status, Storage};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
+use kube_apply::fit::Quota;
 use kube_types::HelmRelease;
 use kube_types::progress::condition;
 use kube_types::release::conditions::{READY, STALLED};
@@ -141,6 +143,52 @@ async fn a_quota_that_is_used_up_is_told_and_tried_again() {
     quotas.delete("few", &DeleteParams::default()).await.unwrap();
     stage.change("web", json!({"spec": {"version": 2}})).await;
     stage.until_state("web", "active").await;
+}
+
+#[tokio::test]
+async fn what_a_quota_would_not_hold_is_not_begun_and_an_update_needs_room_for_its_surge() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": SHOP}, "spec": {"hard": {"pods": "1"}}});
+    stage.world.apply([quota.clone()]).await;
+    let left = async |used: &str| {
+        let mut counted = quota.clone();
+        counted["status"] = json!({"used": {"pods": used}});
+        let counted = Quota::of(&counted);
+        until("the server knows", async || {
+            let known = stage.releases.parts().quotas.0.get_in(SHOP, "few")?;
+            (*known == counted).then_some(())
+        })
+        .await;
+    };
+    left("0").await;
+    let mut two = spec("web", &package);
+    two["valuesObject"] = json!({"replicas": 2});
+    stage.write("web", two).await.unwrap();
+    let (reason, message, again) = failed(&stage, "web").await;
+    assert!(message.contains("exceeded quota: few in shop: 2 more of pods needed, 1 left"), "{message}");
+    assert_eq!((reason.as_str(), again), ("Exhausted", true));
+    assert!(records(&stage, "web").await.is_empty());
+    assert!(stage.of::<ConfigMap>().get_opt("web").await.unwrap().is_none());
+    assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());
+
+    stage.change("web", json!({"spec": {"valuesObject": {"replicas": 1}}})).await;
+    stage.until_state("web", "active").await;
+    left("1").await;
+    // Another template makes another pod before the old one goes.
+    let other = json!({"greeting": "hi", "behaviour": "never-ready"});
+    stage.change("web", json!({"spec": {"valuesObject": other}})).await;
+    let (reason, message, again) = failed(&stage, "web").await;
+    assert!(message.contains("exceeded quota: few in shop: 1 more of pods needed, 0 left"), "{message}");
+    assert_eq!((reason.as_str(), again), ("Exhausted", true));
+    assert_eq!(records(&stage, "web").await, ["1 deployed"]);
+    let greeting =
+        async || stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"].clone();
+    assert_eq!(greeting().await, "hello");
+    // What changes no pods needs no room.
+    stage.change("web", json!({"spec": {"valuesObject": {"behaviour": ""}}})).await;
+    stage.until_state("web", "active").await;
+    assert_eq!((greeting().await.as_str(), records(&stage, "web").await.len()), ("hi", 2));
 }
 
 #[tokio::test]
