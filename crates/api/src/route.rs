@@ -65,6 +65,8 @@ pub struct Gift {
     pub status: StatusCode,
     pub media: &'static str,
     pub schema: Option<SchemaOf>,
+    /// What else it may be written as.
+    pub otherwise: Option<(&'static str, SchemaOf)>,
 }
 
 /// The columns of the table that come before the handler.
@@ -96,7 +98,7 @@ where
         once: false,
         dialect: Dialect::Native,
         takes: B::taken(),
-        gives: Gift { status, media: T::MEDIA, schema: T::schema() },
+        gives: Gift { status, media: T::MEDIA, schema: T::schema(), otherwise: T::otherwise() },
         handler: on(filter, handle),
     }
 }
@@ -151,7 +153,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         once: false,
         dialect: Dialect::Native,
         takes: None,
-        gives: Gift { status: StatusCode::OK, media, schema: None },
+        gives: Gift { status: StatusCode::OK, media, schema: None, otherwise: None },
         handler: on(MethodFilter::GET, handler),
     }
 }

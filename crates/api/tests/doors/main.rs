@@ -7,6 +7,7 @@ mod console;
 mod description;
 mod house;
 mod identity;
+mod logs;
 mod matrix;
 mod outage;
 mod releases;

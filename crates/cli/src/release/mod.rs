@@ -138,7 +138,7 @@ pub async fn run(command: &Command, world: &World) -> Outcome {
             Command::Recover(_) => Err(needs_platform("recover")),
             Command::Restart(_) => Err(needs_platform("restart")),
             Command::Adopt(_) => Err(needs_platform("adopt")),
-            Command::Logs(_) => Err(needs_platform("logs")),
+            Command::Logs(args) => Box::pin(logs::run(args, &at)).await,
         },
     }
 }

@@ -49,6 +49,8 @@ pub enum Error {
     Helm(Box<helm_release::Error>),
     #[error("{message}")]
     Kubernetes { kind: Kind, message: String },
+    #[error("you listen to {0} releases already, and more at once are not let in; end one")]
+    Listening(usize),
     #[error("the records of the release cannot be read")]
     Records(#[from] StorageError),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
@@ -69,6 +71,7 @@ impl Error {
             Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) => Kind::Conflict,
             Self::Invalid(_) => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
+            Self::Listening(_) => Kind::Exhausted,
             Self::Chart(error) => error.kind(),
             Self::Moved(_) => Kind::Precondition,
             Self::Helm(error) => error.kind(),

@@ -10,8 +10,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
+use kube_apply::logs::selector;
 use kube_apply::{Object, Tell};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Error;
 use super::ask::NewRelease;
@@ -67,7 +68,7 @@ impl Releases {
         namespace: &str,
         object: &Object,
     ) -> Result<(), Error> {
-        let selector = selector(&object.value()["spec"]["selector"]["matchLabels"]);
+        let selector = selector(&object.value()["spec"]["selector"]);
         // Without a selector all pods of the namespace would be meant.
         if selector.is_empty() {
             return Ok(());
@@ -137,11 +138,4 @@ impl Releases {
 pub struct TestResult {
     pub name: String,
     pub phase: String,
-}
-
-/// The labels as a selector says them.
-pub(super) fn selector(labels: &Value) -> String {
-    let labels = labels.as_object().into_iter().flatten();
-    let pairs = labels.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
-    pairs.collect::<Vec<_>>().join(",")
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::platform::Person;
 use crate::program::{Server, longshore};
-use crate::target::Cluster;
+use crate::target::{Cluster, only_on_embedded};
 
 /// Somebody at a terminal.
 struct Typist {
@@ -78,7 +78,9 @@ spec:
   replicas: {{ .Values.replicas }}
   selector: {matchLabels: {app: {{ .Release.Name }}}}
   template:
-    metadata: {labels: {app: {{ .Release.Name }}}}
+    metadata:
+      labels: {app: {{ .Release.Name }}}
+      annotations: {sim.longshore.dev/log.main: greets with {{ .Values.greeting }}}
     spec:
       {{- if .Values.broken }}
       nodeSelector: {no-such: node}
@@ -140,11 +142,58 @@ fn the_main_path_straight_on_a_cluster() {
     main_path(&typist);
     assert_eq!(typist.does("uninstall web --wait").0, "release \"web\" uninstalled\n");
     assert_eq!(typist.does("list -q").0, "");
-    for command in ["pause", "recover", "restart", "adopt", "logs"] {
+    for command in ["pause", "recover", "restart", "adopt"] {
         let (code, _, why) = typist.types(&format!("{command} web"));
         assert_eq!(code, Some(1));
         assert!(why.starts_with(&format!("Error: `longshore {command}` needs a platform")), "{why}");
     }
+}
+
+/// Only the embedded cluster knows what a pod that is pretended would print.
+fn logs(typist: &Typist) {
+    typist.does("install web CHART --wait --timeout 60s");
+    let (out, _) = typist.does("logs web --tail 1");
+    assert_eq!(out, "greets with hello\n");
+    let (out, _) = typist.does("logs web --tail 1 --prefix");
+    assert!(out.starts_with("[web-") && out.ends_with("/main] greets with hello\n"), "{out}");
+    let (out, told) = typist.does("logs web -l app=other");
+    assert_eq!((out.as_str(), told.as_str()), ("", "release \"web\" has no such containers\n"));
+    let mut command = typist.command("logs web -f --tail 1 -c main");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("[web-") && first.ends_with("/main] greets with hello"), "{first}");
+    // The pods that come are heard from their beginning.
+    typist.does("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
+    let greets: Vec<String> =
+        lines.by_ref().filter(|line| line.ends_with("/main] greets with bye")).take(2).collect();
+    assert_ne!(greets[0], greets[1]);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    let (code, _, why) = typist.types("logs web -f --previous");
+    assert_eq!(code, Some(2), "{why}");
+    let (code, _, why) = typist.types("logs none -f");
+    assert_eq!(code, Some(1), "{why}");
+    typist.does("uninstall web");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_followed_on_a_platform() {
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let person = Person::register(&server, &cluster).await;
+    logs(&Typist::on_platform(&cluster, &server, &person));
+}
+
+#[test]
+fn logs_are_followed_straight_on_a_cluster() {
+    if !only_on_embedded() {
+        return;
+    }
+    let cluster = Cluster::start();
+    logs(&Typist::on_cluster(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread")]
