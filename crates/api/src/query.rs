@@ -26,6 +26,7 @@ pub const WORDS: &[Row] = &[
     ("to",       "integer", "The revision after; without it the newest"),
     ("of",       "string",  "What is compared: manifest or values"),
     ("claims",   "boolean", "With the claims that its StatefulSets made, and so with their data"),
+    ("force",    "boolean", "Whatever is in the way: no hooks are run, and what cannot be removed stays behind, as the answer says; for those who may remove the namespace"),
     ("rolling",  "boolean", "One after the other"),
     ("pod",      "string",  "Of this pod"),
     ("container", "string", "Of the container of this name"),

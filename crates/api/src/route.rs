@@ -31,6 +31,8 @@ pub struct Route {
     pub versioned: bool,
     /// Whether `Idempotency-Key` can name the attempt.
     pub once: bool,
+    /// What the audit trail calls it where the query says this.
+    pub saying: Option<(&'static str, &'static str)>,
     /// How it is spoken to.
     pub dialect: Dialect,
     pub takes: Option<Taken>,
@@ -47,6 +49,11 @@ impl Route {
     /// Sent again with the same key, it is done once.
     pub fn once(self) -> Self {
         Self { once: true, ..self }
+    }
+
+    /// Is another act where the query says `word`.
+    pub fn saying(self, word: &'static str, act: &'static str) -> Self {
+        Self { saying: Some((word, act)), ..self }
     }
 
     /// Is one of the OpenYurt console's, and takes these in the query.
@@ -96,6 +103,7 @@ where
         query: Some(&[]),
         versioned: false,
         once: false,
+        saying: None,
         dialect: Dialect::Native,
         takes: B::taken(),
         gives: Gift { status, media: T::MEDIA, schema: T::schema(), otherwise: T::otherwise() },
@@ -151,6 +159,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         query: None,
         versioned: false,
         once: false,
+        saying: None,
         dialect: Dialect::Native,
         takes: None,
         gives: Gift { status: StatusCode::OK, media, schema: None, otherwise: None },

@@ -87,7 +87,7 @@ pub fn table() -> Vec<Route> {
         create(path!("releases"),        "releases.create",    Anybody,                 "Ask for a release", releases::create).once(),
         get   (RELEASE,                  "releases.read",      Release(ReadReleases),   "A release", releases::show),
         patch (RELEASE,                  "releases.update",    Release(ChangeReleases), "Change a release; what is not said stays", releases::change).versioned().once(),
-        retire(RELEASE,                  "releases.delete",    Release(ChangeReleases), "Uninstall a release", releases::delete).with(&["claims"]).versioned(),
+        retire(RELEASE,                  "releases.delete",    Release(ChangeReleases), "Uninstall a release", releases::delete).with(&["claims", releases::FORCE]).versioned().saying(releases::FORCE, "releases.force-delete"),
         get   (path!("releases/{cluster}/{namespace}/{release}/history"),   "releases.history",   Release(ReadReleases),   "The revisions of a release, the newest first", releases::look::history),
         get   (path!("releases/{cluster}/{namespace}/{release}/values"),    "releases.values",    Release(ReadReleases),   "The values of a revision", releases::look::values).with(&["revision", "all"]),
         get   (path!("releases/{cluster}/{namespace}/{release}/manifest"),  "releases.manifest",  Release(ReadReleases),   "The objects of a revision, as they were written", releases::look::manifest).with(&["revision"]),

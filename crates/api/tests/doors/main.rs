@@ -5,6 +5,7 @@ mod audit;
 mod canary;
 mod console;
 mod description;
+mod force;
 mod house;
 mod identity;
 mod logs;

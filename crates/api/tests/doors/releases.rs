@@ -45,15 +45,20 @@ const CHART: &[(&str, &str)] = &[
 ];
 
 pub fn packed() -> Vec<u8> {
+    packed_of(CHART)
+}
+
+pub fn packed_of(files: &[(&str, &str)]) -> Vec<u8> {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    let chart = Loader::new(Profile::Helm4).files(CHART.iter().map(file).collect()).unwrap();
+    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
     archive::write(&chart, Profile::Helm4, 0).unwrap()
 }
 
 /// A house in which `acme` is, with a developer and a viewer.
 pub struct Acme {
     pub house: House,
+    pub admin: Person,
     pub developer: Person,
     pub viewer: Person,
     pub stranger: Person,
@@ -62,12 +67,12 @@ pub struct Acme {
 impl Acme {
     pub async fn new() -> Self {
         let house = House::running().await;
-        let maker = house.person(1, &[]).await;
+        let admin = house.person(1, &[]).await;
         let (developer, viewer) = (house.person(2, &[]).await, house.person(3, &[]).await);
         let stranger = house.person(4, &[]).await;
         let members = [(&developer, WorkspaceRole::Developer), (&viewer, WorkspaceRole::Viewer)];
-        house.workspace("acme", &maker, &members).await;
-        Self { house, developer, viewer, stranger }
+        house.workspace("acme", &admin, &members).await;
+        Self { house, admin, developer, viewer, stranger }
     }
 
     pub async fn upload(&self, key: &Key, bytes: Vec<u8>) -> Answer {
@@ -79,7 +84,12 @@ impl Acme {
 
     /// Asks for `web` of the chart above.
     pub async fn install(&self, values: Value) -> Answer {
-        let package = self.upload(&self.developer.key(), packed()).await;
+        self.install_of(packed(), values).await
+    }
+
+    /// Asks for `web` of another chart.
+    pub async fn install_of(&self, chart: Vec<u8>, values: Value) -> Answer {
+        let package = self.upload(&self.developer.key(), chart).await;
         assert_eq!(package.code(), 200, "{}", package.text);
         let body = json!({
             "namespace": "acme", "name": "web", "values": values,

@@ -2,6 +2,7 @@
 
 use domain::Actor;
 use domain::ids::WorkspaceName;
+use releases::acts::left::LeftBehind;
 use releases::acts::view::{MadeBy, ReleaseView};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,12 +16,16 @@ use crate::routes::RELEASE;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Release")]
+#[serde(rename_all = "camelCase")]
 pub struct ReleaseAnswer {
     /// What it is called in lists: cluster, namespace and name.
     key: String,
     #[serde(flatten)]
     release: ReleaseView,
     actions: Vec<Action>,
+    /// What is still there of one that is gone because its end was forced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_behind: Option<Vec<LeftBehind>>,
 }
 
 /// What of a release decides what can be done with it now.
@@ -63,6 +68,15 @@ fn blocked(state: &str, paused: bool, made_by: MadeBy) -> Vec<(&'static str, &'s
 
 /// One release, with its version in the header.
 pub fn answer<B>(call: &Call<B>, release: ReleaseView) -> Result<Answer<ReleaseAnswer>, Problem> {
+    answer_of(call, release, None)
+}
+
+/// The same, with what is left of it.
+pub fn answer_of<B>(
+    call: &Call<B>,
+    release: ReleaseView,
+    left_behind: Option<Vec<LeftBehind>>,
+) -> Result<Answer<ReleaseAnswer>, Problem> {
     let standing = Standing {
         namespace: &release.namespace,
         name: &release.name,
@@ -74,5 +88,5 @@ pub fn answer<B>(call: &Call<B>, release: ReleaseView) -> Result<Answer<ReleaseA
     let actions = can_be_done(call.actor()?, owner, standing);
     let version = release.v.clone();
     let key = format!("{}/{}/{}", release.cluster, release.namespace, release.name);
-    Ok(Answer::new(ReleaseAnswer { key, release, actions }).version(&version))
+    Ok(Answer::new(ReleaseAnswer { key, release, actions, left_behind }).version(&version))
 }

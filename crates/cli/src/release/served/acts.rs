@@ -101,10 +101,27 @@ async fn leave(release: &Release<'_>, args: &UninstallArgs) -> Result<String, Re
             Some(_) => {}
         }
     }
-    let claims = query(&[("claims", args.claims.0.then(|| "true".to_owned()))]);
-    let asked = release.served.client.delete(&release.path(&claims)).await?;
+    let yes = |said: bool| said.then(|| "true".to_owned());
+    let how = query(&[("claims", yes(args.claims.0)), ("force", yes(args.force.0))]);
+    let asked = release.served.client.delete(&release.path(&how)).await?;
+    if asked["leftBehind"].is_array() {
+        return Ok(forced(name, &asked));
+    }
     follow(release, text(&asked, "/operation"), Until::Gone).await?;
     Ok(format!("release {name:?} uninstalled\n"))
+}
+
+/// What is said of one that is gone by force.
+fn forced(name: &str, asked: &Value) -> String {
+    let mut out = String::new();
+    for object in items(asked, "leftBehind") {
+        let part = |place: &str| tame(text(object, place));
+        let whole = [part("/namespace"), part("/name")];
+        let named = whole.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("/");
+        let _ = writeln!(out, "left behind: {} {named}: {}", part("/kind"), part("/why"));
+    }
+    let _ = writeln!(out, "release {name:?} uninstalled by force");
+    out
 }
 
 fn not_found(release: &Release<'_>) -> Refusal {
