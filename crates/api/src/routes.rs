@@ -100,8 +100,11 @@ pub fn table() -> Vec<Route> {
         act   (path!("releases/{cluster}/{namespace}/{release}/rollback"),  "releases.rollback",  Release(ChangeReleases), "Go back to what a revision was made of", releases::acts::rollback).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/pause"),     "releases.pause",     Release(ChangeReleases), "Take all workloads to zero; data and addresses stay", releases::acts::pause).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/recover"),   "releases.recover",   Release(ChangeReleases), "Bring a paused release back", releases::acts::recover).versioned().once(),
+        act   (path!("releases/{cluster}/{namespace}/{release}/suspend"),   "releases.suspend",   Release(ChangeReleases), "Look after a release no more, until it is resumed", releases::acts::suspend).versioned().once(),
+        act   (path!("releases/{cluster}/{namespace}/{release}/resume"),    "releases.resume",    Release(ChangeReleases), "Look after a suspended release again", releases::acts::resume).versioned().once(),
+        act   (path!("releases/{cluster}/{namespace}/{release}/retry"),     "releases.retry",     Release(ChangeReleases), "Try again what failed, as it was asked for", releases::acts::retry).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/restart"),   "releases.restart",   Release(ChangeReleases), "Restart the pods of all workloads", releases::acts::restart).with(&["rolling"]),
-        act   (path!("releases/{cluster}/{namespace}/{release}/test"),      "releases.test",      Release(ChangeReleases), "Run the tests of a release", releases::acts::test),
+        act   (path!("releases/{cluster}/{namespace}/{release}/test"),      "releases.test",      Release(ChangeReleases), "Run the tests of a release", releases::acts::test).with(&["only", "except", "logs"]),
         act   (path!("releases/{cluster}/{namespace}/{release}/adopt"),     "releases.adopt",     Release(ChangeReleases), "Look after a release that the helm command line made", releases::acts::adopt),
 
         get   (path!("operations/{operation}"),           "operations.read",   Anybody,  "How far something has come that was asked for", operations::show),

@@ -49,6 +49,8 @@ pub enum Error {
     Helm(Box<helm_release::Error>),
     #[error("{message}")]
     Kubernetes { kind: Kind, message: String },
+    #[error("release `{0}` has not failed: there is nothing to try again")]
+    NotFailed(String),
     #[error("you listen to {0} releases already, and more at once are not let in; end one")]
     Listening(usize),
     #[error("the records of the release cannot be read")]
@@ -68,7 +70,7 @@ impl Error {
             | Self::NoOperation(_)
             | Self::NotDeployed(_)
             | Self::NoRevision(..) => Kind::NotFound,
-            Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) => Kind::Conflict,
+            Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
             Self::Invalid(_) => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Listening(_) => Kind::Exhausted,

@@ -39,8 +39,16 @@ pub struct Standing<'a> {
 }
 
 /// Acts that make a new version of what was asked for.
-const CHANGES: &[&str] =
-    &["releases.update", "releases.delete", "releases.rollback", "releases.pause", "releases.recover"];
+const CHANGES: &[&str] = &[
+    "releases.update",
+    "releases.delete",
+    "releases.rollback",
+    "releases.pause",
+    "releases.recover",
+    "releases.suspend",
+    "releases.resume",
+    "releases.retry",
+];
 
 /// What this caller may do with a release. `owner` is the workspace whose namespace it is in.
 pub fn can_be_done(actor: &Actor, owner: Option<WorkspaceName>, standing: Standing<'_>) -> Vec<Action> {
@@ -57,8 +65,20 @@ fn blocked(state: &str, paused: bool, made_by: MadeBy) -> Vec<(&'static str, &'s
         MadeBy::Helm => blocked.extend(all("not-adopted")),
         MadeBy::Hand => blocked.extend(all("by-hand")),
         MadeBy::Request if state == "deleting" => blocked.extend(all("deleting")),
-        MadeBy::Request if paused => blocked.push(("releases.pause", "paused")),
-        MadeBy::Request => blocked.push(("releases.recover", "not-paused")),
+        MadeBy::Request => {
+            blocked.push(if paused {
+                ("releases.pause", "paused")
+            } else {
+                ("releases.recover", "not-paused")
+            });
+            blocked.push(match state {
+                "suspended" => ("releases.suspend", "suspended"),
+                _ => ("releases.resume", "not-suspended"),
+            });
+            if state != "failed" {
+                blocked.push(("releases.retry", "not-failed"));
+            }
+        }
     }
     if made_by != MadeBy::Helm {
         blocked.push(("releases.adopt", "adopted"));

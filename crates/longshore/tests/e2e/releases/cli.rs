@@ -64,7 +64,8 @@ fn chart(cluster: &Cluster) -> PathBuf {
     fs::create_dir_all(folder.join("templates")).unwrap();
     fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\nappVersion: '1.27'\n")
         .unwrap();
-    fs::write(folder.join("values.yaml"), "replicas: 1\ngreeting: hello\nbroken: false\n").unwrap();
+    fs::write(folder.join("values.yaml"), "replicas: 1\ngreeting: hello\nbroken: false\nholds: false\n")
+        .unwrap();
     let objects = r"
 apiVersion: v1
 kind: ConfigMap
@@ -93,6 +94,40 @@ spec:
           limits: {cpu: 20m, memory: 32Mi}
 ";
     fs::write(folder.join("templates/all.yaml"), objects).unwrap();
+    let test = r"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .Release.Name }}-test
+  annotations: {helm.sh/hook: test, sim.longshore.dev/log.main: all is well}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: nginx
+    resources:
+      requests: {cpu: 10m, memory: 16Mi}
+      limits: {cpu: 20m, memory: 32Mi}
+";
+    fs::write(folder.join("templates/test.yaml"), test).unwrap();
+    let hook = r"
+{{- if .Values.holds }}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-delete, sim.longshore.dev/behaviour: exit=4}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: nginx
+    resources:
+      requests: {cpu: 10m, memory: 16Mi}
+      limits: {cpu: 20m, memory: 32Mi}
+{{- end }}
+";
+    fs::write(folder.join("templates/hook.yaml"), hook).unwrap();
     fs::write(folder.join("templates/NOTES.txt"), "Thank you for {{ .Release.Name }}.\n").unwrap();
     folder
 }
@@ -142,7 +177,7 @@ fn the_main_path_straight_on_a_cluster() {
     main_path(&typist);
     assert_eq!(typist.does("uninstall web --wait").0, "release \"web\" uninstalled\n");
     assert_eq!(typist.does("list -q").0, "");
-    for command in ["pause", "recover", "restart", "adopt"] {
+    for command in ["pause", "recover", "suspend", "resume", "retry", "restart", "adopt"] {
         let (code, _, why) = typist.types(&format!("{command} web"));
         assert_eq!(code, Some(1));
         assert!(why.starts_with(&format!("Error: `longshore {command}` needs a platform")), "{why}");
@@ -175,6 +210,34 @@ fn logs(typist: &Typist) {
     let (code, _, why) = typist.types("logs none -f");
     assert_eq!(code, Some(1), "{why}");
     typist.does("uninstall web");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_else_is_done_on_a_platform() {
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let person = Person::register(&server, &cluster).await;
+    let typist = Typist::on_platform(&cluster, &server, &person);
+    typist.does("install web CHART --set holds=true --wait --timeout 60s");
+    let (out, _) = typist.does("test web --filter name=web-test --logs");
+    assert!(out.starts_with("TEST SUITE:     web-test\nPhase:          Succeeded\n"), "{out}");
+    assert!(out.contains("\nPOD LOGS: web-test\n") && out.contains("\nall is well\n"), "{out}");
+    let (out, _) = typist.does("test web --filter !name=web-test --logs");
+    assert!(!out.contains("POD LOGS"), "{out}");
+
+    typist.does("suspend web");
+    let (code, _, why) = typist.types("retry web");
+    assert_eq!(code, Some(1));
+    assert!(why.contains("release `web` has not failed"), "{why}");
+    let (out, _) = typist.does("resume web --wait");
+    assert!(out.contains("STATE: active\n"), "{out}");
+
+    // Its hook fails: without force it would be tried for ever.
+    let (out, _) = typist.does("uninstall web --force");
+    assert_eq!(out, "release \"web\" uninstalled by force\n");
+    assert_eq!(typist.does("list -q").0, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
