@@ -111,9 +111,9 @@ pub fn table() -> Vec<Route> {
         get   (path!("operations/{operation}/progress"),  "operations.follow", Anybody,  "The same, as it happens, until it is over", operations::follow),
 
         get   (path!("repos"),                        "repos.list",    Anybody,                  "The repositories that one may see", repos::list).with(&["ws"]),
-        create(path!("repos"),                        "repos.create",  Anybody,                  "Tell of a repository", repos::create),
+        create(path!("repos"),                        "repos.create",  Anybody,                  "Tell of a repository", repos::create).with(&[repos::CHECK]),
         get   (REPO,                                  "repos.read",    Repo(ReadStore),          "A repository", repos::show),
-        patch (REPO,                                  "repos.update",  Repo(WriteRepositories),  "Change a repository; what is not said stays", repos::change).versioned(),
+        patch (REPO,                                  "repos.update",  Repo(WriteRepositories),  "Change a repository; what is not said stays", repos::change).with(&[repos::CHECK]).versioned(),
         delete(REPO,                                  "repos.delete",  Repo(WriteRepositories),  "Forget a repository; releases of its charts stay", repos::delete).versioned(),
         get   (path!("repos/{repo}/charts"),          "repos.charts",  Repo(ReadStore),          "The charts of a repository", repos::charts),
         get   (path!("repos/{repo}/charts/{chart}"),  "repos.chart",   Repo(ReadStore),          "The versions of a chart, the newest first", repos::chart),

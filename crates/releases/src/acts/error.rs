@@ -23,6 +23,8 @@ pub enum Error {
     NoRepo(String),
     #[error("there is a repository `{0}` already")]
     RepoExists(String),
+    #[error("looks like \"{url}\" is not a valid chart repository or cannot be reached: {why}")]
+    BadRepo { url: String, why: String },
     #[error("there is no operation `{}`", domain::ids::shortened(.0))]
     NoOperation(String),
     #[error("release `{0}` was written by hand: it is changed as it was written")]
@@ -71,7 +73,7 @@ impl Error {
             | Self::NotDeployed(_)
             | Self::NoRevision(..) => Kind::NotFound,
             Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
-            Self::Invalid(_) => Kind::Invalid,
+            Self::Invalid(_) | Self::BadRepo { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Listening(_) => Kind::Exhausted,
             Self::Chart(error) => error.kind(),

@@ -238,6 +238,14 @@ async fn what_else_is_done_on_a_platform() {
     let (out, _) = typist.does("uninstall web --force");
     assert_eq!(out, "release \"web\" uninstalled by force\n");
     assert_eq!(typist.does("list -q").0, "");
+
+    let (code, _, why) = typist.types("repo add near http://127.0.0.1:1/charts");
+    assert_eq!(code, Some(1));
+    assert!(why.contains("not a valid chart repository or cannot be reached"), "{why}");
+    assert_eq!(typist.does("repo list -o json").0.trim(), "[]");
+    typist.does("repo add near http://127.0.0.1:1/charts --no-check");
+    assert!(typist.does("repo list").0.contains("near"));
+    typist.does("repo remove near");
 }
 
 #[tokio::test(flavor = "multi_thread")]
