@@ -42,8 +42,8 @@ async fn tests_are_chosen_by_name_and_show_what_they_printed_without_secrets() {
     };
     let phases = |tested: &Value| -> Vec<(String, String)> {
         let tests = tested["tests"].as_array().unwrap().iter();
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        tests.map(|test| (text(&test["name"]), text(&test["phase"]))).collect()
+        let word = |value: &Value| value.as_str().unwrap().to_owned();
+        tests.map(|test| (word(&test["name"]), word(&test["phase"]))).collect()
     };
     let named = |name: &str, phase: &str| (name.to_owned(), phase.to_owned());
 

@@ -14,7 +14,7 @@ fn object(value: Value) -> Object {
     Object::from_value(value).unwrap()
 }
 
-fn workload(kind: &str, selector: Value) -> Object {
+fn workload(kind: &str, selector: &Value) -> Object {
     object(json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
         "spec": {"selector": selector, "template": {}},
@@ -30,14 +30,14 @@ fn pods_are_found_by_what_their_objects_select() {
         {"key": "theirs", "operator": "DoesNotExist"},
     ]);
     let table = [
-        (workload("Deployment", json!({"matchLabels": {"app": "web", "v": "1"}})), Some("app=web,v=1")),
+        (workload("Deployment", &json!({"matchLabels": {"app": "web", "v": "1"}})), Some("app=web,v=1")),
         (
-            workload("StatefulSet", json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions})),
+            workload("StatefulSet", &json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions})),
             Some("app=web,tier in (a,b),old notin (x),ours,!theirs"),
         ),
-        (workload("ReplicationController", json!({"app": "web"})), Some("app=web")),
-        (workload("Job", json!({})), Some("batch.kubernetes.io/job-name=web")),
-        (workload("Deployment", json!({})), None),
+        (workload("ReplicationController", &json!({"app": "web"})), Some("app=web")),
+        (workload("Job", &json!({})), Some("batch.kubernetes.io/job-name=web")),
+        (workload("Deployment", &json!({})), None),
         (
             object(json!({
                 "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},

@@ -93,14 +93,14 @@ impl Releases {
         let (_, release) = self.record(actor, namespace, name, None).await?;
         let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
         let Tests { only, except, logs } = which;
-        let test = Test {
+        let ask = Test {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             only,
             except,
             run: Run::new(tell),
         };
-        let (record, why) = match helm.test(&test).await {
+        let (record, why) = match helm.test(&ask).await {
             Ok(record) => (record, String::new()),
             Err(helm_release::Error::Failed { said, record, .. }) => (*record, said),
             Err(error) => return Err(error.into()),
@@ -111,7 +111,7 @@ impl Releases {
         let mut tests = Vec::new();
         for hook in record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test")) {
             let meant =
-                (test.only.is_empty() || test.only.contains(&hook.name)) && !test.except.contains(&hook.name);
+                (ask.only.is_empty() || ask.only.contains(&hook.name)) && !ask.except.contains(&hook.name);
             let said = if logs && meant { Some(printed(&pods, &hook.name).await) } else { None };
             let (log, no_log) = match said {
                 None => (None, String::new()),

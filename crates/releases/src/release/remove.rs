@@ -154,7 +154,7 @@ impl Controller {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Takes away what can be taken away, and Helm's records, and tells what is left.
