@@ -23,6 +23,10 @@ pub trait Gives: Send + 'static {
 
     /// `None` where there is no body.
     fn schema() -> Option<SchemaOf>;
+    /// What else it may be written as.
+    fn otherwise() -> Option<(&'static str, SchemaOf)> {
+        None
+    }
     /// `status` is what the route table promises.
     fn answer(self, status: StatusCode) -> Response<Body>;
 }
@@ -167,6 +171,35 @@ impl<T: Serialize + JsonSchema + Send + 'static> Gives for Events<T> {
         let events = stream.map(move |item| Event::default().event(name).json_data(item));
         let ping = KeepAlive::new().interval(PING).event(Event::default().event("ping").data("{}"));
         (status, Sse::new(events).keep_alive(ping)).into_response()
+    }
+}
+
+/// What there is, or, where that is asked for, also what comes, as it comes.
+pub enum Maybe<N, T> {
+    Now(Answer<N>),
+    Followed(Events<T>),
+}
+
+impl<N, T> Gives for Maybe<N, T>
+where
+    N: Serialize + JsonSchema + Send + 'static,
+    T: Serialize + JsonSchema + Send + 'static,
+{
+    const MEDIA: &'static str = Answer::<N>::MEDIA;
+
+    fn schema() -> Option<SchemaOf> {
+        Answer::<N>::schema()
+    }
+
+    fn otherwise() -> Option<(&'static str, SchemaOf)> {
+        Some((Events::<T>::MEDIA, Events::<T>::schema()?))
+    }
+
+    fn answer(self, status: StatusCode) -> Response<Body> {
+        match self {
+            Self::Now(now) => now.answer(status),
+            Self::Followed(events) => events.answer(status),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use events::audit::{Outcome, Record};
 use tenancy::Error;
 
 use crate::Api;
-use crate::call::{Entry, IDEMPOTENCY_KEY, only_known, params};
+use crate::call::{Entry, IDEMPOTENCY_KEY, only_known, params, query_of};
 use crate::credentials::Credentials;
 use crate::dialect::Dialect;
 use crate::layers::request_id;
@@ -41,6 +41,7 @@ pub struct Door {
     pub query: Option<&'static [&'static str]>,
     pub versioned: bool,
     pub once: bool,
+    pub saying: Option<(&'static str, &'static str)>,
     pub dialect: Dialect,
 }
 
@@ -55,7 +56,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
         time: door.api.clock.now(),
         who: None,
         via: None,
-        act: door.act,
+        act: door.act(&parts),
         object: named.as_ref().ok().and_then(Params::object),
         from,
         result: Outcome::Abandoned,
@@ -96,6 +97,14 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
 }
 
 impl Door {
+    /// What the audit trail calls it.
+    fn act(&self, parts: &Parts) -> &'static str {
+        let said = |word: &str| {
+            query_of(parts).is_ok_and(|query| query.get(word).is_some_and(|value| value != "false"))
+        };
+        self.saying.filter(|(word, _)| said(word)).map_or(self.act, |(_, act)| act)
+    }
+
     /// A path that names a namespace or a repository alone says by it whose it is.
     fn placed(&self, params: Params) -> Params {
         let owner = match (params.has("workspace"), params.has("namespace")) {

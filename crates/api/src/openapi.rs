@@ -90,6 +90,9 @@ fn operation(
             None => json!({}),
         };
     }
+    if let Some((media, schema)) = route.gives.otherwise {
+        content[media] = json!({"schema": schema(given)});
+    }
     let mut operation = json!({
         "operationId": route.act,
         "summary": route.summary,

@@ -31,6 +31,8 @@ pub struct Route {
     pub versioned: bool,
     /// Whether `Idempotency-Key` can name the attempt.
     pub once: bool,
+    /// What the audit trail calls it where the query says this.
+    pub saying: Option<(&'static str, &'static str)>,
     /// How it is spoken to.
     pub dialect: Dialect,
     pub takes: Option<Taken>,
@@ -49,6 +51,11 @@ impl Route {
         Self { once: true, ..self }
     }
 
+    /// Is another act where the query says `word`.
+    pub fn saying(self, word: &'static str, act: &'static str) -> Self {
+        Self { saying: Some((word, act)), ..self }
+    }
+
     /// Is one of the OpenYurt console's, and takes these in the query.
     pub fn of_console(self, query: &'static [&'static str]) -> Self {
         Self { dialect: Dialect::OpenYurt, query: Some(query), ..self }
@@ -65,6 +72,8 @@ pub struct Gift {
     pub status: StatusCode,
     pub media: &'static str,
     pub schema: Option<SchemaOf>,
+    /// What else it may be written as.
+    pub otherwise: Option<(&'static str, SchemaOf)>,
 }
 
 /// The columns of the table that come before the handler.
@@ -94,9 +103,10 @@ where
         query: Some(&[]),
         versioned: false,
         once: false,
+        saying: None,
         dialect: Dialect::Native,
         takes: B::taken(),
-        gives: Gift { status, media: T::MEDIA, schema: T::schema() },
+        gives: Gift { status, media: T::MEDIA, schema: T::schema(), otherwise: T::otherwise() },
         handler: on(filter, handle),
     }
 }
@@ -149,9 +159,10 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         query: None,
         versioned: false,
         once: false,
+        saying: None,
         dialect: Dialect::Native,
         takes: None,
-        gives: Gift { status: StatusCode::OK, media, schema: None },
+        gives: Gift { status: StatusCode::OK, media, schema: None, otherwise: None },
         handler: on(MethodFilter::GET, handler),
     }
 }

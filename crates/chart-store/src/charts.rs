@@ -10,6 +10,7 @@ use domain::clock::Clock;
 use helm_chart::index::Index;
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use kube::api::Api;
 use kube_types::package::Origin;
 use kube_types::{HelmRepo, SYSTEM_NAMESPACE};
@@ -138,6 +139,22 @@ impl Charts {
                 repo: repo.to_owned(),
                 why: "a registry does not say which charts it has".to_owned(),
             }),
+        }
+    }
+
+    /// Whether a repository that is about to be told of answers with an index, as it is now. What does not tell which charts it
+    /// has, a registry, is not asked.
+    pub async fn check(&self, repo: &HelmRepo) -> Result<(), ChartError> {
+        let name = repo.name_any();
+        let lookup = |error| ChartError::Lookup { repo: name.clone(), source: Arc::new(error) };
+        let secret = match &repo.spec.credential_ref {
+            Some(named) => self.secrets.get_opt(&named.name).await.map_err(lookup)?,
+            None => None,
+        };
+        match place(&name, repo, secret.as_ref()).await {
+            Ok(Place::Served(repository)) => self.fetcher.check(&repository).await,
+            Ok(Place::Given(..) | Place::Registry { .. }) => Ok(()),
+            Err(why) => Err(ChartError::BadRepo { repo: name, why }),
         }
     }
 

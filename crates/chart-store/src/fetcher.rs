@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::failure::ChartError;
 use crate::memory::{Bounded, Hearsay};
 use crate::oci::{Reference, Registry, RegistryError};
-use crate::repository::{Indexes, Listed, Repository};
+use crate::repository::{self, Indexes, Listed, Repository};
 use crate::source::Fetched;
 
 /// What charts may take together while they are remembered.
@@ -62,6 +62,13 @@ impl Fetcher {
         let repo = || repository.name.clone();
         let index = self.indexes.get(&self.client, repository).await;
         index.map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
+    }
+
+    /// Whether a repository has an index that can be read. Asked now, whatever is remembered.
+    pub async fn check(&self, repository: &Repository) -> Result<(), ChartError> {
+        let read = repository::download(&self.client, repository, self.profile).await;
+        let repo = || repository.name.clone();
+        read.map(drop).map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
 
     /// A chart of a repository.

@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: what is wanted ([`object`], [`manifest`]), what the cluster knows ([`discovery`]) and where each
 //! object goes in it ([`target`]), whose it is ([`owner`]), what comes before what ([`order`]), writing ([`apply`]), taking away
-//! ([`remove`]), what is there ([`live`]) and how far it has come ([`ready`]), whether it would fit ([`fit`]), what was changed
+//! ([`remove`]), what is there ([`live`]), what its pods print ([`logs`]) and how far it has come ([`ready`]), whether it would fit ([`fit`]), what was changed
 //! behind our back ([`drift`]), what is different ([`diff`], without what is secret: [`mask`]), who hears of it ([`tell`]), what
 //! can go wrong ([`error`]).
 
@@ -14,6 +14,7 @@ pub mod drift;
 pub mod error;
 pub mod fit;
 pub mod live;
+pub mod logs;
 mod managers;
 pub mod manifest;
 pub mod mask;

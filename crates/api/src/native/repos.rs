@@ -100,6 +100,14 @@ fn answer<B>(call: &Call<B>, repo: RepoView) -> Result<Answer<RepoAnswer>, Probl
     Ok(Answer::new(view(call, repo)?).version(&version))
 }
 
+/// Whether a repository must answer before it is kept: unless the query says otherwise.
+fn checks<B>(call: &Call<B>) -> Result<bool, Problem> {
+    if call.given(CHECK).is_none() { Ok(true) } else { call.asks(CHECK) }
+}
+
+/// What the query says of that.
+pub const CHECK: &str = "check";
+
 /// `GET repos`
 pub async fn list(call: Call) -> Result<Answer<List<RepoAnswer>>, Problem> {
     let repos = call.api.releases.repos(call.actor()?, call.said("ws")).await?;
@@ -117,6 +125,7 @@ pub async fn create(call: Call<SentRepo<NewRepo>>) -> Result<Answer<RepoAnswer>,
         description: description.to_string(),
         insecure: *insecure,
         credentials: credentials.as_ref().map(SentCredentials::read),
+        check: checks(&call)?,
     };
     let made = call.api.releases.create_repo(call.actor()?, new).await?;
     let key = made.key.clone();
@@ -136,6 +145,7 @@ pub async fn change(call: Call<SentRepo<ChangedRepo>>) -> Result<Answer<RepoAnsw
         description: description.as_ref().map(|text| text.to_string()),
         suspended: *suspended,
         credentials: credentials.as_ref().map(SentCredentials::read),
+        check: checks(&call)?,
     };
     let (actor, name) = (call.actor()?, call.params.get("repo"));
     answer(&call, call.api.releases.change_repo(actor, name, changes, call.expected.as_deref()).await?)

@@ -1,12 +1,15 @@
 //! The doors as those find them who stand before them: the whole router, in process, over an embedded cluster.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod acts;
 mod audit;
 mod canary;
 mod console;
 mod description;
+mod force;
 mod house;
 mod identity;
+mod logs;
 mod matrix;
 mod outage;
 mod releases;

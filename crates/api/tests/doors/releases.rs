@@ -14,7 +14,7 @@ use testkit::until;
 use crate::house::{Answer, House, Key, Person, ROOT, request};
 
 /// What nobody may read anywhere.
-const CANARY: &str = "canary-of-a-release-4711";
+pub const CANARY: &str = "canary-of-a-release-4711";
 
 const CHART: &[(&str, &str)] = &[
     (
@@ -29,7 +29,8 @@ const CHART: &[(&str, &str)] = &[
     (
         "templates/web.yaml",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  replicas: {{ .Values.replicas }}\n  \
-         selector: {matchLabels: {app: {{ .Release.Name }}}}\n  template:\n    metadata:\n      labels: {app: {{ .Release.Name }}}\n    \
+         selector: {matchLabels: {app: {{ .Release.Name }}}}\n  template:\n    metadata:\n      labels: {app: {{ .Release.Name }}}\n      \
+         annotations: {sim.longshore.dev/log.web: {{ printf \"%s, the password is %s\" .Values.greeting .Values.password | quote }}}\n    \
          spec:\n      containers:\n      - {name: web, image: web, env: [{name: P, value: {{ .Values.password | quote }}}]}\n",
     ),
     (
@@ -44,32 +45,37 @@ const CHART: &[(&str, &str)] = &[
 ];
 
 pub fn packed() -> Vec<u8> {
+    packed_of(CHART)
+}
+
+pub fn packed_of(files: &[(&str, &str)]) -> Vec<u8> {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    let chart = Loader::new(Profile::Helm4).files(CHART.iter().map(file).collect()).unwrap();
+    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
     archive::write(&chart, Profile::Helm4, 0).unwrap()
 }
 
 /// A house in which `acme` is, with a developer and a viewer.
-struct Acme {
-    house: House,
-    developer: Person,
-    viewer: Person,
-    stranger: Person,
+pub struct Acme {
+    pub house: House,
+    pub admin: Person,
+    pub developer: Person,
+    pub viewer: Person,
+    pub stranger: Person,
 }
 
 impl Acme {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let house = House::running().await;
-        let maker = house.person(1, &[]).await;
+        let admin = house.person(1, &[]).await;
         let (developer, viewer) = (house.person(2, &[]).await, house.person(3, &[]).await);
         let stranger = house.person(4, &[]).await;
         let members = [(&developer, WorkspaceRole::Developer), (&viewer, WorkspaceRole::Viewer)];
-        house.workspace("acme", &maker, &members).await;
-        Self { house, developer, viewer, stranger }
+        house.workspace("acme", &admin, &members).await;
+        Self { house, admin, developer, viewer, stranger }
     }
 
-    async fn upload(&self, key: &Key, bytes: Vec<u8>) -> Answer {
+    pub async fn upload(&self, key: &Key, bytes: Vec<u8>) -> Answer {
         let mut asked = request(Method::POST, &format!("{ROOT}/packages"), key, None);
         asked.headers_mut().insert(CONTENT_TYPE, "application/gzip".parse().unwrap());
         let (parts, _) = asked.into_parts();
@@ -77,8 +83,13 @@ impl Acme {
     }
 
     /// Asks for `web` of the chart above.
-    async fn install(&self, values: Value) -> Answer {
-        let package = self.upload(&self.developer.key(), packed()).await;
+    pub async fn install(&self, values: Value) -> Answer {
+        self.install_of(packed(), values).await
+    }
+
+    /// Asks for `web` of another chart.
+    pub async fn install_of(&self, chart: Vec<u8>, values: Value) -> Answer {
+        let package = self.upload(&self.developer.key(), chart).await;
         assert_eq!(package.code(), 200, "{}", package.text);
         let body = json!({
             "namespace": "acme", "name": "web", "values": values,
@@ -88,7 +99,7 @@ impl Acme {
     }
 
     /// Waits until `web` is in that state, at that version of what was asked for.
-    async fn until(&self, state: &str, version: i64) -> Value {
+    pub async fn until(&self, state: &str, version: i64) -> Value {
         let mut last = Value::Null;
         let waited = until("the state", async || {
             last = self.house.get("releases/host/acme/web", &self.developer.key()).await.json();

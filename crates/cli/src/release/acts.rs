@@ -1,4 +1,4 @@
-//! What only a platform can do: pause, recover, restart, adopt. `crate::release::served` does it.
+//! What only a platform can do: pause, recover, suspend, resume, retry, restart, adopt. `crate::release::served` does it.
 
 use clap::Args;
 
@@ -13,6 +13,16 @@ pub struct PauseArgs {
     /// Wait until everything is as it is meant to be
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub wait: Switch,
+    #[command(flatten)]
+    pub output: OutputArg,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SuspendArgs {
+    /// The release
+    pub name: String,
     #[command(flatten)]
     pub output: OutputArg,
     #[command(flatten)]

@@ -1,23 +1,38 @@
-//! `longshore logs`: what the containers of a release print. `crate::release::served` asks for it.
+//! `longshore logs`: what the containers of a release print, once or as it comes.
+//!
+//! Before each line stands whose it is, `[pod/container]`, where that is not clear.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use clap::Args;
+use helm_release::queries::get;
+use kube_apply::Object;
+use kube_apply::logs::{Following, Heard, Wish, pods_of};
 
+use super::connect::{At, Reached, reach};
 use super::flags::duration;
 use super::place::PlaceArgs;
 use crate::helm::flags::{Switch, switch};
+use crate::helm::{Outcome, Refusal};
+use crate::platform::output::tame;
 
 #[derive(Clone, Debug, Args)]
 pub struct LogsArgs {
     /// The release
     pub name: String,
+    /// Go on with what comes, of pods that come later, too, until interrupted
+    #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with = "previous")]
+    pub follow: Switch,
     /// Of this pod only
     #[arg(long, value_name = "POD")]
     pub pod: Option<String>,
     /// Of containers of this name only
     #[arg(short, long, value_name = "CONTAINER")]
     pub container: Option<String>,
+    /// Of pods with these labels only
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
     /// The last so many lines of each container, at most 5000
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub tail: u32,
@@ -30,6 +45,144 @@ pub struct LogsArgs {
     /// With the time of each line
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub timestamps: Switch,
+    /// Whose it is before each line [default: when following, or of several]
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub prefix: Option<Switch>,
+    /// So many containers are followed at the same time, at most 50; others wait until one of these ends
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=50))]
+    pub max_log_requests: u16,
     #[command(flatten)]
     pub place: PlaceArgs,
+}
+
+/// The most lines of each container.
+const LINES: u32 = 5000;
+
+impl LogsArgs {
+    /// In whole seconds.
+    pub fn since_seconds(&self) -> Option<u64> {
+        self.since.map(|since| since.as_secs().max(1))
+    }
+
+    fn wish(&self) -> Wish {
+        Wish {
+            pod: self.pod.clone(),
+            container: self.container.clone(),
+            selector: self.selector.clone(),
+            tail: Some(self.tail.min(LINES).into()),
+            since: self.since_seconds().and_then(|since| since.try_into().ok()),
+            timestamps: self.timestamps.0,
+            previous: self.previous.0,
+            at_once: self.max_log_requests.into(),
+        }
+    }
+}
+
+/// Prints lines as they come.
+pub struct Printer {
+    prefix: bool,
+}
+
+impl Printer {
+    pub fn following(args: &LogsArgs) -> Self {
+        Self { prefix: args.prefix.is_none_or(|prefix| prefix.0) }
+    }
+
+    /// Whether anybody still reads.
+    pub fn print(&self, pod: &str, container: &str, line: &str) -> Result<bool, Refusal> {
+        let line = format!("{}\n", dressed(self.prefix, pod, container, line));
+        let mut out = io::stdout().lock();
+        match out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(format!("cannot print: {error}").into()),
+        }
+    }
+}
+
+/// A line as it is shown. Whoever asks for logs wants what was printed, but not what it would do to their terminal.
+pub fn dressed(prefix: bool, pod: &str, container: &str, line: &str) -> String {
+    let line = tame(&line.replace('\t', "    "));
+    if prefix { format!("{} {line}", named(pod, container)) } else { line }
+}
+
+/// Whose it is.
+pub fn named(pod: &str, container: &str) -> String {
+    format!("[{}/{}]", tame(pod), tame(container))
+}
+
+/// What is said where there are more than are followed at the same time.
+fn full(args: &LogsArgs) -> String {
+    format!(
+        "there are more than {} containers; the others follow when one of these ends, or see --max-log-requests",
+        args.max_log_requests
+    )
+}
+
+pub async fn run(args: &LogsArgs, at: &At) -> Outcome {
+    let reached = reach(at).await?;
+    let objects = objects(&reached, &args.name).await?;
+    let (client, pods) = (reached.client.clone(), pods_of(&objects, &reached.namespace));
+    let refused = |error: kube::Error| match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => format!("Kubernetes cluster unreachable: {other}"),
+    };
+    if args.follow.0 {
+        let following = Following::follow(client, pods, args.wish()).await.map_err(refused)?;
+        return follow(args, &reached, following).await;
+    }
+    let mut once = Following::once(client, pods, args.wish()).await.map_err(refused)?;
+    let (mut lines, mut containers) = (Vec::new(), 0);
+    while let Some(heard) = once.next().await {
+        match heard {
+            Heard::Begun(_) => containers += 1,
+            Heard::Line(source, line) => lines.push((source, line.shown(str::to_owned))),
+            Heard::Silent(source, why) => {
+                eprintln!("{} {}", named(&source.pod, &source.container), tame(&why));
+            }
+            Heard::Full => {}
+        }
+    }
+    if containers == 0 {
+        eprintln!("release {:?} has no such containers", args.name);
+    }
+    let prefix = args.prefix.map_or(containers > 1, |prefix| prefix.0);
+    let mut out = String::new();
+    for (source, line) in lines {
+        out.push_str(&dressed(prefix, &source.pod, &source.container, &line));
+        out.push('\n');
+    }
+    Ok(out.into_bytes())
+}
+
+async fn follow(args: &LogsArgs, reached: &Reached, mut following: Following) -> Outcome {
+    let printer = Printer::following(args);
+    while let Some(heard) = following.next().await {
+        match heard {
+            // An upgrade may have added workloads. One that cannot be read any more is gone; its pods are heard to their end.
+            Heard::Begun(_) => {
+                if let Ok(objects) = objects(reached, &args.name).await {
+                    following.also(pods_of(&objects, &reached.namespace));
+                }
+            }
+            Heard::Line(source, line) => {
+                let line = line.shown(str::to_owned);
+                if !printer.print(&source.pod, &source.container, &line)? {
+                    break;
+                }
+            }
+            Heard::Silent(source, why) => {
+                eprintln!("{} {}", named(&source.pod, &source.container), tame(&why));
+            }
+            Heard::Full => eprintln!("{}", full(args)),
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The objects of the newest revision.
+async fn objects(reached: &Reached, name: &str) -> Result<Vec<Object>, String> {
+    let stored = get(&reached.storage(), name, None).await.map_err(|error| error.to_string())?;
+    let unreadable = |error| format!("the manifest of release {name:?} cannot be read: {error}");
+    Object::parse_all(&stored.record.manifest).map_err(unreadable)
 }

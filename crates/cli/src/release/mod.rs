@@ -56,6 +56,9 @@ pub const COMMANDS: &[&str] = &[
     "test",
     "pause",
     "recover",
+    "suspend",
+    "resume",
+    "retry",
     "restart",
     "adopt",
     "logs",
@@ -91,6 +94,12 @@ pub enum Command {
     Pause(Box<acts::PauseArgs>),
     /// Bring a paused release back
     Recover(Box<acts::PauseArgs>),
+    /// Leave a release as it is, whatever becomes of it, until it is resumed
+    Suspend(Box<acts::SuspendArgs>),
+    /// Look after a suspended release again
+    Resume(Box<acts::PauseArgs>),
+    /// Try again what failed, as it was asked for
+    Retry(Box<acts::PauseArgs>),
     /// Restart the pods of a release
     Restart(Box<acts::RestartArgs>),
     /// Look after a release that the helm command made, as it is
@@ -112,7 +121,12 @@ impl Command {
             Self::Get(args) => &args.what.revision().place,
             Self::Diff(args) => &args.place,
             Self::Test(args) => &args.place,
-            Self::Pause(args) | Self::Recover(args) | Self::Adopt(args) => &args.place,
+            Self::Pause(args)
+            | Self::Recover(args)
+            | Self::Adopt(args)
+            | Self::Resume(args)
+            | Self::Retry(args) => &args.place,
+            Self::Suspend(args) => &args.place,
             Self::Restart(args) => &args.place,
             Self::Logs(args) => &args.place,
         }
@@ -136,9 +150,12 @@ pub async fn run(command: &Command, world: &World) -> Outcome {
             Command::Test(args) => Box::pin(test::run(args, &at)).await,
             Command::Pause(_) => Err(needs_platform("pause")),
             Command::Recover(_) => Err(needs_platform("recover")),
+            Command::Suspend(_) => Err(needs_platform("suspend")),
+            Command::Resume(_) => Err(needs_platform("resume")),
+            Command::Retry(_) => Err(needs_platform("retry")),
             Command::Restart(_) => Err(needs_platform("restart")),
             Command::Adopt(_) => Err(needs_platform("adopt")),
-            Command::Logs(_) => Err(needs_platform("logs")),
+            Command::Logs(args) => Box::pin(logs::run(args, &at)).await,
         },
     }
 }

@@ -35,18 +35,37 @@ pub struct TestArgs {
     pub place: PlaceArgs,
 }
 
+impl TestArgs {
+    /// The tests that are to run, all where there are none, and those that are not.
+    pub fn names(&self) -> (Vec<String>, Vec<String>) {
+        let (mut only, mut except) = (Vec::new(), Vec::new());
+        for filter in &self.filter {
+            let (no, rest) = match filter.strip_prefix('!') {
+                Some(rest) => (true, rest.trim_start()),
+                None => (false, filter.as_str()),
+            };
+            // Other attributes mean nothing, to Helm neither.
+            let Some(name) = rest.strip_prefix("name=") else { continue };
+            match name.strip_prefix('!') {
+                Some(name) => except.push(name.to_owned()),
+                None if no => except.push(name.to_owned()),
+                None => only.push(name.to_owned()),
+            }
+        }
+        (only, except)
+    }
+}
+
 pub async fn run(args: &TestArgs, at: &At) -> Outcome {
     let reached = reach(at).await?;
     let helm = reached.helm().await?;
     let progress = Progress::new();
-    let named = |text: &String| text.strip_prefix("name=").map(str::to_owned);
-    let unnamed =
-        |text: &String| Some(text.strip_prefix('!')?.trim_start().strip_prefix("name=")?.to_owned());
+    let (only, except) = args.names();
     let ask = Test {
         name: args.name.clone(),
         namespace: reached.namespace.clone(),
-        only: args.filter.iter().filter_map(named).collect(),
-        except: args.filter.iter().filter_map(unnamed).collect(),
+        only,
+        except,
         run: Run { timeout: args.timeout, ..Run::new(&progress) },
     };
     let (record, why) = match Box::pin(helm.test(&ask)).await {
@@ -87,4 +106,23 @@ async fn logs(reached: &Reached, record: &Record) -> Result<Vec<u8>, String> {
         said.extend_from_slice(format!("POD LOGS: {name}\n{text}\n").as_bytes());
     }
     Ok(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_names_tests_or_excludes_them() {
+        let filter = ["name=a", "!name=b", "! name=c", "name=!d", "colour=red"].map(str::to_owned).to_vec();
+        let args = TestArgs {
+            name: "web".to_owned(),
+            filter,
+            logs: Switch(false),
+            timeout: Duration::ZERO,
+            place: PlaceArgs::default(),
+        };
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(args.names(), (names(&["a"]), names(&["b", "c", "d"])));
+    }
 }

@@ -37,6 +37,9 @@ pub struct UninstallArgs {
     /// Delete the claims that its StatefulSets made, too, and with them the data; on a platform only
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub claims: Switch,
+    /// Whatever is in the way: run no hooks, and leave what cannot be removed; for administrators of a platform's workspace only
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub force: Switch,
     /// What the record says of it
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
@@ -54,6 +57,9 @@ pub enum Cascade {
 pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
     if args.claims.0 {
         return Err(needs_platform("uninstall --claims"));
+    }
+    if args.force.0 {
+        return Err(needs_platform("uninstall --force"));
     }
     let reached = reach(at).await?;
     let helm = reached.helm().await?;

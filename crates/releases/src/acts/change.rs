@@ -2,6 +2,7 @@
 
 use chart_store::{Reader, Source};
 use domain::Actor;
+use domain::release::State;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch as Merged, PatchParams, PostParams, Preconditions};
 use kube_types::HelmRequest;
@@ -154,6 +155,66 @@ impl Releases {
         }
         let changes = Changes { paused: Some(paused), ..Changes::default() };
         self.changed(actor, request, changes, if paused { "pause" } else { "recover" }, asked).await
+    }
+
+    /// Leaves a release as it is, whatever becomes of it or of what is asked for, until it is resumed.
+    pub async fn suspend(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        self.set_suspended(actor, namespace, name, true, asked).await
+    }
+
+    /// Looks after a suspended release again.
+    pub async fn resume(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        self.set_suspended(actor, namespace, name, false, asked).await
+    }
+
+    async fn set_suspended(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        suspend: bool,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        let request = self.request_for(actor, "update", namespace, name).await?;
+        if request.spec.suspend == suspend {
+            return Ok(ReleaseView::of_request(&request));
+        }
+        let changes = Changes { suspend: Some(suspend), ..Changes::default() };
+        self.changed(actor, request, changes, if suspend { "suspend" } else { "resume" }, asked).await
+    }
+
+    /// Tries again what failed: the same wish under a new version, as whoever asks now.
+    pub async fn retry(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<ReleaseView, Error> {
+        let request = self.request_for(actor, "update", namespace, name).await?;
+        let mark = asked.key.map(|key| once::mark(actor, "retry", key));
+        let state = match self.parts().releases.get_in(namespace, name) {
+            Some(release) => release.status.as_ref().map(|status| status.state.clone()),
+            None => request.status.as_ref().map(|status| status.state.clone()),
+        };
+        let failed = state.as_deref() == Some(State::Failed.as_str());
+        // What was sent before is looked up first: it may be running by now.
+        if !failed && !once::was_done(&request, mark.as_ref()) {
+            return Err(Error::NotFailed(name.to_owned()));
+        }
+        self.changed(actor, request, Changes::default(), "retry", asked).await
     }
 
     /// Says what is different for some workloads of a release, over all upgrades.

@@ -23,6 +23,8 @@ pub enum Error {
     NoRepo(String),
     #[error("there is a repository `{0}` already")]
     RepoExists(String),
+    #[error("looks like \"{url}\" is not a valid chart repository or cannot be reached: {why}")]
+    BadRepo { url: String, why: String },
     #[error("there is no operation `{}`", domain::ids::shortened(.0))]
     NoOperation(String),
     #[error("release `{0}` was written by hand: it is changed as it was written")]
@@ -49,6 +51,10 @@ pub enum Error {
     Helm(Box<helm_release::Error>),
     #[error("{message}")]
     Kubernetes { kind: Kind, message: String },
+    #[error("release `{0}` has not failed: there is nothing to try again")]
+    NotFailed(String),
+    #[error("you listen to {0} releases already, and more at once are not let in; end one")]
+    Listening(usize),
     #[error("the records of the release cannot be read")]
     Records(#[from] StorageError),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
@@ -66,9 +72,10 @@ impl Error {
             | Self::NoOperation(_)
             | Self::NotDeployed(_)
             | Self::NoRevision(..) => Kind::NotFound,
-            Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) => Kind::Conflict,
-            Self::Invalid(_) => Kind::Invalid,
+            Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
+            Self::Invalid(_) | Self::BadRepo { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
+            Self::Listening(_) => Kind::Exhausted,
             Self::Chart(error) => error.kind(),
             Self::Moved(_) => Kind::Precondition,
             Self::Helm(error) => error.kind(),

@@ -1,6 +1,6 @@
 //! What the containers of a release print, read as whoever asks.
-
-use std::collections::BTreeSet;
+//!
+//! Elsewhere: the same as it comes (`super::listen`).
 
 use domain::Actor;
 use futures::StreamExt;
@@ -8,12 +8,12 @@ use futures::stream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, LogParams};
 use kube::{Api, ResourceExt};
+use kube_apply::logs::pods_of;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Error;
 use super::look::{objects, sensitive};
-use super::now::selector;
 use crate::Releases;
 
 /// So many containers are asked at once, and at most so many altogether.
@@ -29,6 +29,8 @@ pub const LINES: i64 = 5000;
 pub struct Which {
     pub pod: Option<String>,
     pub container: Option<String>,
+    /// Of pods with these labels.
+    pub selector: Option<String>,
     /// The last lines.
     pub tail: Option<i64>,
     /// Not older than so many seconds.
@@ -61,23 +63,23 @@ impl Releases {
     ) -> Result<Vec<LogView>, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
         let client = self.parts().clients.acting_as(&actor.impersonation());
-        let objects = objects(&record)?;
         let mut pods: Vec<Pod> = Vec::new();
-        let mut asked = BTreeSet::new();
-        for object in &objects {
-            let api: Api<Pod> = Api::namespaced(client.clone(), object.namespace().unwrap_or(namespace));
-            let selector = selector(&object.value()["spec"]["selector"]["matchLabels"]);
-            if object.kind() == "Pod" {
-                pods.extend(api.get_opt(object.name()).await?);
-            } else if !selector.is_empty()
-                && asked.insert((object.namespace().map(str::to_owned), selector.clone()))
-            {
-                pods.extend(api.list(&ListParams::default().labels(&selector)).await?.items);
+        for meant in pods_of(&objects(&record)?, namespace) {
+            let api: Api<Pod> = Api::namespaced(client.clone(), &meant.namespace);
+            let labels = [meant.labels.as_str(), which.selector.as_deref().unwrap_or_default()];
+            let labels: Vec<&str> = labels.into_iter().filter(|part| !part.is_empty()).collect();
+            let mut params = ListParams::default().labels(&labels.join(","));
+            if let Some(name) = &meant.name {
+                params = params.fields(&format!("metadata.name={name}"));
             }
+            pods.extend(api.list(&params).await?.items);
         }
         let containers = pods.iter().flat_map(|pod| {
+            // What comes before the containers is meant only by its name.
+            let first = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+            let first = first.filter(|container| which.container.as_ref() == Some(&container.name));
             let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-            containers.map(|container| (pod, container.name.clone())).collect::<Vec<_>>()
+            first.chain(containers).map(|container| (pod, container.name.clone())).collect::<Vec<_>>()
         });
         let meant = containers.filter(|(pod, container)| {
             which.pod.as_ref().is_none_or(|wanted| *wanted == pod.name_any())

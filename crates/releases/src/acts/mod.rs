@@ -5,13 +5,16 @@
 //!
 //! Always true: whoever acted last is whom the release acts as. What somebody may not see is not there for them.
 //! Modules in reading order: that what is sent twice is done once ([`once`]); archives that somebody brings ([`packages`]), what
-//! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]) and what would come of that ([`plan`]), what is done at once
-//! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`live`], [`resources`], [`logs`], [`view`]), why not ([`error`]).
+//! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]) and what would come of that ([`plan`]), its end against all that is in the way ([`force`], [`left`]), what is done at once
+//! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`live`], [`resources`], [`logs`] and [`listen`], [`view`]), why not ([`error`]).
 
 pub mod ask;
 pub mod change;
 pub mod compare;
 pub mod error;
+pub mod force;
+pub mod left;
+pub mod listen;
 pub mod live;
 pub mod logs;
 pub mod look;

@@ -8,10 +8,13 @@ use helm_release::actions::{Run, Test};
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams};
 use kube::core::DynamicObject;
+use kube_apply::logs::selector;
 use kube_apply::{Object, Tell};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use super::Error;
 use super::ask::NewRelease;
@@ -67,7 +70,7 @@ impl Releases {
         namespace: &str,
         object: &Object,
     ) -> Result<(), Error> {
-        let selector = selector(&object.value()["spec"]["selector"]["matchLabels"]);
+        let selector = selector(&object.value()["spec"]["selector"]);
         // Without a selector all pods of the namespace would be meant.
         if selector.is_empty() {
             return Ok(());
@@ -77,33 +80,52 @@ impl Releases {
         Ok(())
     }
 
-    /// Runs the tests of a release, and says what became of each hook.
+    /// Runs the tests of a release that are meant, and says what became of each. That some failed is an answer, too.
     pub async fn test(
         &self,
         actor: &Actor,
         namespace: &str,
         name: &str,
+        which: Tests,
         tell: &dyn Tell,
-    ) -> Result<Vec<TestResult>, Error> {
+    ) -> Result<Tested, Error> {
         self.workspace(actor, Capability::ChangeReleases, namespace)?;
         let (_, release) = self.record(actor, namespace, name, None).await?;
         let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
-        let test = Test {
+        let Tests { only, except, logs } = which;
+        let ask = Test {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
-            only: Vec::new(),
-            except: Vec::new(),
+            only,
+            except,
             run: Run::new(tell),
         };
-        let record = helm.test(&test).await?;
+        let (record, why) = match helm.test(&ask).await {
+            Ok(record) => (record, String::new()),
+            Err(helm_release::Error::Failed { said, record, .. }) => (*record, said),
+            Err(error) => return Err(error.into()),
+        };
         let mask = sensitive(&record, release.as_deref())?;
-        let tests = record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test"));
-        Ok(tests
-            .map(|hook| TestResult {
+        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let pods: Api<Pod> = Api::namespaced(client, namespace);
+        let mut tests = Vec::new();
+        for hook in record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test")) {
+            let meant =
+                (ask.only.is_empty() || ask.only.contains(&hook.name)) && !ask.except.contains(&hook.name);
+            let said = if logs && meant { Some(printed(&pods, &hook.name).await) } else { None };
+            let (log, no_log) = match said {
+                None => (None, String::new()),
+                Some(Ok(text)) => (Some(mask.mask_text(&text)), String::new()),
+                Some(Err(why)) => (None, why),
+            };
+            tests.push(TestResult {
                 name: mask.mask_text(&hook.name),
                 phase: format!("{:?}", hook.last_run.phase),
-            })
-            .collect())
+                log,
+                no_log: mask.mask_text(&no_log),
+            });
+        }
+        Ok(Tested { passed: why.is_empty(), tests, why: mask.mask_text(&why) })
     }
 
     /// Takes over a release that the helm command line made: its chart and its values become a request, and nothing in it
@@ -132,16 +154,51 @@ impl Releases {
     }
 }
 
+/// So much is shown of what a test printed.
+const LOG: i64 = 256 << 10;
+
+/// What the pod of a test printed, or why that is not known.
+async fn printed(pods: &Api<Pod>, name: &str) -> Result<String, String> {
+    let params = LogParams { limit_bytes: Some(LOG), ..LogParams::default() };
+    pods.logs(name, &params).await.map_err(|error| match error {
+        kube::Error::Api(status) => status.message.clone(),
+        _ => "the cluster does not answer".to_owned(),
+    })
+}
+
+/// Which tests are run, and what is told of them.
+#[derive(Clone, Debug, Default)]
+pub struct Tests {
+    /// Only those of these names; all, where there are none.
+    pub only: Vec<String>,
+    /// Not those of these names.
+    pub except: Vec<String>,
+    /// With what their pods printed.
+    pub logs: bool,
+}
+
+/// What became of the tests of a release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Tested {
+    /// Those that were run passed.
+    pub passed: bool,
+    /// All that there are, and how each went when it was last run.
+    pub tests: Vec<TestResult>,
+    /// Why they did not pass.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
 /// What became of one test.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct TestResult {
     pub name: String,
     pub phase: String,
-}
-
-/// The labels as a selector says them.
-pub(super) fn selector(labels: &Value) -> String {
-    let labels = labels.as_object().into_iter().flatten();
-    let pairs = labels.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
-    pairs.collect::<Vec<_>>().join(",")
+    /// What its pod printed, if that was asked for and it was run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// Why that is not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub no_log: String,
 }

@@ -187,7 +187,9 @@ fn steps(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> 
         _ if !deployed => Phase::Queued,
         // Another version came after it: whether this one would have become ready nobody knows.
         _ if !is_of => Phase::Done,
-        Ok(State::Active | State::Paused | State::Suspended) => Phase::Done,
+        Ok(State::Active | State::Paused) => Phase::Done,
+        // One that is resumed is called so for a moment longer.
+        Ok(State::Suspended) if release.spec.suspend => Phase::Done,
         Ok(State::Degraded | State::Failed) => Phase::Failed,
         _ => Phase::Running,
     };

@@ -2,23 +2,28 @@
 //!
 //! Always true: it is let go only when nothing is left of it, or when what is left was to stay. A namespace that is being
 //! deleted takes everything in it along, Helm's records too; what the release has outside is in its status.
+//!
+//! Where an administrator forces it ([`FORCE_DELETE`]) no hook is run, and what cannot be removed is left where it is and told
+//! of. It acts as before, never as the administrator: what a tenant wrote into a record does not gain rights by it.
 
 use std::time::Duration;
 
+use domain::Kind;
 use domain::release::State;
 use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use helm_release::Error;
-use helm_release::actions::Run;
+use helm_release::actions::{Run, Uninstall};
 use helm_release::hold::lease_name;
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
+use kube::runtime::events::{Event, EventType};
+use kube::{Api, Resource, ResourceExt};
 use kube_access::queue::Next;
 use kube_apply::remove::Removal;
-use kube_apply::{Object, Silent, Target};
+use kube_apply::{Object, Ownership, Silent, Target};
 use kube_types::marks::RELEASE_FINALIZER;
 use kube_types::release::{DeletionPolicy, InventoryEntry};
 use serde_json::json;
@@ -26,9 +31,24 @@ use serde_json::json;
 use super::identity::{self, Identity};
 use super::operate::{operation_id, uninstall};
 use super::{Pass, failure};
+use crate::acts::left::left_behind;
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
-use crate::requests::{DELETE_CLAIMS, gone, is_held, until};
+use crate::requests::{DELETE_CLAIMS, FORCE_DELETE, gone, is_held, until};
+
+/// How what an administrator forces begins to say why it is not done yet.
+const FORCED: &str = "an administrator forced its end";
+/// How long the note of an event may be.
+const NOTE: usize = 1024;
+
+/// Whether it may pass by itself: a cluster that does not answer is not forced by going away.
+fn passes(kind: Kind) -> bool {
+    matches!(kind, Kind::Timeout | Kind::Unavailable | Kind::Exhausted | Kind::Conflict | Kind::Precondition)
+}
+
+fn ownership(pass: &Pass<'_>) -> Ownership {
+    Ownership::new(pass.key.name.to_string(), pass.key.namespace.to_string())
+}
 
 impl Controller {
     pub(super) async fn remove_release(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
@@ -40,7 +60,10 @@ impl Controller {
         }
         let status = pass.status();
         let leaving = status.state == State::Deleting.as_str();
-        if let Some(due) = status.next_retry_time.as_ref().filter(|due| leaving && due.0 > pass.now) {
+        let forced = self.asks(pass, FORCE_DELETE);
+        let due = status.next_retry_time.as_ref().filter(|due| leaving && due.0 > pass.now);
+        // Once it is forced there is nothing to wait for but a cluster that does not answer.
+        if let Some(due) = due.filter(|_| !forced || status.message.contains(FORCED)) {
             return Ok(Next::After(until(pass.now, due.0)));
         }
         // Whose account is gone must not keep a release from going: the namespace's own deployer takes it off.
@@ -55,8 +78,18 @@ impl Controller {
         }
         let started = telling.started(State::Deleting, "uninstall", &id, pass.now + limit).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
-        match self.uninstall(&begun, &identity).boxed().await {
+        // While there is a record of them.
+        let known = if forced { self.known_objects(pass).await } else { Vec::new() };
+        let done = tokio::select! {
+            done = self.uninstall(&begun, &identity, forced).boxed() => done,
+            // A hook that runs for long does not hold up whoever forces it.
+            () = self.until_forced(pass), if !forced => return Ok(Next::After(Duration::ZERO)),
+        };
+        match done {
             Ok(()) => {
+                if forced {
+                    self.tell_of_force(&begun, &identity, &known, "").await;
+                }
                 self.records.forget(pass.key);
                 self.end_lease(pass).await?;
                 self.let_go(&begun).await
@@ -68,6 +101,10 @@ impl Controller {
                 self.remove_outside(&begun, &identity).boxed().await?;
                 self.let_go(&begun).await
             }
+            Err(error) if forced && !passes(error.kind()) => {
+                self.remove_by_force(&begun, &identity, &known, &error).boxed().await?;
+                self.let_go(&begun).await
+            }
             Err(error) => {
                 let attempts = begun.status().attempts + 1;
                 // It is tried for ever: what is in the way may go.
@@ -77,7 +114,8 @@ impl Controller {
                 };
                 let now = self.clock.now();
                 let next = now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-                let failure = failure(error.kind(), "UninstallFailed", error.to_string());
+                let said = if forced { format!("{FORCED}: {error}") } else { error.to_string() };
+                let failure = failure(error.kind(), "UninstallFailed", said);
                 let told = begun.telling().not_removed(&failure, attempts >= ATTEMPTS, next).done();
                 self.tell(&begun, told).await?;
                 Ok(Next::After(pause))
@@ -85,22 +123,107 @@ impl Controller {
         }
     }
 
-    async fn uninstall(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
+    async fn uninstall(&self, pass: &Pass<'_>, identity: &Identity, forced: bool) -> Result<(), Error> {
         let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
-        if self.takes_claims(pass) {
-            self.remove_claims(pass, identity).await?;
+        if self.asks(pass, DELETE_CLAIMS) {
+            let removed = self.remove_claims(pass, identity).await;
+            // What cannot be removed is in nobody's way.
+            if !forced {
+                removed?;
+            }
         }
         let mut run = Run::new(&Silent);
         run.timeout = pass.timeout();
-        run.hooks = !pass.release.spec.options.disable_hooks;
-        helm.uninstall(&uninstall(pass, run)).await.map(drop)
+        run.hooks = !forced && !pass.release.spec.options.disable_hooks;
+        let ask = uninstall(pass, run);
+        helm.uninstall(&Uninstall { interrupts: forced, ..ask }).await.map(drop)
     }
 
-    /// Whether whoever asked for its end wants its volumes gone, too.
-    fn takes_claims(&self, pass: &Pass<'_>) -> bool {
+    /// Whether whoever asked for its end said this of it.
+    fn asks(&self, pass: &Pass<'_>, mark: &str) -> bool {
         let request = pass.release.spec.request_ref.as_ref();
         let request = request.and_then(|reference| self.requests.get(&reference.name));
-        request.is_some_and(|request| request.annotations().contains_key(DELETE_CLAIMS))
+        request.is_some_and(|request| request.annotations().contains_key(mark))
+    }
+
+    /// Returns when somebody forces its end.
+    async fn until_forced(&self, pass: &Pass<'_>) {
+        let mut changes = self.requests.changes();
+        while changes.next().await.is_some() {
+            if self.asks(pass, FORCE_DELETE) {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Takes away what can be taken away, and Helm's records, and tells what is left.
+    async fn remove_by_force(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        known: &[Object],
+        error: &Error,
+    ) -> Result<(), PassError> {
+        // Whoever it acts as may have lost their rights: the namespace's own deployer has a try.
+        let deployer = identity::of_service_account(&pass.release);
+        let how = Removal { ownership: Some(ownership(pass)), ..Removal::default() };
+        let target = self.target(pass, &deployer);
+        // What fails is seen by what is left.
+        drop(kube_apply::remove::remove(&target, known, &how, &Silent).await);
+        self.tell_of_force(pass, identity, known, &error.to_string()).await;
+        let storage = self.helm.storage(&self.clients, &pass.key.namespace);
+        for entry in storage.entries(&pass.key.name).await? {
+            storage.delete(&entry.head).await?;
+        }
+        self.records.forget(pass.key);
+        self.end_lease(pass).await
+    }
+
+    /// An event: what was forced, and what is left.
+    async fn tell_of_force(&self, pass: &Pass<'_>, identity: &Identity, known: &[Object], why: &str) {
+        let target = self.target(pass, identity);
+        let left = left_behind(&target, known, &ownership(pass)).await;
+        let mut note = format!("{FORCED}, without hooks");
+        if !why.is_empty() {
+            note = format!("{note}: {why}");
+        }
+        if !left.is_empty() {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            note = format!("{note}; left behind: {}", left.join(", "));
+        }
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "ForceDeleted".to_owned(),
+            note: Some(note.chars().take(NOTE).collect()),
+            action: "Uninstall".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.events.publish(&event, &pass.release.object_ref(&())).await {
+            tracing::warn!(%error, "cannot write an event");
+        }
+    }
+
+    /// The objects of the newest record, if it can be read, and those that the status lists.
+    async fn known_objects(&self, pass: &Pass<'_>) -> Vec<Object> {
+        let last = self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await;
+        let manifest = last.ok().flatten().map(|stored| stored.record.manifest).unwrap_or_default();
+        let mut known = Object::parse_all(&manifest).unwrap_or_default();
+        known.extend(self.listed(pass));
+        known
+    }
+
+    /// The objects that the status lists.
+    fn listed(&self, pass: &Pass<'_>) -> Vec<Object> {
+        pass.status().inventory.iter().filter_map(|entry| self.object(entry)).collect()
+    }
+
+    fn target(&self, pass: &Pass<'_>, identity: &Identity) -> Target {
+        Target {
+            client: self.clients.acting_as(&identity.acts_as),
+            discovery: self.helm.discovery.clone(),
+            namespace: pass.key.namespace.to_string(),
+        }
     }
 
     /// Deletes the claims that StatefulSets made. Before anything else, while the record still says which: they go when the
@@ -154,13 +277,7 @@ impl Controller {
 
     /// Removes what the release has outside its namespace, as the status lists it.
     async fn remove_outside(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), PassError> {
-        let objects: Vec<Object> =
-            pass.status().inventory.iter().filter_map(|entry| self.object(entry)).collect();
-        let target = Target {
-            client: self.clients.acting_as(&identity.acts_as),
-            discovery: self.helm.discovery.clone(),
-            namespace: pass.key.namespace.to_string(),
-        };
+        let (objects, target) = (self.listed(pass), self.target(pass, identity));
         let removed = kube_apply::remove::remove(&target, &objects, &Removal::default(), &Silent).await;
         removed.map(drop).map_err(|error| PassError::Helm(error.to_string()))
     }

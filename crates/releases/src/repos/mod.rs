@@ -36,6 +36,8 @@ pub struct NewRepo {
     /// Speak to a registry without TLS.
     pub insecure: bool,
     pub credentials: Option<Credentials>,
+    /// Only if it answers with an index.
+    pub check: bool,
 }
 
 /// What is to be different. What is not said stays.
@@ -46,6 +48,8 @@ pub struct RepoChanges {
     pub suspended: Option<bool>,
     /// In place of all that were given before.
     pub credentials: Option<Credentials>,
+    /// Only if it answers with an index at the new address, with the new credentials.
+    pub check: bool,
 }
 
 /// What a repository is called everywhere: no workspace has a dot in its name.
@@ -95,9 +99,9 @@ impl Releases {
         Ok(RepoView::of(&self.seen_repo(actor, name).await?))
     }
 
-    /// Tells the platform of a repository. Nothing is fetched from it.
+    /// Tells the platform of a repository.
     pub async fn create_repo(&self, actor: &Actor, new: NewRepo) -> Result<RepoView, Error> {
-        let NewRepo { name, workspace, url, description, insecure, credentials } = new;
+        let NewRepo { name, workspace, url, description, insecure, credentials, check } = new;
         let place = place(&workspace).map_err(|()| Error::NoWorkspace(workspace.clone()))?;
         may_write(actor, place.as_ref())?;
         check_name(&name)?;
@@ -114,7 +118,11 @@ impl Releases {
             },
         );
         written.metadata = ObjectMeta { labels: Some(labels(&workspace)), ..written.metadata };
+        if self.repo_api().get_opt(&object).await?.is_some() {
+            return Err(Error::RepoExists(object));
+        }
         let kept = self.admit(&mut written, credentials).await?;
+        self.checked(&written, check, kept.as_deref()).await?;
         match self.repo_api().create(&PostParams::default(), &written).await {
             Ok(made) => Ok(RepoView::of(&made)),
             Err(error) => {
@@ -135,7 +143,8 @@ impl Releases {
         seen: Option<&str>,
     ) -> Result<RepoView, Error> {
         let mut repo = self.written_repo(actor, name, seen).await?;
-        let RepoChanges { url, description, suspended, credentials } = changes;
+        let RepoChanges { url, description, suspended, credentials, check } = changes;
+        let check = check && (url.is_some() || credentials.is_some());
         let before = repo.spec.credential_ref.take().map(|reference| reference.name);
         if let Some(url) = url {
             let elsewhere = origin(&url) != origin(&repo.spec.url);
@@ -156,6 +165,7 @@ impl Releases {
             repo.spec.credential_ref = before.clone().map(|name| kube_types::repo::CredentialRef { name });
             None
         };
+        self.checked(&repo, check && !repo.spec.suspend, kept.as_deref()).await?;
         match self.repo_api().replace(name, &PostParams::default(), &repo).await {
             Ok(written) => {
                 if replaced {
@@ -171,6 +181,18 @@ impl Releases {
                 })
             }
         }
+    }
+
+    /// What does not answer is not kept, and neither is what was kept for it already.
+    async fn checked(&self, repo: &HelmRepo, check: bool, kept: Option<&str>) -> Result<(), Error> {
+        if !check {
+            return Ok(());
+        }
+        let answered = self.parts().charts.store().check(repo).await;
+        if answered.is_err() {
+            self.forget_credentials(kept).await;
+        }
+        answered.map_err(|error| Error::BadRepo { url: repo.spec.url.clone(), why: error.to_string() })
     }
 
     /// Forgets a repository. Releases of its charts stay: those are kept.

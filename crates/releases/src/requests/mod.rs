@@ -33,6 +33,8 @@ pub(crate) const UNHEARD: Duration = Duration::from_secs(1);
 
 /// Annotation of a request that is being deleted: the claims that its StatefulSets made go, too.
 pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
+/// Annotation of a request that is being deleted: nothing holds it up any more. Only the platform writes requests.
+pub(crate) const FORCE_DELETE: &str = "longshore.dev/force-delete";
 
 impl Controller {
     pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {

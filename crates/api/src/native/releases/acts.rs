@@ -1,7 +1,7 @@
 //! What can be done with a release beside changing what it is made of.
 
 use kube_apply::Silent;
-use releases::acts::now::TestResult;
+use releases::acts::now::{Tested, Tests};
 use releases::acts::plan::Plan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,12 +25,6 @@ pub struct WayBack {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Restarted {
     workloads: Vec<String>,
-}
-
-/// What became of the tests of a release.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct Tested {
-    tests: Vec<TestResult>,
 }
 
 /// `POST …/rollback`
@@ -59,6 +53,24 @@ pub async fn recover(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
     view::answer(&call, call.api.releases.recover(actor, namespace, name, call.asked()).await?)
 }
 
+/// `POST …/suspend`
+pub async fn suspend(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    view::answer(&call, call.api.releases.suspend(actor, namespace, name, call.asked()).await?)
+}
+
+/// `POST …/resume`
+pub async fn resume(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    view::answer(&call, call.api.releases.resume(actor, namespace, name, call.asked()).await?)
+}
+
+/// `POST …/retry`
+pub async fn retry(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
+    let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
+    view::answer(&call, call.api.releases.retry(actor, namespace, name, call.asked()).await?)
+}
+
 /// `POST …/adopt`
 pub async fn adopt(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
@@ -72,9 +84,13 @@ pub async fn restart(call: Call) -> Result<Answer<Restarted>, Problem> {
     Ok(Answer::new(Restarted { workloads }))
 }
 
-/// `POST …/test`
+/// `POST …/test`: that tests fail is an answer and no problem.
 pub async fn test(call: Call) -> Result<Answer<Tested>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
-    let tests = call.api.releases.test(actor, namespace, name, &Silent).await?;
-    Ok(Answer::new(Tested { tests }))
+    let names = |word: &str| {
+        let said = call.said(word).unwrap_or_default().split(',').map(str::trim);
+        said.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    let which = Tests { only: names("only"), except: names("except"), logs: call.asks("logs")? };
+    Ok(Answer::new(call.api.releases.test(actor, namespace, name, which, &Silent).await?))
 }

@@ -1,6 +1,7 @@
 //! What can be read of a release. What is sensitive in it is masked.
 
 use releases::acts::compare::{Comparison, Of};
+use releases::acts::listen::{AT_ONCE, LogLine};
 use releases::acts::logs::{LogView, Which};
 use releases::acts::resources::ResourcesView;
 use releases::acts::view::{RevisionView, ValuesView};
@@ -9,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::named;
-use crate::answer::{Answer, List};
+use crate::answer::{Answer, Events, List, Maybe};
 use crate::call::Call;
 use crate::problem::Problem;
 
@@ -74,8 +75,12 @@ pub async fn drift(call: Call) -> Result<Answer<Comparison>, Problem> {
     Ok(Answer::new(call.api.releases.drift(actor, namespace, name).await?))
 }
 
-/// `GET …/logs`
-pub async fn logs(call: Call) -> Result<Answer<List<LogView>>, Problem> {
+/// What the query of logs can say.
+pub const OF_LOGS: &[&str] =
+    &["pod", "container", "selector", "tail", "since", "previous", "timestamps", "follow", "max"];
+
+/// `GET …/logs`: what there is, or, followed, also what comes.
+pub async fn logs(call: Call) -> Result<Maybe<List<LogView>, LogLine>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let owned = |name: &str| call.said(name).map(str::to_owned);
     let positive = |name: &str, least: i64| match call.number(name)? {
@@ -87,13 +92,23 @@ pub async fn logs(call: Call) -> Result<Answer<List<LogView>>, Problem> {
     let which = Which {
         pod: owned("pod"),
         container: owned("container"),
+        selector: owned("selector"),
         tail: positive("tail", 0)?,
         since: positive("since", 1)?,
         previous: call.asks("previous")?,
         timestamps: call.asks("timestamps")?,
     };
+    let max = call.number("max")?;
+    if call.asks("follow")? {
+        let max = max.unwrap_or(AT_ONCE);
+        let lines = call.api.releases.listen(actor, namespace, name, &which, max).await?;
+        return Ok(Maybe::Followed(Events::new("log", lines)));
+    }
+    if max.is_some() {
+        return Err(Problem::invalid("`max` in the query goes with `follow`"));
+    }
     let logs = call.api.releases.logs(actor, namespace, name, &which).await?;
-    Ok(call.list(logs))
+    Ok(Maybe::Now(call.list(logs)))
 }
 
 /// `GET …/resources`

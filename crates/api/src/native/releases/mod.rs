@@ -11,6 +11,7 @@ pub mod view;
 
 use axum::http::StatusCode;
 use releases::acts::HOST;
+use releases::acts::force::Forced;
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -18,6 +19,9 @@ use crate::problem::Problem;
 use crate::routes::ROOT;
 use sent::{ChangedRelease, NewRelease, SentRelease};
 use view::ReleaseAnswer;
+
+/// What the query says of a release that is to end whatever is in the way.
+pub const FORCE: &str = "force";
 
 /// The namespace and the name that the path has. There is one cluster so far.
 fn named<B>(call: &Call<B>) -> Result<(&str, &str), Problem> {
@@ -52,10 +56,16 @@ pub async fn change(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<Re
     view::answer(&call, call.api.releases.upgrade(actor, namespace, name, changes, asked).await?)
 }
 
-/// `DELETE releases/{cluster}/{namespace}/{release}`: it is uninstalled, and then it is gone.
+/// `DELETE releases/{cluster}/{namespace}/{release}`: it is uninstalled, and then it is gone; forced, whatever is in the way.
 pub async fn delete(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let (claims, seen) = (call.asks("claims")?, call.expected.as_deref());
+    if call.asks(FORCE)? {
+        let Forced { release, left } =
+            call.api.releases.force_delete(actor, namespace, name, claims, seen).await?;
+        let status = if left.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+        return Ok(view::answer_of(&call, release, left)?.status(status));
+    }
     let leaving = call.api.releases.delete(actor, namespace, name, claims, seen).await?;
     Ok(view::answer(&call, leaving)?.status(StatusCode::ACCEPTED))
 }

@@ -2,6 +2,7 @@
 
 use domain::Actor;
 use domain::ids::WorkspaceName;
+use releases::acts::left::LeftBehind;
 use releases::acts::view::{MadeBy, ReleaseView};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,12 +16,16 @@ use crate::routes::RELEASE;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Release")]
+#[serde(rename_all = "camelCase")]
 pub struct ReleaseAnswer {
     /// What it is called in lists: cluster, namespace and name.
     key: String,
     #[serde(flatten)]
     release: ReleaseView,
     actions: Vec<Action>,
+    /// What is still there of one that is gone because its end was forced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_behind: Option<Vec<LeftBehind>>,
 }
 
 /// What of a release decides what can be done with it now.
@@ -34,8 +39,16 @@ pub struct Standing<'a> {
 }
 
 /// Acts that make a new version of what was asked for.
-const CHANGES: &[&str] =
-    &["releases.update", "releases.delete", "releases.rollback", "releases.pause", "releases.recover"];
+const CHANGES: &[&str] = &[
+    "releases.update",
+    "releases.delete",
+    "releases.rollback",
+    "releases.pause",
+    "releases.recover",
+    "releases.suspend",
+    "releases.resume",
+    "releases.retry",
+];
 
 /// What this caller may do with a release. `owner` is the workspace whose namespace it is in.
 pub fn can_be_done(actor: &Actor, owner: Option<WorkspaceName>, standing: Standing<'_>) -> Vec<Action> {
@@ -52,8 +65,20 @@ fn blocked(state: &str, paused: bool, made_by: MadeBy) -> Vec<(&'static str, &'s
         MadeBy::Helm => blocked.extend(all("not-adopted")),
         MadeBy::Hand => blocked.extend(all("by-hand")),
         MadeBy::Request if state == "deleting" => blocked.extend(all("deleting")),
-        MadeBy::Request if paused => blocked.push(("releases.pause", "paused")),
-        MadeBy::Request => blocked.push(("releases.recover", "not-paused")),
+        MadeBy::Request => {
+            blocked.push(if paused {
+                ("releases.pause", "paused")
+            } else {
+                ("releases.recover", "not-paused")
+            });
+            blocked.push(match state {
+                "suspended" => ("releases.suspend", "suspended"),
+                _ => ("releases.resume", "not-suspended"),
+            });
+            if state != "failed" {
+                blocked.push(("releases.retry", "not-failed"));
+            }
+        }
     }
     if made_by != MadeBy::Helm {
         blocked.push(("releases.adopt", "adopted"));
@@ -63,6 +88,15 @@ fn blocked(state: &str, paused: bool, made_by: MadeBy) -> Vec<(&'static str, &'s
 
 /// One release, with its version in the header.
 pub fn answer<B>(call: &Call<B>, release: ReleaseView) -> Result<Answer<ReleaseAnswer>, Problem> {
+    answer_of(call, release, None)
+}
+
+/// The same, with what is left of it.
+pub fn answer_of<B>(
+    call: &Call<B>,
+    release: ReleaseView,
+    left_behind: Option<Vec<LeftBehind>>,
+) -> Result<Answer<ReleaseAnswer>, Problem> {
     let standing = Standing {
         namespace: &release.namespace,
         name: &release.name,
@@ -74,5 +108,5 @@ pub fn answer<B>(call: &Call<B>, release: ReleaseView) -> Result<Answer<ReleaseA
     let actions = can_be_done(call.actor()?, owner, standing);
     let version = release.v.clone();
     let key = format!("{}/{}/{}", release.cluster, release.namespace, release.name);
-    Ok(Answer::new(ReleaseAnswer { key, release, actions }).version(&version))
+    Ok(Answer::new(ReleaseAnswer { key, release, actions, left_behind }).version(&version))
 }

@@ -23,6 +23,9 @@ pub struct AddArgs {
     /// Replace one of the same name
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub force_update: Switch,
+    /// Keep it even if it does not answer; on a platform only
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub no_check: Switch,
     /// Whose it is on a platform; without it your own, and with an empty name everybody's
     #[arg(long, value_name = "WORKSPACE")]
     pub workspace: Option<String>,
@@ -34,6 +37,10 @@ pub fn run(args: &AddArgs) -> Outcome {
     let name = &args.name;
     if args.workspace.is_some() {
         return Err("--workspace is one of a platform, and you are signed in to none".into());
+    }
+    // As Helm: without its index one has nothing of it.
+    if args.no_check.0 {
+        return Err("--no-check is one of a platform, and you are signed in to none".into());
     }
     if name.contains('/') {
         let why = "contains '/', please specify a different name without '/'";

@@ -70,6 +70,7 @@ async fn add(args: &AddArgs, client: &Client) -> Outcome {
     let known = all(client).await?;
     let before = known.iter().find(|repo| repo["name"] == args.name && repo["workspace"] == workspace);
     let name = quote(&args.name);
+    let unchecked = if args.no_check.0 { "?check=false" } else { "" };
     if let Some(before) = before {
         if !args.force_update.0 {
             if before["url"] == args.url && credentials.is_none() {
@@ -82,9 +83,9 @@ async fn add(args: &AddArgs, client: &Client) -> Outcome {
             return Err(why.into());
         }
         let change = json!({"url": args.url, "credentials": credentials.unwrap_or_else(|| json!({}))});
-        client.patch(&format!("repos/{}", segment(key(before))), &change).await?;
+        client.patch(&format!("repos/{}{unchecked}", segment(key(before))), &change).await?;
     } else {
-        client.post("repos", &body).await?;
+        client.post(&format!("repos{unchecked}"), &body).await?;
     }
     Ok(format!("{name} has been added to the repositories of {}\n", client.server()).into_bytes())
 }

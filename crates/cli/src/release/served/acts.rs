@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use super::follow::{Until, follow};
 use super::{Release, Served, items, number, query, status, text};
 use crate::helm::{Outcome, Refusal};
-use crate::platform::Failure;
 use crate::platform::output::tame;
-use crate::release::acts::{PauseArgs, RestartArgs};
+use crate::release::acts::{PauseArgs, RestartArgs, SuspendArgs};
 use crate::release::output::encoded;
 use crate::release::place::needs_cluster;
 use crate::release::rollback::RollbackArgs;
@@ -47,7 +46,17 @@ pub async fn rollback(args: &RollbackArgs, served: &Served) -> Outcome {
     Ok(b"Rollback was a success! Happy Helming!\n".to_vec())
 }
 
-/// Pause, recover and adopt: a word, and what comes of it.
+/// From here on nothing comes of it.
+pub async fn suspend(args: &SuspendArgs, served: &Served) -> Outcome {
+    let release = served.release(&args.name).await?;
+    let asked = release.post("/suspend", &Value::Null).await?;
+    if let Some(encoded) = encoded(args.output.output, &asked) {
+        return encoded;
+    }
+    Ok(format!("release {:?} is suspended; see `longshore resume`\n", args.name).into_bytes())
+}
+
+/// Pause, recover, resume, retry and adopt: a word, and what comes of it.
 pub async fn change(act: &str, args: &PauseArgs, served: &Served) -> Outcome {
     let release = served.release(&args.name).await?;
     let asked = release.post(&format!("/{act}"), &Value::Null).await?;
@@ -101,10 +110,27 @@ async fn leave(release: &Release<'_>, args: &UninstallArgs) -> Result<String, Re
             Some(_) => {}
         }
     }
-    let claims = query(&[("claims", args.claims.0.then(|| "true".to_owned()))]);
-    let asked = release.served.client.delete(&release.path(&claims)).await?;
+    let yes = |said: bool| said.then(|| "true".to_owned());
+    let how = query(&[("claims", yes(args.claims.0)), ("force", yes(args.force.0))]);
+    let asked = release.served.client.delete(&release.path(&how)).await?;
+    if asked["leftBehind"].is_array() {
+        return Ok(forced(name, &asked));
+    }
     follow(release, text(&asked, "/operation"), Until::Gone).await?;
     Ok(format!("release {name:?} uninstalled\n"))
+}
+
+/// What is said of one that is gone by force.
+fn forced(name: &str, asked: &Value) -> String {
+    let mut out = String::new();
+    for object in items(asked, "leftBehind") {
+        let part = |place: &str| tame(text(object, place));
+        let whole = [part("/namespace"), part("/name")];
+        let named = whole.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("/");
+        let _ = writeln!(out, "left behind: {} {named}: {}", part("/kind"), part("/why"));
+    }
+    let _ = writeln!(out, "release {name:?} uninstalled by force");
+    out
 }
 
 fn not_found(release: &Release<'_>) -> Refusal {
@@ -112,23 +138,35 @@ fn not_found(release: &Release<'_>) -> Refusal {
 }
 
 pub async fn test(args: &TestArgs, served: &Served) -> Outcome {
-    needs_cluster(&[(!args.filter.is_empty(), "--filter"), (args.logs.0, "--logs")])?;
     let release = served.release(&args.name).await?;
-    let path = release.path("/test");
-    let tested = served.client.post_within(TESTED_WITHIN, &path, &Value::Null).await;
-    let (tests, why) = match tested {
-        Ok(tested) => (items(&tested, "tests").to_vec(), None),
-        Err(failure @ Failure::Refused(_)) => (Vec::new(), Some(failure.to_string())),
-        Err(failure) => return Err(failure.into()),
-    };
+    let (only, except) = args.names();
+    let joined = |names: Vec<String>| (!names.is_empty()).then(|| names.join(","));
+    let which = query(&[
+        ("only", joined(only)),
+        ("except", joined(except)),
+        ("logs", args.logs.0.then(|| "true".to_owned())),
+    ]);
+    let path = release.path(&format!("/test{which}"));
+    let tested = served.client.post_within(TESTED_WITHIN, &path, &Value::Null).await?;
+    let tests = items(&tested, "tests");
+    if tests.is_empty() {
+        return Ok(format!("release {:?} has no tests\n", args.name).into_bytes());
+    }
     let mut out = String::new();
-    for test in &tests {
+    for test in tests {
         let part = |place: &str| tame(text(test, place));
         let _ = writeln!(out, "TEST SUITE:     {}\nPhase:          {}", part("/name"), part("/phase"));
     }
-    match why {
-        Some(why) => Err(Refusal::after(out, why)),
-        None if tests.is_empty() => Ok(format!("release {:?} has no tests\n", args.name).into_bytes()),
-        None => Ok(out.into_bytes()),
+    let mut why = vec![tame(text(&tested, "/why"))];
+    for test in tests {
+        let name = tame(text(test, "/name"));
+        if let Some(log) = test["log"].as_str() {
+            let lines: Vec<String> = log.lines().map(|line| tame(&line.replace('\t', "    "))).collect();
+            let _ = writeln!(out, "\nPOD LOGS: {name}\n{}", lines.join("\n"));
+        } else if !text(test, "/noLog").is_empty() {
+            why.push(format!("unable to get pod logs for {name}: {}", tame(text(test, "/noLog"))));
+        }
     }
+    why.retain(|why| !why.is_empty());
+    if why.is_empty() { Ok(out.into_bytes()) } else { Err(Refusal::after(out, why.join("\n"))) }
 }

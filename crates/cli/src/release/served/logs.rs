@@ -1,13 +1,12 @@
-//! `longshore logs` on a platform: what containers print, a name before each line where there are several.
-
-use std::fmt::Write as _;
+//! `longshore logs` on a platform: what containers print, once or as it comes.
 
 use serde_json::Value;
 
 use super::{Served, items, query, text};
-use crate::helm::Outcome;
+use crate::helm::{Outcome, Refusal};
+use crate::platform::events::Events;
 use crate::platform::output::tame;
-use crate::release::logs::LogsArgs;
+use crate::release::logs::{LogsArgs, Printer, dressed, named};
 
 pub async fn run(args: &LogsArgs, served: &Served) -> Outcome {
     let release = served.release(&args.name).await?;
@@ -15,37 +14,57 @@ pub async fn run(args: &LogsArgs, served: &Served) -> Outcome {
     let asked = query(&[
         ("pod", args.pod.clone()),
         ("container", args.container.clone()),
+        ("selector", args.selector.clone()),
         ("tail", Some(args.tail.to_string())),
-        ("since", args.since.map(|since| since.as_secs().max(1).to_string())),
+        ("since", args.since_seconds().map(|since| since.to_string())),
         ("previous", yes(args.previous.0)),
         ("timestamps", yes(args.timestamps.0)),
+        ("follow", yes(args.follow.0)),
+        ("max", args.follow.0.then(|| args.max_log_requests.to_string())),
     ]);
+    if args.follow.0 {
+        let events = served.client.events(&release.path(&format!("/logs{asked}"))).await?;
+        return follow(args, events).await;
+    }
     let logs = release.get(&format!("/logs{asked}")).await?;
     let logs = items(&logs, "items");
     for log in logs.iter().filter(|log| !text(log, "/why").is_empty()) {
-        eprintln!("{}: {}", named(log), tame(text(log, "/why")));
+        why(log);
     }
     if logs.is_empty() {
         eprintln!("release {:?} has no such containers", args.name);
     }
-    Ok(printed(logs).into_bytes())
-}
-
-fn named(log: &Value) -> String {
-    format!("{}/{}", tame(text(log, "/pod")), tame(text(log, "/container")))
-}
-
-fn printed(logs: &[Value]) -> String {
+    let prefix = args.prefix.map_or(logs.len() > 1, |prefix| prefix.0);
     let mut out = String::new();
     for log in logs {
         for line in text(log, "/text").lines() {
-            // Whoever asks for logs wants what was printed, but not what it would do to their terminal.
-            let line = tame(&line.replace('\t', "    "));
-            let _ = match logs {
-                [_] => writeln!(out, "{line}"),
-                _ => writeln!(out, "{}: {line}", named(log)),
-            };
+            out.push_str(&dressed(prefix, text(log, "/pod"), text(log, "/container"), line));
+            out.push('\n');
         }
     }
-    out
+    Ok(out.into_bytes())
+}
+
+fn why(log: &Value) {
+    let (pod, container) = (text(log, "/pod"), text(log, "/container"));
+    let of = if pod.is_empty() { String::new() } else { format!("{} ", named(pod, container)) };
+    eprintln!("{of}{}", tame(text(log, "/why")));
+}
+
+/// Prints what comes until the release is gone, nobody reads, or one may listen no more.
+async fn follow(args: &LogsArgs, mut events: Events) -> Outcome {
+    let printer = Printer::following(args);
+    while let Some(told) = events.next().await? {
+        if let Some(line) = told["line"].as_str() {
+            if !printer.print(text(&told, "/pod"), text(&told, "/container"), line)? {
+                return Ok(Vec::new());
+            }
+        } else if !text(&told, "/why").is_empty() {
+            why(&told);
+        } else if !text(&told, "/reason").is_empty() {
+            return Err(Refusal::from("the platform ended it: your access has ended or changed"));
+        }
+    }
+    eprintln!("the platform has no more of release {:?}", args.name);
+    Ok(Vec::new())
 }

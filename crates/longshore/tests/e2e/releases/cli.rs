@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::platform::Person;
 use crate::program::{Server, longshore};
-use crate::target::Cluster;
+use crate::target::{Cluster, only_on_embedded};
 
 /// Somebody at a terminal.
 struct Typist {
@@ -64,7 +64,8 @@ fn chart(cluster: &Cluster) -> PathBuf {
     fs::create_dir_all(folder.join("templates")).unwrap();
     fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\nappVersion: '1.27'\n")
         .unwrap();
-    fs::write(folder.join("values.yaml"), "replicas: 1\ngreeting: hello\nbroken: false\n").unwrap();
+    fs::write(folder.join("values.yaml"), "replicas: 1\ngreeting: hello\nbroken: false\nholds: false\n")
+        .unwrap();
     let objects = r"
 apiVersion: v1
 kind: ConfigMap
@@ -78,7 +79,9 @@ spec:
   replicas: {{ .Values.replicas }}
   selector: {matchLabels: {app: {{ .Release.Name }}}}
   template:
-    metadata: {labels: {app: {{ .Release.Name }}}}
+    metadata:
+      labels: {app: {{ .Release.Name }}}
+      annotations: {sim.longshore.dev/log.main: greets with {{ .Values.greeting }}}
     spec:
       {{- if .Values.broken }}
       nodeSelector: {no-such: node}
@@ -91,6 +94,40 @@ spec:
           limits: {cpu: 20m, memory: 32Mi}
 ";
     fs::write(folder.join("templates/all.yaml"), objects).unwrap();
+    let test = r"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .Release.Name }}-test
+  annotations: {helm.sh/hook: test, sim.longshore.dev/log.main: all is well}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: nginx
+    resources:
+      requests: {cpu: 10m, memory: 16Mi}
+      limits: {cpu: 20m, memory: 32Mi}
+";
+    fs::write(folder.join("templates/test.yaml"), test).unwrap();
+    let hook = r"
+{{- if .Values.holds }}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-delete, sim.longshore.dev/behaviour: exit=4}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: nginx
+    resources:
+      requests: {cpu: 10m, memory: 16Mi}
+      limits: {cpu: 20m, memory: 32Mi}
+{{- end }}
+";
+    fs::write(folder.join("templates/hook.yaml"), hook).unwrap();
     fs::write(folder.join("templates/NOTES.txt"), "Thank you for {{ .Release.Name }}.\n").unwrap();
     folder
 }
@@ -140,11 +177,94 @@ fn the_main_path_straight_on_a_cluster() {
     main_path(&typist);
     assert_eq!(typist.does("uninstall web --wait").0, "release \"web\" uninstalled\n");
     assert_eq!(typist.does("list -q").0, "");
-    for command in ["pause", "recover", "restart", "adopt", "logs"] {
+    for command in ["pause", "recover", "suspend", "resume", "retry", "restart", "adopt"] {
         let (code, _, why) = typist.types(&format!("{command} web"));
         assert_eq!(code, Some(1));
         assert!(why.starts_with(&format!("Error: `longshore {command}` needs a platform")), "{why}");
     }
+}
+
+/// Only the embedded cluster knows what a pod that is pretended would print.
+fn logs(typist: &Typist) {
+    typist.does("install web CHART --wait --timeout 60s");
+    let (out, _) = typist.does("logs web --tail 1");
+    assert_eq!(out, "greets with hello\n");
+    let (out, _) = typist.does("logs web --tail 1 --prefix");
+    assert!(out.starts_with("[web-") && out.ends_with("/main] greets with hello\n"), "{out}");
+    let (out, told) = typist.does("logs web -l app=other");
+    assert_eq!((out.as_str(), told.as_str()), ("", "release \"web\" has no such containers\n"));
+    let mut command = typist.command("logs web -f --tail 1 -c main");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("[web-") && first.ends_with("/main] greets with hello"), "{first}");
+    // The pods that come are heard from their beginning.
+    typist.does("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
+    let greets: Vec<String> =
+        lines.by_ref().filter(|line| line.ends_with("/main] greets with bye")).take(2).collect();
+    assert_ne!(greets[0], greets[1]);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    let (code, _, why) = typist.types("logs web -f --previous");
+    assert_eq!(code, Some(2), "{why}");
+    let (code, _, why) = typist.types("logs none -f");
+    assert_eq!(code, Some(1), "{why}");
+    typist.does("uninstall web");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_else_is_done_on_a_platform() {
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let person = Person::register(&server, &cluster).await;
+    let typist = Typist::on_platform(&cluster, &server, &person);
+    typist.does("install web CHART --set holds=true --wait --timeout 60s");
+    let (out, _) = typist.does("test web --filter name=web-test --logs");
+    assert!(out.starts_with("TEST SUITE:     web-test\nPhase:          Succeeded\n"), "{out}");
+    assert!(out.contains("\nPOD LOGS: web-test\n") && out.contains("\nall is well\n"), "{out}");
+    let (out, _) = typist.does("test web --filter !name=web-test --logs");
+    assert!(!out.contains("POD LOGS"), "{out}");
+
+    typist.does("suspend web");
+    let (code, _, why) = typist.types("retry web");
+    assert_eq!(code, Some(1));
+    assert!(why.contains("release `web` has not failed"), "{why}");
+    let (out, _) = typist.does("resume web --wait");
+    assert!(out.contains("STATE: active\n"), "{out}");
+
+    // Its hook fails: without force it would be tried for ever.
+    let (out, _) = typist.does("uninstall web --force");
+    assert_eq!(out, "release \"web\" uninstalled by force\n");
+    assert_eq!(typist.does("list -q").0, "");
+
+    let (code, _, why) = typist.types("repo add near http://127.0.0.1:1/charts");
+    assert_eq!(code, Some(1));
+    assert!(why.contains("not a valid chart repository or cannot be reached"), "{why}");
+    assert_eq!(typist.does("repo list -o json").0.trim(), "[]");
+    typist.does("repo add near http://127.0.0.1:1/charts --no-check");
+    assert!(typist.does("repo list").0.contains("near"));
+    typist.does("repo remove near");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_followed_on_a_platform() {
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let person = Person::register(&server, &cluster).await;
+    logs(&Typist::on_platform(&cluster, &server, &person));
+}
+
+#[test]
+fn logs_are_followed_straight_on_a_cluster() {
+    if !only_on_embedded() {
+        return;
+    }
+    let cluster = Cluster::start();
+    logs(&Typist::on_cluster(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread")]

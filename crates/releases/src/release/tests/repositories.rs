@@ -25,6 +25,8 @@ enum Answer {
     To(&'static str),
     /// It is not there.
     Missing,
+    /// Not for everybody.
+    Locked,
     /// Nothing, for ever.
     Silence,
     /// Less than it said.
@@ -65,6 +67,7 @@ async fn answer(mut line: TcpStream, answers: Answers) {
                 .await
         }
         Answer::Missing => line.write_all(said("404 Not Found", "content-length: 0").as_bytes()).await,
+        Answer::Locked => line.write_all(said("401 Unauthorized", "content-length: 0").as_bytes()).await,
         Answer::Silence => std::future::pending().await,
         Answer::Short => {
             line.write_all((said("200 OK", "content-length: 1000") + "apiVersion: v1").as_bytes()).await
@@ -101,6 +104,54 @@ fn index(entries: &[(&str, &str, &str, &[u8])]) -> Answer {
             .unwrap();
     }
     Answer::Text(text.into())
+}
+
+#[tokio::test]
+async fn a_repository_is_kept_only_if_it_answers_with_an_index() {
+    let answers = Answers::default();
+    let home = served(&answers).await;
+    let stage = Stage::reaching(client()).await;
+    let mut admin = crate::stage::developer();
+    admin.memberships.values_mut().for_each(|role| *role = domain::roles::WorkspaceRole::Admin);
+    answers.lock().extend([
+        ("/good/index.yaml".to_owned(), index(&[("web", "1.0.0", "web-1.0.0.tgz", b"x")])),
+        ("/page/index.yaml".to_owned(), Answer::Text(Bytes::from_static(b"<html>welcome</html>"))),
+        ("/locked/index.yaml".to_owned(), Answer::Locked),
+        ("/silent/index.yaml".to_owned(), Answer::Silence),
+    ]);
+    let new = |url: &str| crate::repos::NewRepo {
+        name: "mine".to_owned(),
+        workspace: SHOP.to_owned(),
+        url: url.to_owned(),
+        check: true,
+        ..crate::repos::NewRepo::default()
+    };
+    let rows = [
+        (format!("{home}/none"), "404"),
+        (format!("{home}/page"), "index"),
+        (format!("{home}/locked"), "401"),
+        (format!("{home}/silent"), "answer"),
+        ("http://10.0.0.1/charts".to_owned(), "10.0.0.1"),
+        ("ftp://charts.example.com".to_owned(), "ftp"),
+    ];
+    for (url, words) in rows {
+        let why = stage.releases.create_repo(&admin, new(&url)).await.unwrap_err();
+        assert_eq!(why.kind(), domain::Kind::Invalid, "{url}: {why}");
+        let why = why.to_string();
+        assert!(why.starts_with(&format!("looks like \"{url}\"")) && why.contains(words), "{why}");
+        assert!(stage.releases.repos(&admin, None).await.unwrap().is_empty(), "{url}");
+    }
+    stage.releases.create_repo(&admin, new(&format!("{home}/good"))).await.unwrap();
+    let elsewhere = |check| crate::repos::RepoChanges {
+        url: Some(format!("{home}/none")),
+        check,
+        ..crate::repos::RepoChanges::default()
+    };
+    let key = format!("{SHOP}.mine");
+    stage.releases.change_repo(&admin, &key, elsewhere(true), None).await.unwrap_err();
+    assert!(stage.releases.repo(&admin, &key).await.unwrap().url.ends_with("/good"));
+    stage.releases.change_repo(&admin, &key, elsewhere(false), None).await.unwrap();
+    assert!(stage.releases.repo(&admin, &key).await.unwrap().url.ends_with("/none"));
 }
 
 async fn tell_of(stage: &Stage, name: &str, url: &str, workspace: &str) {

@@ -1,0 +1,120 @@
+//! The end of a release that something is in the way of.
+
+use axum::http::Method;
+use events::audit::Outcome;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use testkit::until;
+
+use crate::house::Key;
+use crate::releases::{Acme, packed_of};
+
+/// A hook that fails or never ends, an object that somebody ought to let go of and nobody does, one that is taken over, one that
+/// just goes.
+const STUCK: &[(&str, &str)] = &[
+    ("Chart.yaml", "apiVersion: v2\nname: stuck\nversion: 1.0.0\n"),
+    (
+        "templates/hook.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}-hook\n  annotations:\n    helm.sh/hook: pre-delete\n    \
+         sim.longshore.dev/behaviour: {{ .Values.hook | quote }}\n\
+         spec: {restartPolicy: Never, containers: [{name: c, image: i}]}\n",
+    ),
+    (
+        "templates/maps.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: held\n  finalizers: [example.com/nobody]\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: taken\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: plain\n",
+    ),
+];
+
+const WEB: &str = "releases/host/acme/web";
+
+impl Acme {
+    async fn stuck(&self, hook: &str) {
+        let made = self.install_of(packed_of(STUCK), json!({"hook": hook})).await;
+        assert_eq!(made.code(), 201, "{}", made.text);
+        self.until("active", 1).await;
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.house.world.admin(), "acme")
+    }
+
+    async fn records(&self) -> usize {
+        let secrets: Api<Secret> = Api::namespaced(self.house.world.admin(), "acme");
+        secrets.list(&ListParams::default().labels("owner=helm,name=web")).await.unwrap().items.len()
+    }
+
+    async fn ends(&self, query: &str, key: &Key) -> (u16, Value) {
+        let answer = self.house.ask(Method::DELETE, &format!("{WEB}{query}"), key, None).await;
+        (answer.code(), answer.json())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_holds_up_the_end_of_a_release_is_left_behind_if_an_administrator_says_so() {
+    let acme = Acme::new().await;
+    let (house, developer, admin) = (&acme.house, acme.developer.key(), acme.admin.key());
+    acme.stuck("exit=4").await;
+    let others = json!({"metadata": {"annotations": {"meta.helm.sh/release-name": "others"}}});
+    acme.maps().patch("taken", &PatchParams::default(), &Patch::Merge(others)).await.unwrap();
+    // Not by those who only run releases, whatever state it is in.
+    assert_eq!(acme.ends("?force=true", &developer).await.0, 403);
+    assert_eq!(acme.ends("?force=true", &acme.viewer.key()).await.0, 403);
+    assert_eq!(acme.ends("?force=true", &acme.stranger.key()).await.0, 404);
+    assert_eq!(acme.ends("?force=maybe", &admin).await.0, 400);
+    assert_eq!(acme.ends("", &developer).await.0, 202);
+    until("the hook has failed", async || {
+        let shown = house.get(WEB, &developer).await.json();
+        let message = shown["message"].as_str().unwrap_or_default();
+        (shown["state"] == "deleting" && message.contains("web-hook")).then_some(())
+    })
+    .await;
+    assert_eq!(acme.ends("?force=true", &developer).await.0, 403);
+    house.audit.take();
+    let (code, answer) = acme.ends("?force=true", &admin).await;
+    assert_eq!(code, 200, "{answer}");
+    let held = json!({
+        "kind": "ConfigMap", "namespace": "acme", "name": "held",
+        "why": "it is being deleted and waits for example.com/nobody",
+    });
+    assert_eq!(answer["leftBehind"], json!([held]), "{answer}");
+    let trail = house.audit.take();
+    let told: Vec<_> =
+        trail.iter().map(|record| (record.act, record.object.as_deref(), record.result)).collect();
+    assert_eq!(told, [("releases.force-delete", Some("host/acme/web"), Outcome::Done)]);
+    assert_eq!(house.get(WEB, &admin).await.code(), 404);
+    assert_eq!(acme.records().await, 0);
+    assert!(acme.maps().get_opt("plain").await.unwrap().is_none());
+    let taken = acme.maps().get("taken").await.unwrap();
+    assert!(taken.metadata.deletion_timestamp.is_none(), "it is somebody else's");
+    let events: Api<Event> = Api::namespaced(house.world.admin(), "acme");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let notes: Vec<_> = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("ForceDeleted"))
+        .filter_map(|event| event.message.clone())
+        .collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("left behind: ConfigMap acme/held (it is being deleted"), "{notes:?}");
+    // The name is free again.
+    assert_eq!(acme.ends("?force=true", &admin).await.0, 404);
+    let again = acme.install(json!({})).await;
+    assert_eq!(again.code(), 201, "{}", again.text);
+    acme.until("active", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_never_ends_holds_up_nobody_who_forces_it() {
+    let acme = Acme::new().await;
+    acme.stuck("exit=0@10m").await;
+    assert_eq!(acme.ends("", &acme.developer.key()).await.0, 202);
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(acme.house.world.admin(), "acme");
+    until("the hook runs", async || pods.get_opt("web-hook").await.unwrap()).await;
+    let (code, answer) = acme.ends("?force=true", &acme.admin.key()).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(answer["leftBehind"].as_array().unwrap().len(), 1, "{answer}");
+    assert_eq!(acme.records().await, 0);
+}

@@ -1,0 +1,89 @@
+//! The end of a release against all that is in the way: no hook is run, and what cannot be removed is left and told of.
+//!
+//! For whoever may remove the whole namespace ([`Capability::ManageNamespaces`]): what is left behind is for them to clean up.
+//! The controller does it (`crate::release::remove`); here it is asked for, waited for, and looked at what is left.
+
+use std::time::Duration;
+
+use domain::Actor;
+use domain::roles::Capability;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube_apply::{Object, Ownership, Target};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::left::{LeftBehind, left_behind};
+use super::look::objects;
+use super::view::ReleaseView;
+use super::{Error, unmoved};
+use crate::Releases;
+use crate::requests::{DELETE_CLAIMS, FORCE_DELETE};
+
+/// So long it is waited for; what is not over by then goes on.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// How far a forced end has come.
+#[derive(Clone, Debug)]
+pub struct Forced {
+    pub release: ReleaseView,
+    /// What is still there of it, once it is gone; nothing where it is not gone yet.
+    pub left: Option<Vec<LeftBehind>>,
+}
+
+impl Releases {
+    /// Ends a release, one that is being deleted already, too.
+    pub async fn force_delete(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        claims: bool,
+        seen: Option<&str>,
+    ) -> Result<Forced, Error> {
+        let request = self.request_for(actor, "delete", namespace, name).await?;
+        self.workspace(actor, Capability::ManageNamespaces, namespace)?;
+        unmoved(&request, seen)?;
+        // While there is a record of them. One that cannot be read may be what is in the way.
+        let known = match self.record(actor, namespace, name, None).await {
+            Ok((record, _)) => objects(&record).unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let (id, uid) = (request.name_any(), request.uid());
+        let mut marks = json!({ FORCE_DELETE: actor.label() });
+        if claims {
+            marks[DELETE_CLAIMS] = "true".into();
+        }
+        let patch = json!({ "metadata": { "uid": uid, "annotations": marks } });
+        self.requests().patch(&id, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        if request.metadata.deletion_timestamp.is_none() {
+            let this_one = Preconditions { uid: uid.clone(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+            crate::requests::gone(self.requests().delete(&id, &params).await.map(drop))?;
+        }
+        let gone = timeout(WAIT, self.until_gone(&id, uid.as_deref())).await.is_ok();
+        let left = if gone { Some(self.left(actor, namespace, name, &known).await) } else { None };
+        Ok(Forced { release: ReleaseView::leaving(&request), left })
+    }
+
+    async fn until_gone(&self, id: &str, uid: Option<&str>) {
+        let mut changes = self.changes();
+        loop {
+            // In this order: what changes after the look wakes us.
+            changes.mark_unchanged();
+            let found = self.parts().requests.get(id);
+            if found.is_none_or(|found| found.uid().as_deref() != uid) || changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn left(&self, actor: &Actor, namespace: &str, name: &str, known: &[Object]) -> Vec<LeftBehind> {
+        let target = Target {
+            client: self.parts().clients.acting_as(&actor.impersonation()),
+            discovery: self.parts().helms.discovery.clone(),
+            namespace: namespace.to_owned(),
+        };
+        left_behind(&target, known, &Ownership::new(name, namespace)).await
+    }
+}

@@ -1,0 +1,66 @@
+//! What stays behind of a release whose end was forced.
+
+use std::collections::BTreeSet;
+
+use kube_apply::{Live, Object, Target, live};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use kube_apply::owner::Ownership;
+
+/// An object that is still there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct LeftBehind {
+    pub kind: String,
+    /// Empty where it belongs to the whole cluster.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    pub why: String,
+}
+
+impl std::fmt::Display for LeftBehind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, namespace, name, why } = self;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(f, "{kind} {namespace}{slash}{name} ({why})")
+    }
+}
+
+/// What is still there of these objects, as far as it may be seen. What belongs to another release is none of ours.
+pub(crate) async fn left_behind(target: &Target, objects: &[Object], owner: &Ownership) -> Vec<LeftBehind> {
+    let mut left = BTreeSet::new();
+    for object in objects {
+        // One that cannot be looked at says nothing of the others.
+        let Ok(seen) = live(target, std::slice::from_ref(object)).await else { continue };
+        left.extend(seen.iter().filter_map(|seen| one(seen, owner)));
+    }
+    left.into_iter().collect()
+}
+
+fn one(seen: &Live, owner: &Ownership) -> Option<LeftBehind> {
+    let value = seen.value.as_ref()?;
+    if owner.other_owner(value).is_some() {
+        return None;
+    }
+    let metadata = &value["metadata"];
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let finalizers = finalizers.collect::<Vec<_>>().join(", ");
+    let why = if metadata["annotations"]["helm.sh/resource-policy"] == "keep" {
+        "it says itself that it stays".to_owned()
+    } else if metadata["deletionTimestamp"].is_null() {
+        "it could not be deleted".to_owned()
+    } else if finalizers.is_empty() {
+        "it is being deleted".to_owned()
+    } else {
+        format!("it is being deleted and waits for {finalizers}")
+    };
+    let text = |place: &Value| place.as_str().unwrap_or_default().to_owned();
+    Some(LeftBehind {
+        kind: seen.id.kind.clone(),
+        namespace: text(&metadata["namespace"]),
+        name: text(&metadata["name"]),
+        why,
+    })
+}

@@ -1,0 +1,238 @@
+//! What the containers of a release print, as it comes, heard as whoever asks.
+//!
+//! Pods that come later are heard, too, and those of a workload that an upgrade adds. It ends with the release.
+//!
+//! Always true: before the first line of a container is shown, the newest record was read, so that what it was given is known
+//! and masked. Nothing is read that nobody waits for, and one person hears a bounded number of releases at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
+
+use domain::Actor;
+use futures::{Stream, stream};
+use helm_release::Record;
+use kube_apply::logs::{Following, Heard, Source, Wish, pods_of};
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::Error;
+use super::logs::{LINES, Which};
+use super::look::{objects, sensitive};
+use crate::Releases;
+use crate::values::Sensitive;
+
+/// So many containers are followed at the same time where nothing is said, and at most.
+pub const AT_ONCE: usize = 20;
+pub const MOST_AT_ONCE: usize = 50;
+/// So many releases one may listen to at the same time.
+const STREAMS: usize = 10;
+/// What is masked of so many revisions: pods of older ones are gone.
+const REVISIONS: usize = 20;
+
+/// A line of a container, or why there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LogLine {
+    /// Empty where it is said of all.
+    pub pod: String,
+    pub container: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+    /// Why nothing is heard.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+impl Releases {
+    /// What the containers of a release print from now on, after as much of what they have printed as is asked for.
+    /// `at_once` of them at the same time.
+    pub async fn listen(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        which: &Which,
+        at_once: usize,
+    ) -> Result<impl Stream<Item = LogLine> + Send + use<>, Error> {
+        if which.previous {
+            return Err(Error::Invalid("what ran before cannot be followed".to_owned()));
+        }
+        if at_once == 0 || at_once > MOST_AT_ONCE {
+            return Err(Error::Invalid(format!("from 1 to {MOST_AT_ONCE} containers are followed at once")));
+        }
+        let (record, release) = self.record(actor, namespace, name, None).await?;
+        let seat = Seat::take(actor)?;
+        let wish = Wish {
+            pod: which.pod.clone(),
+            container: which.container.clone(),
+            selector: which.selector.clone(),
+            tail: Some(which.tail.unwrap_or(LINES).clamp(0, LINES)),
+            since: which.since,
+            timestamps: which.timestamps,
+            previous: false,
+            at_once,
+        };
+        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let pods = pods_of(&objects(&record)?, namespace);
+        let ear = Ear {
+            releases: self.clone(),
+            actor: actor.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            at_once,
+            was_there: release.is_some(),
+            masks: VecDeque::from([(made(&record), sensitive(&record, release.as_deref())?)]),
+            changes: self.changes(),
+            following: Following::follow(client, pods, wish).await?,
+            ended: false,
+            _seat: seat,
+        };
+        Ok(stream::unfold(ear, |mut ear| async move { Some((ear.next().await?, ear)) }))
+    }
+}
+
+/// Which record it is: numbers begin anew when a release is purged.
+fn made(record: &Record) -> (i64, String) {
+    (record.version, record.info.last_deployed.at().map(|at| at.to_string()).unwrap_or_default())
+}
+
+/// Somebody who listens.
+struct Ear {
+    releases: Releases,
+    actor: Actor,
+    namespace: String,
+    name: String,
+    at_once: usize,
+    /// There was more of it than Helm's records.
+    was_there: bool,
+    /// What must not be shown, by the records that were read.
+    masks: VecDeque<((i64, String), Sensitive)>,
+    changes: watch::Receiver<u64>,
+    following: Following,
+    ended: bool,
+    _seat: Seat,
+}
+
+impl Ear {
+    async fn next(&mut self) -> Option<LogLine> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            tokio::select! {
+                Some(heard) = self.following.next() => {
+                    if let Some(line) = self.shown(heard).await {
+                        return Some(line);
+                    }
+                }
+                changed = self.changes.changed() => {
+                    changed.ok()?;
+                    if let Some(line) = self.look().await {
+                        return Some(line);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn shown(&mut self, heard: Heard) -> Option<LogLine> {
+        let of = |source: &Source| LogLine {
+            pod: source.pod.clone(),
+            container: source.container.clone(),
+            ..LogLine::default()
+        };
+        match heard {
+            // It may be of a revision that was not there before.
+            Heard::Begun(_) => self.read().await,
+            Heard::Line(source, line) => {
+                let mask = |text: &str| {
+                    self.masks.iter().fold(text.to_owned(), |text, (_, mask)| mask.mask_text(&text))
+                };
+                Some(LogLine { line: Some(line.shown(mask)), ..of(&source) })
+            }
+            Heard::Silent(source, why) => Some(LogLine { why, ..of(&source) }),
+            Heard::Full => {
+                let why = format!(
+                    "there are more than the {} containers that are followed at once; the others follow when one of these ends",
+                    self.at_once
+                );
+                Some(LogLine { why, ..LogLine::default() })
+            }
+        }
+    }
+
+    /// Something is heard of some release: is it ours, and what of it?
+    async fn look(&mut self) -> Option<LogLine> {
+        let release = self.releases.parts().releases.get_in(&self.namespace, &self.name);
+        match release {
+            None if self.was_there => {
+                self.ended = true;
+                None
+            }
+            None => None,
+            Some(release) => {
+                self.was_there = true;
+                let helm = release.status.as_ref().and_then(|status| status.helm.as_ref());
+                let newest = self.masks.back().map(|((revision, _), _)| *revision);
+                if helm.is_some_and(|helm| Some(helm.revision) != newest) { self.read().await } else { None }
+            }
+        }
+    }
+
+    /// Reads the newest record: what else it has, and what of it must not be shown. Without it nothing more is shown.
+    async fn read(&mut self) -> Option<LogLine> {
+        match self.learn().await {
+            Ok(()) => None,
+            Err(error) => {
+                self.ended = true;
+                Some(LogLine { why: error.to_string(), ..LogLine::default() })
+            }
+        }
+    }
+
+    async fn learn(&mut self) -> Result<(), Error> {
+        let (record, release) = self.releases.record(&self.actor, &self.namespace, &self.name, None).await?;
+        let made = made(&record);
+        if self.masks.iter().any(|(known, _)| *known == made) {
+            return Ok(());
+        }
+        self.masks.push_back((made, sensitive(&record, release.as_deref())?));
+        while self.masks.len() > REVISIONS {
+            self.masks.pop_front();
+        }
+        self.following.also(pods_of(&objects(&record)?, &self.namespace));
+        Ok(())
+    }
+}
+
+/// How many listen, by person.
+static LISTENING: LazyLock<Mutex<BTreeMap<String, usize>>> = LazyLock::new(Mutex::default);
+
+/// A place among those who listen.
+struct Seat(String);
+
+impl Seat {
+    fn take(actor: &Actor) -> Result<Self, Error> {
+        let who = actor.impersonation().user().to_owned();
+        let mut listening = LISTENING.lock();
+        let taken = listening.entry(who.clone()).or_default();
+        if *taken >= STREAMS {
+            return Err(Error::Listening(STREAMS));
+        }
+        *taken += 1;
+        Ok(Self(who))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut listening = LISTENING.lock();
+        if let Some(taken) = listening.get_mut(&self.0) {
+            *taken -= 1;
+            if *taken == 0 {
+                listening.remove(&self.0);
+            }
+        }
+    }
+}
