@@ -135,11 +135,15 @@ fn last_of_each<'o>(target: &Target, objects: &'o [Object]) -> Vec<&'o Object> {
 }
 
 impl Turn {
-    /// Whether there are pods that will be replaced by others: the template was changed, and what is there is not that yet.
-    fn is_rolled(&self) -> bool {
+    /// Whether there are pods that others must stand beside before they go: the template was changed, what is there is not that
+    /// yet, and none of them may be missing meanwhile.
+    fn needs_surge(&self) -> bool {
         let template = |object: &Option<Value>| Some(Workload::of(object.as_ref()?)?.template().clone());
         let (Some(live), Some(wanted)) = (template(&self.live), template(&self.wanted)) else { return false };
-        template(&self.before).is_none_or(|before| before != wanted) && !is_within(&wanted, &live)
+        let rolled =
+            template(&self.before).is_none_or(|before| before != wanted) && !is_within(&wanted, &live);
+        rolled
+            && !self.wanted.as_ref().and_then(Workload::of).is_some_and(|workload| workload.may_lack_some())
     }
 }
 

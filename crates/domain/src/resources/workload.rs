@@ -93,11 +93,21 @@ impl<'a> Workload<'a> {
         let spec = &self.object["spec"];
         match self.kind {
             Deployment if spec["strategy"]["type"] == "Recreate" => 0,
-            Deployment => share(&spec["strategy"]["rollingUpdate"]["maxSurge"], "25%", self.pods(nodes)),
+            Deployment => {
+                share(&spec["strategy"]["rollingUpdate"]["maxSurge"], "25%", self.pods(nodes), u64::div_ceil)
+            }
             DaemonSet if spec["updateStrategy"]["type"] == "OnDelete" => 0,
-            DaemonSet => share(&spec["updateStrategy"]["rollingUpdate"]["maxSurge"], "0", nodes),
+            DaemonSet => {
+                share(&spec["updateStrategy"]["rollingUpdate"]["maxSurge"], "0", nodes, u64::div_ceil)
+            }
             _ => 0,
         }
+    }
+
+    /// Whether some of its pods may be missing for a while when its template changes: it gets there without a surge, too.
+    pub fn may_lack_some(&self) -> bool {
+        let missing = &self.object["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"];
+        self.kind == Deployment && share(missing, "25%", self.pods(0), |part, whole| part / whole) > 0
     }
 
     /// The claims that each of its pods brings: a `StatefulSet`'s templates, and volumes that live as long as the pod.
@@ -136,15 +146,15 @@ pub(super) fn number(spec: &Value, key: &str) -> u64 {
     if value.is_null() { 1 } else { value.as_u64().unwrap_or_default() }
 }
 
-/// `25%` of a whole, rounded up, or a number of things.
-fn share(value: &Value, default: &str, whole: u64) -> u64 {
+/// `25%` of a whole, rounded as `divide` does, or a number of things.
+fn share(value: &Value, default: &str, whole: u64, divide: fn(u64, u64) -> u64) -> u64 {
     if let Some(number) = value.as_u64() {
         return number;
     }
     let text = value.as_str().unwrap_or(default);
     match text.strip_suffix('%') {
         Some(percent) => {
-            percent.parse::<u64>().map_or(0, |percent| whole.saturating_mul(percent).div_ceil(100))
+            percent.parse::<u64>().map_or(0, |percent| divide(whole.saturating_mul(percent), 100))
         }
         None => text.parse().unwrap_or_default(),
     }
@@ -199,6 +209,19 @@ mod tests {
             let workload = Workload::of(&object).unwrap();
             assert_eq!((workload.pods(4), workload.surge(4)), (pods, surge), "{object}");
         }
+    }
+
+    #[test]
+    fn whose_pods_may_be_missing_while_they_are_replaced() {
+        let rolling = |replicas: u64, missing: Value| {
+            let spec =
+                json!({"replicas": replicas, "strategy": {"rollingUpdate": {"maxUnavailable": missing}}});
+            let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec});
+            Workload::of(&object).unwrap().may_lack_some()
+        };
+        assert!(!rolling(3, json!(null)), "a quarter of three is none");
+        assert!(rolling(4, json!(null)) && rolling(1, json!(1)) && rolling(3, json!("34%")));
+        assert!(!rolling(9, json!(0)) && !rolling(9, json!("0%")));
     }
 
     #[test]

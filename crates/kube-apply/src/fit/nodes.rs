@@ -98,7 +98,7 @@ fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
 /// How many pods come on top of those that are there.
 fn new_pods(turn: &Turn, workload: &Workload<'_>) -> u64 {
     let there = turn.live.as_ref().and_then(Workload::of).map_or(0, |live| live.pods(0));
-    let surge = if turn.is_rolled() { workload.surge(0) } else { 0 };
+    let surge = if turn.needs_surge() { workload.surge(0) } else { 0 };
     workload.pods(0).saturating_sub(there) + surge
 }
 

@@ -1,6 +1,7 @@
 //! Whether quotas have room.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use domain::quantity::Quantity;
 use domain::resources::Usage;
@@ -16,7 +17,7 @@ use crate::target::Target;
 pub struct Quota {
     pub namespace: String,
     pub name: String,
-    left: Amounts,
+    left: Arc<Amounts>,
 }
 
 impl Quota {
@@ -32,8 +33,22 @@ impl Quota {
             let left = hard.sub(used.get(&resource).unwrap_or(&Quantity::ZERO));
             (resource, left)
         };
-        let left = amounts::read(&spec["hard"]).into_iter().map(left).collect();
-        Some(Self { namespace: text("namespace")?, name: text("name")?, left })
+        let left: Amounts = amounts::read(&spec["hard"]).into_iter().map(left).collect();
+        Some(Self { namespace: text("namespace")?, name: text("name")?, left: Arc::new(left) })
+    }
+
+    /// Whether these objects would count for it.
+    pub fn holds_for(&self, target: &Target, objects: &[Object]) -> bool {
+        objects.iter().any(|object| object.namespace().unwrap_or(&target.namespace) == self.namespace)
+    }
+
+    /// The same, which has what is left in common with another that has as much left.
+    #[must_use]
+    pub fn sharing(mut self, other: &Self) -> Self {
+        if self.left == other.left {
+            self.left = other.left.clone();
+        }
+        self
     }
 
     fn short_of(&self, needed: &Amounts) -> Vec<Shortage> {
@@ -110,7 +125,7 @@ fn needed<'a>(turns: impl Iterator<Item = &'a Turn>, nodes: u64) -> Amounts {
         if let Some(object) = &turn.wanted {
             let usage = Usage::of(object, nodes);
             amounts::add(&mut wanted, &usage.steady);
-            if turn.is_rolled() {
+            if turn.needs_surge() {
                 amounts::add(&mut wanted, &usage.surge);
             }
         }

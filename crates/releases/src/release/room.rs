@@ -12,6 +12,10 @@ use kube::runtime::watcher::Config;
 use kube_access::{Clients, Feed};
 use kube_apply::fit::{self, Quota, Shortage};
 use kube_apply::{Object, Target};
+use parking_lot::Mutex;
+
+/// So many are asked for at a time.
+const PAGE: u32 = 100;
 
 /// What is left of every quota of the cluster.
 #[derive(Clone)]
@@ -20,8 +24,17 @@ pub(crate) struct Quotas(pub Feed<Option<Quota>>);
 impl Quotas {
     pub fn watch(clients: &Clients) -> Self {
         let quotas: Api<ResourceQuota> = Api::all(clients.own());
-        Self(Feed::keeping(quotas, Config::default(), |quota| {
-            serde_json::to_value(quota).ok().as_ref().and_then(Quota::of)
+        // Most workspaces have the same quota, and use nothing of it.
+        let last: Mutex<Option<Quota>> = Mutex::default();
+        Self(Feed::keeping(quotas, Config::default().page_size(PAGE), move |quota| {
+            let quota = Quota::of(&serde_json::to_value(quota).ok()?)?;
+            let mut last = last.lock();
+            let quota = match &*last {
+                Some(last) => quota.sharing(last),
+                None => quota,
+            };
+            *last = Some(quota.clone());
+            Some(quota)
         }))
     }
 }
@@ -38,7 +51,9 @@ impl Room for Quotas {
             if self.0.stale_for().is_some() {
                 return None;
             }
-            let quotas: Vec<Quota> = self.0.all().iter().filter_map(|quota| quota.as_ref().clone()).collect();
+            let all = self.0.all();
+            let quotas = all.iter().filter_map(|quota| quota.as_ref().as_ref());
+            let quotas: Vec<Quota> = quotas.filter(|quota| quota.holds_for(target, after)).cloned().collect();
             match fit::room(&quotas, target, before, after).await {
                 Ok(short) if short.is_empty() => None,
                 Ok(short) => Some(said(&short)),
