@@ -30,7 +30,7 @@ async fn a_cluster_has_to_be_named_and_to_be_there() {
 
 #[tokio::test]
 async fn some_things_need_a_platform_and_say_so() {
-    for command in ["pause", "recover", "restart", "adopt", "logs"] {
+    for command in ["pause", "recover", "restart", "adopt", "suspend", "resume", "retry"] {
         let why = why(&format!("longshore {command} web --kubeconfig /nowhere")).await;
         assert!(why.starts_with(&format!("`longshore {command}` needs a platform: ")), "{why}");
     }
