@@ -100,10 +100,12 @@ type Reader = Box<dyn AsyncBufRead + Send + Unpin>;
 /// What comes of reading.
 enum Part {
     Line(Line),
-    /// All is read, or no more can be: the refusal of the cluster, where there is one.
-    End(Option<kube::Error>),
+    /// All is read, or it broke off.
+    End,
+    /// The cluster does not let it be read; it was to be read from there.
+    Refused(kube::Error, From),
     /// It is time to try again.
-    Due,
+    Due(From),
 }
 
 type Parts = BoxStream<'static, (Arc<Source>, Start, Part)>;
@@ -296,16 +298,18 @@ impl Following {
     }
 
     fn read(&mut self, source: Arc<Source>, start: Start, part: Part) -> Option<Heard> {
-        let error = match part {
+        let (error, from) = match part {
             Part::Line(line) => return Some(Heard::Line(source, line)),
-            Part::Due => {
+            Part::Due(from) => {
                 self.busy -= 1;
                 if self.is_open(&source, &start) {
-                    self.open(&source, start, From::Lately);
+                    self.open(&source, start, from);
                 }
                 return None;
             }
-            Part::End(error) => error,
+            Part::End => (None, From::Lately),
+            // Nothing of it has been heard.
+            Part::Refused(error, from) => (Some(error), from),
         };
         self.busy -= 1;
         let refused = matches!(&error, Some(kube::Error::Api(status)) if matches!(status.code, 401 | 403));
@@ -313,7 +317,7 @@ impl Following {
             let (of, start) = (source.clone(), start.clone());
             let due = async move {
                 tokio::time::sleep(AGAIN).await;
-                (of, start, Part::Due)
+                (of, start, Part::Due(from))
             };
             self.busy += 1;
             self.reading.push(stream::once(due).boxed());
@@ -351,7 +355,7 @@ impl Following {
         let opened = async move {
             match api.log_stream(&pod, &params).await {
                 Ok(reader) => parts(Box::new(reader) as Reader),
-                Err(error) => stream::iter([Part::End(Some(error))]).boxed(),
+                Err(error) => stream::iter([Part::Refused(error, from)]).boxed(),
             }
         };
         self.busy += 1;
@@ -368,7 +372,7 @@ fn parts(reader: Reader) -> BoxStream<'static, Part> {
         match lines::next(&mut reader).await {
             Ok(Some(line)) => Some((Part::Line(line), Some(reader))),
             // One that breaks off is like one that ends: whether its container does, the watch says.
-            Ok(None) | Err(_) => Some((Part::End(None), None)),
+            Ok(None) | Err(_) => Some((Part::End, None)),
         }
     })
     .boxed()

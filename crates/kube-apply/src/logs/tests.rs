@@ -1,11 +1,17 @@
 //! Pods that pretend to print, heard as they come and go.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::DeleteParams;
+use kube::client::Body;
+use kube::{Api, Client};
 use serde_json::json;
+use tower::service_fn;
 
 use super::*;
 use crate::testing::Town;
@@ -136,6 +142,40 @@ async fn only_so_many_are_read_at_once_and_the_others_wait() {
     let heard = until(&mut following, "b: two of b").await;
     assert!(heard.contains(&"+ b/main".to_owned()), "{heard:?}");
     assert!(!heard.iter().any(|line| line.contains("blue")), "{heard:?}");
+}
+
+/// A line over which the first logs are refused.
+fn refusing(client: Client, times: usize) -> Client {
+    let left = Arc::new(AtomicUsize::new(times));
+    let call = move |request: Request<Body>| {
+        let (client, left) = (client.clone(), left.clone());
+        async move {
+            let refused = request.uri().path().ends_with("/log")
+                && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+            if refused {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "not now", "code": 503});
+                return Ok(Response::builder()
+                    .status(503)
+                    .body(Body::from(status.to_string().into_bytes()))
+                    .unwrap());
+            }
+            client.send(request).await
+        }
+    };
+    Client::new(service_fn(call), "shop")
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_at_first_is_read_from_its_beginning() {
+    let town = Town::alive().await;
+    town.prints("a", "red").await;
+    let wish = Wish { at_once: 1, ..Wish::default() };
+    // Long enough for its lines to be of long ago.
+    let client = refusing(town.target.client.clone(), 3);
+    let mut following = Following::follow(client, all(), wish).await.unwrap();
+    let heard = until(&mut following, "a: two of a").await;
+    assert_eq!(heard[..2], ["+ a/main", "a? not now"], "{heard:?}");
+    assert!(heard.contains(&"a: one of a".to_owned()), "{heard:?}");
 }
 
 #[tokio::test]

@@ -203,7 +203,8 @@ fn logs(typist: &Typist) {
     let greets: Vec<String> =
         lines.by_ref().filter(|line| line.ends_with("/main] greets with bye")).take(2).collect();
     assert_ne!(greets[0], greets[1]);
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    // As Ctrl-C does, which whoever runs in the background is deaf to.
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     assert!(!child.wait().unwrap().success());
     let (code, _, why) = typist.types("logs web -f --previous");
     assert_eq!(code, Some(2), "{why}");
