@@ -28,7 +28,6 @@ use crate::key::Key;
 use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
-use crate::release::room::Quotas;
 use crate::soon::Soon;
 use crate::told::Told;
 use crate::workloads::Workloads;
@@ -49,7 +48,6 @@ pub(crate) struct Controller {
     pub clients: Clients,
     pub requests: Feed<HelmRequest>,
     pub releases: Feed<HelmRelease>,
-    pub quotas: Quotas,
     pub records: Records,
     pub workloads: Workloads,
     pub customs: Customs,
@@ -102,7 +100,6 @@ impl Releases {
             clients: parts.clients.clone(),
             requests: parts.requests.clone(),
             releases: parts.releases.clone(),
-            quotas: parts.quotas.clone(),
             records: Records::default(),
             workloads: Workloads::default(),
             customs: Customs::new(parts.clients.clone(), parts.helms.discovery.clone(), again.clone()),

@@ -28,7 +28,6 @@ use charts::Charts;
 use list::List;
 use people::People;
 use records::Mark;
-use release::room::Quotas;
 
 pub mod acts;
 mod announce;
@@ -64,7 +63,6 @@ pub(crate) struct Parts {
     releases: Feed<HelmRelease>,
     /// All of Helm's records, without their content.
     marks: Feed<Option<Mark>>,
-    quotas: Quotas,
     list: List,
     charts: Arc<Charts>,
     people: Arc<dyn People>,
@@ -98,9 +96,7 @@ impl Releases {
         let requests = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
         let releases = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
         let marks = marks(&clients);
-        let quotas = Quotas::watch(&clients);
-        let synced =
-            async { futures::join!(requests.synced(), releases.synced(), marks.synced(), quotas.0.synced()) };
+        let synced = async { futures::join!(requests.synced(), releases.synced(), marks.synced()) };
         let synced = tokio::time::timeout(PATIENCE, synced).await;
         synced.map_err(|_| StartError::Silent(PATIENCE))?;
         let helms =
@@ -112,7 +108,6 @@ impl Releases {
             requests,
             releases,
             marks,
-            quotas,
             helms,
             charts: Arc::new(Charts::new(charts)),
             clients,

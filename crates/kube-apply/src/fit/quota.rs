@@ -1,7 +1,6 @@
 //! Whether quotas have room.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use domain::quantity::Quantity;
 use domain::resources::Usage;
@@ -17,7 +16,7 @@ use crate::target::Target;
 pub struct Quota {
     pub namespace: String,
     pub name: String,
-    left: Arc<Amounts>,
+    left: Amounts,
 }
 
 impl Quota {
@@ -33,22 +32,8 @@ impl Quota {
             let left = hard.sub(used.get(&resource).unwrap_or(&Quantity::ZERO));
             (resource, left)
         };
-        let left: Amounts = amounts::read(&spec["hard"]).into_iter().map(left).collect();
-        Some(Self { namespace: text("namespace")?, name: text("name")?, left: Arc::new(left) })
-    }
-
-    /// Whether these objects would count for it.
-    pub fn holds_for(&self, target: &Target, objects: &[Object]) -> bool {
-        objects.iter().any(|object| object.namespace().unwrap_or(&target.namespace) == self.namespace)
-    }
-
-    /// The same, which has what is left in common with another that has as much left.
-    #[must_use]
-    pub fn sharing(mut self, other: &Self) -> Self {
-        if self.left == other.left {
-            self.left = other.left.clone();
-        }
-        self
+        let left = amounts::read(&spec["hard"]).into_iter().map(left).collect();
+        Some(Self { namespace: text("namespace")?, name: text("name")?, left })
     }
 
     fn short_of(&self, needed: &Amounts) -> Vec<Shortage> {

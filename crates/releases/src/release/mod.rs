@@ -13,7 +13,7 @@ mod drift;
 pub(crate) mod identity;
 mod operate;
 mod remove;
-pub(crate) mod room;
+mod room;
 mod standing;
 pub(crate) mod wanted;
 

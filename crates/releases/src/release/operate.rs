@@ -27,6 +27,7 @@ use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
 
 use super::change::Change;
 use super::identity::Identity;
+use super::room::Quotas;
 use super::wanted::Wanted;
 use super::{Pass, failure};
 use crate::acts::VERSION;
@@ -100,9 +101,10 @@ impl Controller {
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
         let change = Change { spec, identity, discovery: &helm.discovery };
+        let quotas = Quotas(&self.clients);
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();
-            Run { sensitive, room: Some(&self.quotas), ..run(spec, pass.timeout(), &change) }
+            Run { sensitive, room: Some(&quotas), ..run(spec, pass.timeout(), &change) }
         };
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {

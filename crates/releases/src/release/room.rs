@@ -1,45 +1,31 @@
 //! Whether there is room for a release in the quotas of its namespaces, asked before anything of it is written.
 //!
-//! The quotas are in memory, fed by a watch, so that what plainly fits costs no call. Nodes are not looked at here: others can
-//! come, and a plan tells of them (`crate::acts::plan`).
+//! The quotas are read anew each time: what a watch said a moment ago would refuse what has room by now. Nodes are not looked
+//! at here: others can come, and a plan tells of them (`crate::acts::plan`).
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use helm_release::actions::Room;
-use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::Api;
-use kube::runtime::watcher::Config;
-use kube_access::{Clients, Feed};
-use kube_apply::fit::{self, Quota, Shortage};
+use kube_access::Clients;
+use kube_apply::fit::{self, FitError, Shortage};
 use kube_apply::{Object, Target};
-use parking_lot::Mutex;
 
-/// So many are asked for at a time.
-const PAGE: u32 = 100;
+/// The quotas of the cluster, as the platform may read them: whoever a release acts as may not.
+pub(crate) struct Quotas<'a>(pub &'a Clients);
 
-/// What is left of every quota of the cluster.
-#[derive(Clone)]
-pub(crate) struct Quotas(pub Feed<Option<Quota>>);
-
-impl Quotas {
-    pub fn watch(clients: &Clients) -> Self {
-        let quotas: Api<ResourceQuota> = Api::all(clients.own());
-        // Most workspaces have the same quota, and use nothing of it.
-        let last: Mutex<Option<Quota>> = Mutex::default();
-        Self(Feed::keeping(quotas, Config::default().page_size(PAGE), move |quota| {
-            let quota = Quota::of(&serde_json::to_value(quota).ok()?)?;
-            let mut last = last.lock();
-            let quota = match &*last {
-                Some(last) => quota.sharing(last),
-                None => quota,
-            };
-            *last = Some(quota.clone());
-            Some(quota)
-        }))
+impl Quotas<'_> {
+    async fn look(
+        &self,
+        target: &Target,
+        before: &[Object],
+        after: &[Object],
+    ) -> Result<Vec<Shortage>, FitError> {
+        let own = Target { client: self.0.own(), ..target.clone() };
+        fit::room(&fit::quotas(&own, after).await?, target, before, after).await
     }
 }
 
-impl Room for Quotas {
+impl Room for Quotas<'_> {
     fn short<'a>(
         &'a self,
         target: &'a Target,
@@ -47,16 +33,9 @@ impl Room for Quotas {
         after: &'a [Object],
     ) -> BoxFuture<'a, Option<String>> {
         async move {
-            // What is not known keeps nobody from trying: the cluster has the last word.
-            if self.0.stale_for().is_some() {
-                return None;
-            }
-            let all = self.0.all();
-            let quotas = all.iter().filter_map(|quota| quota.as_ref().as_ref());
-            let quotas: Vec<Quota> = quotas.filter(|quota| quota.holds_for(target, after)).cloned().collect();
-            match fit::room(&quotas, target, before, after).await {
-                Ok(short) if short.is_empty() => None,
-                Ok(short) => Some(said(&short)),
+            match self.look(target, before, after).await {
+                Ok(short) => (!short.is_empty()).then(|| said(&short)),
+                // What is not known keeps nobody from trying: the cluster has the last word.
                 Err(error) => {
                     tracing::debug!(%error, "cannot tell whether there is room");
                     None

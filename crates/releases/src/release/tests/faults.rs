@@ -6,10 +6,9 @@ use std::sync::Arc;
 use domain::clock::SystemClock;
 use helm_release::{Record, Status, Storage};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim, ResourceQuota};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
-use kube_apply::fit::Quota;
 use kube_types::HelmRelease;
 use kube_types::progress::condition;
 use kube_types::release::conditions::{READY, STALLED};
@@ -130,7 +129,7 @@ async fn a_quota_that_is_used_up_is_told_and_tried_again() {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": SHOP}, "spec": {"hard": {"count/deployments.apps": "0"}}});
     stage.world.apply([quota]).await;
     until("the quota counts", async || {
-        let quotas: Api<k8s_openapi::api::core::v1::ResourceQuota> = stage.of();
+        let quotas: Api<ResourceQuota> = stage.of();
         quotas.get("few").await.unwrap().status?.hard?.contains_key("count/deployments.apps").then_some(())
     })
     .await;
@@ -139,7 +138,7 @@ async fn a_quota_that_is_used_up_is_told_and_tried_again() {
     assert!(message.contains("exceeded quota: few"), "{message}");
     assert_eq!((reason.as_str(), again), ("Exhausted", true));
     // Somebody makes room; whoever cannot wait asks again.
-    let quotas: Api<k8s_openapi::api::core::v1::ResourceQuota> = stage.of();
+    let quotas: Api<ResourceQuota> = stage.of();
     quotas.delete("few", &DeleteParams::default()).await.unwrap();
     stage.change("web", json!({"spec": {"version": 2}})).await;
     stage.until_state("web", "active").await;
@@ -150,18 +149,15 @@ async fn what_a_quota_would_not_hold_is_not_begun_and_an_update_needs_room_for_i
     let stage = Stage::new().await;
     let package = stage.keep(web()).await;
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": SHOP}, "spec": {"hard": {"pods": "1"}}});
-    stage.world.apply([quota.clone()]).await;
-    let left = async |used: &str| {
-        let mut counted = quota.clone();
-        counted["status"] = json!({"used": {"pods": used}});
-        let counted = Quota::of(&counted);
-        until("the server knows", async || {
-            let known = stage.releases.parts().quotas.0.get_in(SHOP, "few")?;
-            (*known == counted).then_some(())
+    stage.world.apply([quota]).await;
+    let counted = async |pods: &str| {
+        until("the quota counts", async || {
+            let status = stage.of::<ResourceQuota>().get("few").await.unwrap().status?;
+            (status.used?.get("pods")?.0 == pods).then_some(())
         })
         .await;
     };
-    left("0").await;
+    counted("0").await;
     let mut two = spec("web", &package);
     two["valuesObject"] = json!({"replicas": 2});
     stage.write("web", two).await.unwrap();
@@ -174,7 +170,7 @@ async fn what_a_quota_would_not_hold_is_not_begun_and_an_update_needs_room_for_i
 
     stage.change("web", json!({"spec": {"valuesObject": {"replicas": 1}}})).await;
     stage.until_state("web", "active").await;
-    left("1").await;
+    counted("1").await;
     // Another template makes another pod before the old one goes.
     let other = json!({"greeting": "hi", "behaviour": "never-ready"});
     stage.change("web", json!({"spec": {"valuesObject": other}})).await;
