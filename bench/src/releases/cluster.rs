@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, ResourceQuota, Secret};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota, Secret};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::PartialObjectMeta;
@@ -111,6 +111,22 @@ impl Cluster {
             deployed.len() >= wanted.len() && wanted.iter().all(|one| deployed.contains(one))
         })
         .await
+    }
+
+    /// Resolves when nothing runs any more in their namespaces: what was removed would still be work for the cluster.
+    pub async fn emptied(&self, people: &[Person]) -> Result<()> {
+        for person in people {
+            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &person.id);
+            tokio::time::timeout(WITHIN, async {
+                while !pods.list_metadata(&ListParams::default().limit(1)).await?.items.is_empty() {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                anyhow::Ok(())
+            })
+            .await
+            .with_context(|| format!("the pods of {} do not go", person.id))??;
+        }
+        Ok(())
     }
 
     async fn until(&self, holds: impl FnMut(&HashSet<String>) -> bool) -> Result<()> {

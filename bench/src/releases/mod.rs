@@ -1,9 +1,10 @@
 //! `releases`: many releases of one small chart, beside `helm install` of the real Helm 4 on the same cluster, by turns.
 //!
 //! Modules in reading order: the chart that everybody installs ([`chart`]), the cluster that it is installed on ([`cluster`]), how
-//! ([`install`]), a list of many ([`list`]), and what is done when nothing has changed ([`rest`]). People ask at our door
+//! ([`install`]), what it costs at least ([`bare`]), a list of many ([`list`]), and what is done when nothing has changed ([`rest`]). People ask at our door
 //! ([`crate::door`]); ten of them, each in a namespace of their own, are ten at a time, for Helm too.
 
+mod bare;
 mod chart;
 mod cluster;
 mod install;
@@ -19,6 +20,7 @@ use clap::Args;
 use crate::RunArgs;
 use crate::door::Server;
 use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
+use bare::Bare;
 use cluster::Cluster;
 use install::{Helm, Ours};
 
@@ -61,8 +63,10 @@ const fn row(name: &'static str, work: &'static str, says: &'static str, unit: U
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     row("install",         "install",   "200 releases, ten at a time, until deployed",         Millis,    Times(8.0)),
+    row("bare",            "install",   "the same objects and records, written by a bare client", Millis, Goal::Nothing),
     row("thousand",        "thousand",  "1,000 releases asked for, until all are deployed",    Millis,    AtMost(60_000.0)),
     row("memory",          "thousand",  "the server's peak memory meanwhile",                  Mebibytes, AtMost(150.0)),
+    row("bare-thousand",   "bare",      "1,000 times the same, written by a bare client",      Millis,    Goal::Nothing),
     row("idle-writes",     "idle",      "1,000 releases at rest: writes in a minute",          Count,     AtMost(0.0)),
     row("idle-cpu",        "idle",      "1,000 releases at rest: of one core",                 Percent,   AtMost(1.0)),
     row("embedded",        "embedded",  "1,000 releases on the embedded cluster",              Millis,    AtMost(20_000.0)),
@@ -151,7 +155,7 @@ async fn on_real(
     archive: &Path,
     table: &mut Table,
 ) -> Result<()> {
-    if !["install", "thousand", "idle"].iter().any(|work| table.wants(work)) {
+    if !["install", "bare", "thousand", "idle"].iter().any(|work| table.wants(work)) {
         return Ok(());
     }
     let cluster = Cluster::reach(kubeconfig).await?;
@@ -162,35 +166,52 @@ async fn on_real(
     let kubeconfig = kubeconfig.to_string_lossy();
     let start = || Server::start(&run.longshore, &folder, &["--kubeconfig", &kubeconfig]);
     let mut ours = Ours::new(start()?, &cluster, PEOPLE, archive).await?;
+    let bare = Bare::of(&ours, &cluster, &run.longshore, archive).await?;
+    cluster.emptied(&ours.people).await?;
     if table.wants("install") {
-        let (mut our_turns, mut peers_turns) = (Vec::new(), Vec::new());
+        let (mut our_turns, mut peers_turns, mut bare_turns) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..run.rounds {
             let prefix = format!("few{round}");
             our_turns.push(millis(ours.one_by_one(&cluster, &prefix, FEW).await?));
             ours.remove(&prefix, FEW).await?;
+            cluster.emptied(&ours.people).await?;
             if let Some(helm) = helm {
                 peers_turns.push(millis(helm.one_by_one(&ours.people, &prefix, FEW).await?));
                 helm.remove(&ours.people, &prefix, FEW).await?;
+                cluster.emptied(&ours.people).await?;
             }
-            println!("install     round {}: {:.0?} {:.0?}", round + 1, our_turns.last(), peers_turns.last());
+            bare_turns.push(millis(bare.one_by_one(&ours.people, &prefix, FEW).await?));
+            bare.remove(&ours.people, &prefix, FEW).await?;
+            cluster.emptied(&ours.people).await?;
+            let turns = [&our_turns, &peers_turns, &bare_turns].map(|turns| turns.last().copied());
+            println!("install     round {}: {turns:.0?}", round + 1);
         }
         table.enter("install", &our_turns, &peers_turns);
+        table.enter("bare", &bare_turns, &peers_turns);
     }
-    if !table.wants("thousand") && !table.wants("idle") {
-        return Ok(());
+    if table.wants("thousand") || table.wants("idle") {
+        // Its memory is to be that of this work.
+        ours.server.stop()?;
+        ours.server = start()?;
+        let took = ours.all_together(&cluster, "many", MANY).await?;
+        table.enter("thousand", &[millis(took)], &[]);
+        table.enter("memory", &[ours.server.peak()?], &[]);
+        println!("thousand    {took:.1?}, {:.0} MiB", ours.server.peak()?);
+        if table.wants("idle") {
+            ours.settled(MANY).await?;
+            let (writes, share) = rest::idle(&ours.server, &cluster).await?;
+            table.enter("idle-writes", &[writes], &[]);
+            table.enter("idle-cpu", &[share], &[]);
+        }
+        if table.wants("bare") {
+            ours.remove("many", MANY).await?;
+            cluster.emptied(&ours.people).await?;
+        }
     }
-    // Its memory is to be that of this work.
-    ours.server.stop()?;
-    ours.server = start()?;
-    let took = ours.all_together(&cluster, "many", MANY).await?;
-    table.enter("thousand", &[millis(took)], &[]);
-    table.enter("memory", &[ours.server.peak()?], &[]);
-    println!("thousand    {took:.1?}, {:.0} MiB", ours.server.peak()?);
-    if table.wants("idle") {
-        ours.settled(MANY).await?;
-        let (writes, share) = rest::idle(&ours.server, &cluster).await?;
-        table.enter("idle-writes", &[writes], &[]);
-        table.enter("idle-cpu", &[share], &[]);
+    if table.wants("bare") {
+        let took = bare.one_by_one(&ours.people, "bare", MANY).await?;
+        println!("bare        {took:.1?}");
+        table.enter("bare-thousand", &[millis(took)], &[]);
     }
     Ok(())
 }

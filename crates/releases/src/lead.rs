@@ -28,7 +28,7 @@ use crate::key::Key;
 use crate::known::Known;
 use crate::people::People;
 use crate::records::{Mark, Records};
-use crate::soon::Soon;
+use crate::soon::{self, Soon};
 use crate::told::Told;
 use crate::workloads::Workloads;
 use crate::workloads::customs::Customs;
@@ -109,8 +109,8 @@ impl Releases {
             clock: parts.clock.clone(),
             events: parts.recorder(),
             known: Known::default(),
-            soon: Soon::default(),
-            soon_of_requests: Soon::default(),
+            soon: Soon::new(soon::OF_RELEASE),
+            soon_of_requests: Soon::new(soon::OF_REQUEST),
             told: Told::default(),
             told_requests: Told::default(),
             waiting: Mutex::default(),

@@ -1,7 +1,8 @@
 //! When it is told how something does that moves.
 //!
-//! A release that moves says so several times within seconds, with other words each time, and its request copies each of them.
-//! So what moves is told after a little while, and then mostly of the end; what has come to rest is told at once.
+//! A release that moves says so several times within seconds, with other words each time, and its request copies them.
+//! So what moves is told after a little while, and then mostly of the end; what has come to rest is told at once. A request has
+//! more time: whoever wants to know how a release does is answered from the release.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,15 +13,19 @@ use domain::status::Family;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// So much later it may be told.
-const SOON: Duration = Duration::from_secs(3);
+/// So much later a release may tell it, and a request.
+pub(crate) const OF_RELEASE: Duration = Duration::from_secs(3);
+pub(crate) const OF_REQUEST: Duration = Duration::from_secs(10);
 
 /// Since when there has been something to tell of what moves.
-pub(crate) struct Soon<K>(Mutex<HashMap<K, Instant>>);
+pub(crate) struct Soon<K> {
+    later: Duration,
+    since: Mutex<HashMap<K, Instant>>,
+}
 
-impl<K> Default for Soon<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
+impl<K> Soon<K> {
+    pub fn new(later: Duration) -> Self {
+        Self { later, since: Mutex::default() }
     }
 }
 
@@ -29,11 +34,11 @@ impl<K: Hash + Eq + Clone> Soon<K> {
     /// time has its own wait.
     pub fn wait(&self, key: &K, state: &str) -> Option<Duration> {
         let moves = state.parse().is_ok_and(|state: State| state.family() == Family::Moving);
-        let mut since = self.0.lock();
+        let mut since = self.since.lock();
         if moves {
             let now = Instant::now();
             let since = since.entry(key.clone()).or_insert(now);
-            let left = SOON.saturating_sub(now.duration_since(*since));
+            let left = self.later.saturating_sub(now.duration_since(*since));
             if left > Duration::ZERO {
                 return Some(left);
             }
@@ -43,7 +48,7 @@ impl<K: Hash + Eq + Clone> Soon<K> {
     }
 
     pub fn forget(&self, key: &K) {
-        self.0.lock().remove(key);
+        self.since.lock().remove(key);
     }
 }
 
@@ -55,7 +60,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_moves_is_told_later_and_what_rests_at_once() {
-        let soon = Soon::default();
+        const SOON: Duration = OF_RELEASE;
+        let soon = Soon::new(SOON);
         assert_eq!(soon.wait(&"a", "creating"), Some(SOON));
         advance(SOON / 3).await;
         assert_eq!(soon.wait(&"a", "created"), Some(SOON * 2 / 3));

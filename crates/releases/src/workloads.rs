@@ -22,18 +22,22 @@ use parking_lot::Mutex;
 
 use crate::key::Key;
 
-/// Group, version, kind, plural.
-const KINDS: &[(&str, &str, &str, &str)] = &[
-    ("apps", "v1", "Deployment", "deployments"),
-    ("apps", "v1", "StatefulSet", "statefulsets"),
-    ("apps", "v1", "DaemonSet", "daemonsets"),
-    ("batch", "v1", "Job", "jobs"),
-    ("", "v1", "Pod", "pods"),
-    ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+/// Group, version, kind, plural, and which of them are watched.
+const KINDS: &[(&str, &str, &str, &str, &str)] = &[
+    ("apps", "v1", "Deployment", "deployments", OF_HELM),
+    ("apps", "v1", "StatefulSet", "statefulsets", OF_HELM),
+    ("apps", "v1", "DaemonSet", "daemonsets", OF_HELM),
+    ("batch", "v1", "Job", "jobs", OF_HELM),
+    ("", "v1", "Pod", "pods", OF_A_CHART_ITSELF),
+    ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", OF_HELM),
 ];
 
 /// What Helm writes on everything that it makes.
 const OF_HELM: &str = "app.kubernetes.io/managed-by=Helm";
+/// Most charts write the same on the templates of their pods. Those that a controller made of one have its mark, and it is the
+/// controller that says how they stand; they are by far the most, and there is no need to hear of each.
+const OF_A_CHART_ITSELF: &str = "app.kubernetes.io/managed-by=Helm,\
+    !pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/job-name";
 const RELEASE: &str = "meta.helm.sh/release-name";
 const NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
@@ -46,7 +50,7 @@ type Objects = BTreeMap<Id, Option<Arc<str>>>;
 
 /// Whether objects of this kind are watched.
 pub(crate) fn is_watched(id: &Id) -> bool {
-    KINDS.iter().any(|(group, _, kind, _)| *group == id.group && *kind == id.kind)
+    KINDS.iter().any(|(group, _, kind, ..)| *group == id.group && *kind == id.kind)
 }
 
 impl Workloads {
@@ -55,9 +59,10 @@ impl Workloads {
         let feeds: Vec<(Feed<DynamicObject>, ApiResource)> = KINDS
             .iter()
             .map(|row| {
+                let (.., wanted) = row;
                 let resource = resource(row);
                 let api = Api::all_with(client.clone(), &resource);
-                (Feed::start(api, Config::default().labels(OF_HELM), slim), resource)
+                (Feed::start(api, Config::default().labels(wanted), slim), resource)
             })
             .collect();
         let workloads = self.clone();
@@ -112,7 +117,7 @@ impl Workloads {
     }
 }
 
-fn resource((group, version, kind, plural): &(&str, &str, &str, &str)) -> ApiResource {
+fn resource((group, version, kind, plural, _): &(&str, &str, &str, &str, &str)) -> ApiResource {
     ApiResource {
         group: (*group).to_owned(),
         version: (*version).to_owned(),

@@ -143,38 +143,39 @@ impl Seen {
     /// Follows what the cluster says, for ever, and tells of each change after all was heard once.
     pub async fn follow(&self, client: kube::Client, tell: mpsc::UnboundedSender<Changed>) {
         let mut events = stream::select_all(sources(&client));
-        let mut relisted: BTreeMap<Source, Vec<Heard>> = BTreeMap::new();
+        // What was there before a list, and that list has not named yet. A list itself is never held: of a dozen
+        // objects for each namespace it would be the most that ever stands in memory.
+        let mut unheard: BTreeMap<Source, BTreeSet<Place>> = BTreeMap::new();
         let mut known: BTreeSet<Source> = BTreeSet::new();
         while let Some((source, event)) = events.next().await {
-            let changed = match event {
+            let mut state = self.0.state.lock();
+            let changed: Vec<Changed> = match event {
                 Ok(Event::Init) => {
-                    relisted.insert(source, Vec::new());
+                    unheard.insert(source, state.places(source));
                     continue;
                 }
                 Ok(Event::InitApply(heard)) => {
-                    relisted.entry(source).or_default().push(heard);
-                    continue;
+                    unheard.entry(source).or_default().remove(&heard.place());
+                    state.apply(heard).into_iter().collect()
                 }
                 Ok(Event::InitDone) => {
-                    let all = relisted.remove(&source).unwrap_or_default();
-                    let changed = self.0.state.lock().replace(source, all);
-                    if known.insert(source) {
-                        // What there was at the beginning changed nothing.
-                        self.0.heard.send_replace(known.len());
-                        continue;
-                    }
-                    changed
+                    let gone = unheard.remove(&source).unwrap_or_default();
+                    gone.into_iter().filter_map(|place| state.delete(source, place)).collect()
                 }
-                Ok(Event::Apply(heard)) => self.0.state.lock().apply(heard).into_iter().collect(),
-                Ok(Event::Delete(heard)) => {
-                    self.0.state.lock().delete(source, heard.place()).into_iter().collect()
-                }
+                Ok(Event::Apply(heard)) => state.apply(heard).into_iter().collect(),
+                Ok(Event::Delete(heard)) => state.delete(source, heard.place()).into_iter().collect(),
                 Err(error) => {
                     tracing::warn!(?source, %error, "cannot watch what was provisioned; will try again");
                     continue;
                 }
             };
-            for change in changed {
+            drop(state);
+            if !unheard.contains_key(&source) && known.insert(source) {
+                self.0.heard.send_replace(known.len());
+                continue;
+            }
+            // What there was at the beginning changed nothing.
+            for change in changed.into_iter().filter(|_| known.contains(&source)) {
                 // Nobody listens any more when the controllers have ended, and then this has too.
                 let _ = tell.send(change);
             }
@@ -252,18 +253,7 @@ impl State {
         Some(Changed::Piece { namespace, name })
     }
 
-    /// Puts what a new list says in place of the old, and says where they differ.
-    fn replace(&mut self, source: Source, all: Vec<Heard>) -> Vec<Changed> {
-        let present: BTreeSet<Place> = all.iter().map(Heard::place).collect();
-        let mut gone = self.places(source);
-        gone.retain(|place| !present.contains(place));
-        let mut changed: Vec<Changed> =
-            gone.into_iter().filter_map(|place| self.delete(source, place)).collect();
-        changed.extend(all.into_iter().filter_map(|heard| self.apply(heard)));
-        changed
-    }
-
-    fn places(&self, source: Source) -> Vec<Place> {
+    fn places(&self, source: Source) -> BTreeSet<Place> {
         let Some(kind) = source else {
             return self.namespaces.keys().map(|name| ("".into(), name.clone())).collect();
         };
