@@ -34,6 +34,10 @@ pub struct Reason {
 }
 
 impl Action {
+    pub fn id(&self) -> &'static str {
+        self.id
+    }
+
     /// Whether somebody else than this caller could do it.
     pub fn is_for_others(&self) -> bool {
         self.reason.as_ref().is_some_and(|reason| reason.kind == "role")

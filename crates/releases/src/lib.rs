@@ -24,6 +24,7 @@ use kube_access::{Clients, Feed};
 use kube_apply::Discovery;
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
 
+use acts::listen::Listening;
 use charts::Charts;
 use list::List;
 use people::People;
@@ -68,6 +69,7 @@ pub(crate) struct Parts {
     people: Arc<dyn People>,
     helms: Helms,
     clock: Arc<dyn Clock>,
+    listening: Listening,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +115,7 @@ impl Releases {
             clients,
             people,
             clock,
+            listening: Listening::default(),
         })))
     }
 

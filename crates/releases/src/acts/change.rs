@@ -5,16 +5,16 @@ use domain::Actor;
 use domain::release::State;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch as Merged, PatchParams, PostParams, Preconditions};
-use kube_types::HelmRequest;
 use kube_types::release::{Options, Patch, RoleOverride};
-use serde_json::json;
+use kube_types::{HelmRequest, HelmRequestSpec};
+use serde_json::{Map, Value, json};
 
 use super::ask::said;
 use super::versions::VERSION;
 use super::view::{ReleaseView, wish};
 use super::{Asked, Error, once, run_as, unmoved};
 use crate::Releases;
-use crate::requests::DELETE_CLAIMS;
+use crate::requests::{DELETE_CLAIMS, gone};
 
 /// What is to be different. What is not said stays.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +127,8 @@ impl Releases {
         name: &str,
         asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
-        self.set_paused(actor, namespace, name, true, asked).await
+        let changes = Changes { paused: Some(true), ..Changes::default() };
+        self.turn(actor, (namespace, name), "pause", (|spec| spec.paused, changes), asked).await
     }
 
     /// Brings a paused release back.
@@ -138,23 +139,24 @@ impl Releases {
         name: &str,
         asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
-        self.set_paused(actor, namespace, name, false, asked).await
+        let changes = Changes { paused: Some(false), ..Changes::default() };
+        self.turn(actor, (namespace, name), "recover", (|spec| !spec.paused, changes), asked).await
     }
 
-    async fn set_paused(
+    /// Changes one thing of a release, unless it is so already.
+    async fn turn(
         &self,
         actor: &Actor,
-        namespace: &str,
-        name: &str,
-        paused: bool,
+        (namespace, name): (&str, &str),
+        act: &str,
+        (is_so, changes): (fn(&HelmRequestSpec) -> bool, Changes),
         asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
         let request = self.request_for(actor, "update", namespace, name).await?;
-        if request.spec.paused == paused {
+        if is_so(&request.spec) {
             return Ok(ReleaseView::of_request(&request));
         }
-        let changes = Changes { paused: Some(paused), ..Changes::default() };
-        self.changed(actor, request, changes, if paused { "pause" } else { "recover" }, asked).await
+        self.changed(actor, request, changes, act, asked).await
     }
 
     /// Leaves a release as it is, whatever becomes of it or of what is asked for, until it is resumed.
@@ -165,7 +167,8 @@ impl Releases {
         name: &str,
         asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
-        self.set_suspended(actor, namespace, name, true, asked).await
+        let changes = Changes { suspend: Some(true), ..Changes::default() };
+        self.turn(actor, (namespace, name), "suspend", (|spec| spec.suspend, changes), asked).await
     }
 
     /// Looks after a suspended release again.
@@ -176,23 +179,8 @@ impl Releases {
         name: &str,
         asked: Asked<'_>,
     ) -> Result<ReleaseView, Error> {
-        self.set_suspended(actor, namespace, name, false, asked).await
-    }
-
-    async fn set_suspended(
-        &self,
-        actor: &Actor,
-        namespace: &str,
-        name: &str,
-        suspend: bool,
-        asked: Asked<'_>,
-    ) -> Result<ReleaseView, Error> {
-        let request = self.request_for(actor, "update", namespace, name).await?;
-        if request.spec.suspend == suspend {
-            return Ok(ReleaseView::of_request(&request));
-        }
-        let changes = Changes { suspend: Some(suspend), ..Changes::default() };
-        self.changed(actor, request, changes, if suspend { "suspend" } else { "resume" }, asked).await
+        let changes = Changes { suspend: Some(false), ..Changes::default() };
+        self.turn(actor, (namespace, name), "resume", (|spec| !spec.suspend, changes), asked).await
     }
 
     /// Tries again what failed: the same wish under a new version, as whoever asks now.
@@ -240,15 +228,28 @@ impl Releases {
     ) -> Result<ReleaseView, Error> {
         let request = self.request_for(actor, "delete", namespace, name).await?;
         unmoved(&request, seen)?;
-        let id = request.name_any();
-        if claims {
-            let patch = json!({ "metadata": { "annotations": { DELETE_CLAIMS: "true" } } });
+        let marks = if claims { Map::from_iter([mark(DELETE_CLAIMS, "true")]) } else { Map::new() };
+        self.delete_request(&request, marks).await?;
+        Ok(ReleaseView::leaving(&request))
+    }
+
+    /// Deletes this very request, with what its end is to be like written on it first. One that is on its way out is marked.
+    pub(super) async fn delete_request(
+        &self,
+        request: &HelmRequest,
+        marks: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let (id, uid) = (request.name_any(), request.uid());
+        if !marks.is_empty() {
+            let patch = json!({ "metadata": { "uid": uid, "annotations": marks } });
             self.requests().patch(&id, &PatchParams::default(), &Merged::Merge(patch)).await?;
         }
-        let this_one = Preconditions { uid: request.uid(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
-        self.requests().delete(&id, &params).await?;
-        Ok(ReleaseView::leaving(&request))
+        if request.metadata.deletion_timestamp.is_none() {
+            let this_one = Preconditions { uid, resource_version: None };
+            let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+            gone(self.requests().delete(&id, &params).await.map(drop))?;
+        }
+        Ok(())
     }
 
     /// Writes a request that was changed as its next version, which acts as whoever changed it.
@@ -296,6 +297,11 @@ impl Releases {
         }
         Err(Error::Changed(request.spec.release_name.clone()))
     }
+}
+
+/// An annotation.
+pub(super) fn mark(name: &str, value: &str) -> (String, Value) {
+    (name.to_owned(), value.into())
 }
 
 /// How often a request is written whose state moves all the time.

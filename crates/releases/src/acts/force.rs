@@ -8,11 +8,10 @@ use std::time::Duration;
 use domain::Actor;
 use domain::roles::Capability;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube_apply::{Object, Ownership, Target};
-use serde_json::json;
 use tokio::time::timeout;
 
+use super::change::mark;
 use super::left::{LeftBehind, left_behind};
 use super::look::objects;
 use super::view::ReleaseView;
@@ -49,19 +48,11 @@ impl Releases {
             Ok((record, _)) => objects(&record).unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        let (id, uid) = (request.name_any(), request.uid());
-        let mut marks = json!({ FORCE_DELETE: actor.label() });
-        if claims {
-            marks[DELETE_CLAIMS] = "true".into();
-        }
-        let patch = json!({ "metadata": { "uid": uid, "annotations": marks } });
-        self.requests().patch(&id, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        if request.metadata.deletion_timestamp.is_none() {
-            let this_one = Preconditions { uid: uid.clone(), resource_version: None };
-            let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
-            crate::requests::gone(self.requests().delete(&id, &params).await.map(drop))?;
-        }
-        let gone = timeout(WAIT, self.until_gone(&id, uid.as_deref())).await.is_ok();
+        let marks = [(FORCE_DELETE, actor.label()), (DELETE_CLAIMS, "true".to_owned())];
+        let marks = marks.into_iter().filter(|(name, _)| claims || *name != DELETE_CLAIMS);
+        self.delete_request(&request, marks.map(|(name, value)| mark(name, &value)).collect()).await?;
+        let uid = request.uid();
+        let gone = timeout(WAIT, self.until_gone(&request.name_any(), uid.as_deref())).await.is_ok();
         let left = if gone { Some(self.left(actor, namespace, name, &known).await) } else { None };
         Ok(Forced { release: ReleaseView::leaving(&request), left })
     }

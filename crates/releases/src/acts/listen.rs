@@ -6,7 +6,7 @@
 //! and masked. Nothing is read that nobody waits for, and one person hears a bounded number of releases at once.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use domain::Actor;
 use futures::{Stream, stream};
@@ -62,7 +62,7 @@ impl Releases {
             return Err(Error::Invalid(format!("from 1 to {MOST_AT_ONCE} containers are followed at once")));
         }
         let (record, release) = self.record(actor, namespace, name, None).await?;
-        let seat = Seat::take(actor)?;
+        let seat = self.parts().listening.take(actor)?;
         let wish = Wish {
             pod: which.pod.clone(),
             container: which.container.clone(),
@@ -206,32 +206,36 @@ impl Ear {
     }
 }
 
-/// How many listen, by person.
-static LISTENING: LazyLock<Mutex<BTreeMap<String, usize>>> = LazyLock::new(Mutex::default);
+/// How many listen, by person. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Listening(Arc<Mutex<BTreeMap<String, usize>>>);
 
-/// A place among those who listen.
-struct Seat(String);
-
-impl Seat {
-    fn take(actor: &Actor) -> Result<Self, Error> {
+impl Listening {
+    fn take(&self, actor: &Actor) -> Result<Seat, Error> {
         let who = actor.impersonation().user().to_owned();
-        let mut listening = LISTENING.lock();
+        let mut listening = self.0.lock();
         let taken = listening.entry(who.clone()).or_default();
         if *taken >= STREAMS {
             return Err(Error::Listening(STREAMS));
         }
         *taken += 1;
-        Ok(Self(who))
+        Ok(Seat { who, among: self.clone() })
     }
+}
+
+/// A place among those who listen.
+struct Seat {
+    who: String,
+    among: Listening,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut listening = LISTENING.lock();
-        if let Some(taken) = listening.get_mut(&self.0) {
+        let mut listening = self.among.0.lock();
+        if let Some(taken) = listening.get_mut(&self.who) {
             *taken -= 1;
             if *taken == 0 {
-                listening.remove(&self.0);
+                listening.remove(&self.who);
             }
         }
     }

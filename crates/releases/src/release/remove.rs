@@ -25,6 +25,8 @@ use kube_access::queue::Next;
 use kube_apply::remove::Removal;
 use kube_apply::{Object, Ownership, Silent, Target};
 use kube_types::marks::RELEASE_FINALIZER;
+use kube_types::progress;
+use kube_types::release::conditions::READY;
 use kube_types::release::{DeletionPolicy, InventoryEntry};
 use serde_json::json;
 
@@ -38,6 +40,8 @@ use crate::requests::{DELETE_CLAIMS, FORCE_DELETE, gone, is_held, until};
 
 /// How what an administrator forces begins to say why it is not done yet.
 const FORCED: &str = "an administrator forced its end";
+/// The reason of not being ready once it was tried to force its end.
+const FORCE_FAILED: &str = "ForceDeleteFailed";
 /// How long the note of an event may be.
 const NOTE: usize = 1024;
 
@@ -63,7 +67,9 @@ impl Controller {
         let forced = self.asks(pass, FORCE_DELETE);
         let due = status.next_retry_time.as_ref().filter(|due| leaving && due.0 > pass.now);
         // Once it is forced there is nothing to wait for but a cluster that does not answer.
-        if let Some(due) = due.filter(|_| !forced || status.message.contains(FORCED)) {
+        let ready = progress::condition(&status.conditions, READY);
+        let tried = ready.is_some_and(|ready| ready.reason == FORCE_FAILED);
+        if let Some(due) = due.filter(|_| !forced || tried) {
             return Ok(Next::After(until(pass.now, due.0)));
         }
         // Whose account is gone must not keep a release from going: the namespace's own deployer takes it off.
@@ -114,8 +120,11 @@ impl Controller {
                 };
                 let now = self.clock.now();
                 let next = now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-                let said = if forced { format!("{FORCED}: {error}") } else { error.to_string() };
-                let failure = failure(error.kind(), "UninstallFailed", said);
+                let failure = if forced {
+                    failure(error.kind(), FORCE_FAILED, format!("{FORCED}: {error}"))
+                } else {
+                    failure(error.kind(), "UninstallFailed", error.to_string())
+                };
                 let told = begun.telling().not_removed(&failure, attempts >= ATTEMPTS, next).done();
                 self.tell(&begun, told).await?;
                 Ok(Next::After(pause))

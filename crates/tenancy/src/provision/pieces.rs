@@ -88,7 +88,7 @@ impl Piece {
 /// What one object says, in eight bytes: enough to see that it changed, little enough to keep for every object of every
 /// workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print(u64);
+pub struct Print(pub(super) u64);
 
 impl Print {
     pub fn of(kind: PieceKind, object: &Bare) -> Self {

@@ -143,43 +143,58 @@ impl Seen {
     /// Follows what the cluster says, for ever, and tells of each change after all was heard once.
     pub async fn follow(&self, client: kube::Client, tell: mpsc::UnboundedSender<Changed>) {
         let mut events = stream::select_all(sources(&client));
-        // What was there before a list, and that list has not named yet. A list itself is never held: of a dozen
-        // objects for each namespace it would be the most that ever stands in memory.
-        let mut unheard: BTreeMap<Source, BTreeSet<Place>> = BTreeMap::new();
-        let mut known: BTreeSet<Source> = BTreeSet::new();
+        let mut hearing = Hearing::default();
         while let Some((source, event)) = events.next().await {
-            let mut state = self.0.state.lock();
-            let changed: Vec<Changed> = match event {
-                Ok(Event::Init) => {
-                    unheard.insert(source, state.places(source));
-                    continue;
-                }
-                Ok(Event::InitApply(heard)) => {
-                    unheard.entry(source).or_default().remove(&heard.place());
-                    state.apply(heard).into_iter().collect()
-                }
-                Ok(Event::InitDone) => {
-                    let gone = unheard.remove(&source).unwrap_or_default();
-                    gone.into_iter().filter_map(|place| state.delete(source, place)).collect()
-                }
-                Ok(Event::Apply(heard)) => state.apply(heard).into_iter().collect(),
-                Ok(Event::Delete(heard)) => state.delete(source, heard.place()).into_iter().collect(),
+            let event = match event {
+                Ok(event) => event,
                 Err(error) => {
                     tracing::warn!(?source, %error, "cannot watch what was provisioned; will try again");
                     continue;
                 }
             };
-            drop(state);
-            if !unheard.contains_key(&source) && known.insert(source) {
-                self.0.heard.send_replace(known.len());
-                continue;
-            }
-            // What there was at the beginning changed nothing.
-            for change in changed.into_iter().filter(|_| known.contains(&source)) {
+            let changed = hearing.hear(&mut self.0.state.lock(), source, event);
+            self.0.heard.send_if_modified(|heard| {
+                std::mem::replace(heard, hearing.known.len()) != hearing.known.len()
+            });
+            for change in changed {
                 // Nobody listens any more when the controllers have ended, and then this has too.
                 let _ = tell.send(change);
             }
         }
+    }
+}
+
+/// How far each watch has told what there is. A list itself is never held: of a dozen objects for each namespace it would be
+/// the most that ever stands in memory.
+#[derive(Default)]
+struct Hearing {
+    /// What was there before a list began, and that list has not named yet.
+    unheard: BTreeMap<Source, BTreeSet<Place>>,
+    /// Those that have told all that there was.
+    known: BTreeSet<Source>,
+}
+
+impl Hearing {
+    /// Enters what a watch says; what there was at the beginning changed nothing.
+    fn hear(&mut self, state: &mut State, source: Source, event: Event<Heard>) -> Vec<Changed> {
+        let changed: Vec<Changed> = match event {
+            Event::Init => {
+                self.unheard.insert(source, state.places(source));
+                Vec::new()
+            }
+            Event::InitApply(heard) => {
+                self.unheard.entry(source).or_default().remove(&heard.place());
+                state.apply(heard).into_iter().collect()
+            }
+            Event::InitDone => {
+                let gone = self.unheard.remove(&source).unwrap_or_default();
+                let changed = gone.into_iter().filter_map(|place| state.delete(source, place)).collect();
+                if self.known.insert(source) { Vec::new() } else { changed }
+            }
+            Event::Apply(heard) => state.apply(heard).into_iter().collect(),
+            Event::Delete(heard) => state.delete(source, heard.place()).into_iter().collect(),
+        };
+        if self.known.contains(&source) { changed } else { Vec::new() }
     }
 }
 
@@ -262,5 +277,56 @@ impl State {
             names.map(|((_, name), _)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
         };
         self.pieces.iter().flat_map(of_kind).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: PieceKind = PieceKind::RoleBinding;
+
+    fn piece(namespace: &str, print: u64) -> Heard {
+        Heard::Piece(KIND, namespace.into(), "longshore-viewer".into(), Print(print))
+    }
+
+    fn changed(namespace: &str) -> Changed {
+        Changed::Piece { namespace: namespace.into(), name: "longshore-viewer".into() }
+    }
+
+    #[test]
+    fn a_list_is_entered_as_it_comes_and_what_it_does_not_name_is_gone() {
+        let (mut hearing, mut state) = (Hearing::default(), State::default());
+        let mut hear = |event| hearing.hear(&mut state, Some(KIND), event);
+        assert_eq!(hear(Event::Init), []);
+        assert_eq!(hear(Event::InitApply(piece("a", 1))), []);
+        // It broke off, and began anew; `a` has gone meanwhile.
+        assert_eq!(hear(Event::Init), []);
+        for namespace in ["b", "c", "d"] {
+            assert_eq!(hear(Event::InitApply(piece(namespace, 1))), []);
+        }
+        assert_eq!(hear(Event::InitDone), [], "what there was at the beginning changed nothing");
+        assert_eq!(hear(Event::Apply(piece("b", 1))), [], "it is the same");
+        assert_eq!(hear(Event::Apply(piece("b", 2))), [changed("b")]);
+        // A later list tells of what is another, new or gone, and of nothing else.
+        assert_eq!(hear(Event::Init), []);
+        assert_eq!(hear(Event::InitApply(piece("b", 2))), []);
+        assert_eq!(hear(Event::InitApply(piece("c", 3))), [changed("c")]);
+        assert_eq!(hear(Event::InitApply(piece("e", 1))), [changed("e")]);
+        assert_eq!(hear(Event::InitDone), [changed("d")]);
+        let left: Vec<&str> = state.pieces.keys().map(|namespace| &**namespace).collect();
+        assert_eq!(left, ["b", "c", "e"]);
+    }
+
+    #[test]
+    fn one_kind_is_not_gone_because_another_is_listed() {
+        let (mut hearing, mut state) = (Hearing::default(), State::default());
+        hearing.hear(&mut state, Some(KIND), Event::InitApply(piece("a", 1)));
+        hearing.hear(&mut state, Some(KIND), Event::InitDone);
+        for event in [Event::Init, Event::InitDone] {
+            hearing.hear(&mut state, Some(PieceKind::ResourceQuota), event);
+        }
+        assert_eq!(state.pieces["a"].0.len(), 1);
+        assert_eq!(hearing.known.len(), 2);
     }
 }

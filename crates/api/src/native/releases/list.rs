@@ -131,7 +131,7 @@ fn item(call: &Call, row: &Row) -> Result<ReleaseItem, Problem> {
     };
     let owner = call.api.tenancy.directory().workspace_of(&row.key.namespace);
     let mut actions = can_be_done(call.actor()?, owner, standing);
-    actions.retain(|action| !action.is_for_others());
+    actions.retain(|action| !action.is_for_others() && !standing.is_past(action.id()));
     Ok(ReleaseItem {
         key: format!("{HOST}/{}", row.key),
         v: row.v.clone(),

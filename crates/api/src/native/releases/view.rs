@@ -52,38 +52,48 @@ const CHANGES: &[&str] = &[
 
 /// What this caller may do with a release. `owner` is the workspace whose namespace it is in.
 pub fn can_be_done(actor: &Actor, owner: Option<WorkspaceName>, standing: Standing<'_>) -> Vec<Action> {
-    let Standing { namespace, name, state, paused, made_by } = standing;
+    let Standing { namespace, name, .. } = standing;
     let values = [("cluster", releases::acts::HOST), ("namespace", namespace), ("release", name)];
     let params = Params::named(values.into_iter()).owned_by(owner);
-    actions::of_params(actor, RELEASE, &params, &blocked(state, paused, made_by))
+    actions::of_params(actor, RELEASE, &params, &blocked(standing))
 }
 
-fn blocked(state: &str, paused: bool, made_by: MadeBy) -> Vec<(&'static str, &'static str)> {
-    let all = |why: &'static str| CHANGES.iter().map(move |act| (*act, why));
-    let mut blocked = Vec::new();
-    match made_by {
-        MadeBy::Helm => blocked.extend(all("not-adopted")),
-        MadeBy::Hand => blocked.extend(all("by-hand")),
-        MadeBy::Request if state == "deleting" => blocked.extend(all("deleting")),
-        MadeBy::Request => {
-            blocked.push(if paused {
-                ("releases.pause", "paused")
-            } else {
-                ("releases.recover", "not-paused")
-            });
-            blocked.push(match state {
-                "suspended" => ("releases.suspend", "suspended"),
-                _ => ("releases.resume", "not-suspended"),
-            });
-            if state != "failed" {
-                blocked.push(("releases.retry", "not-failed"));
-            }
+/// Acts that leave nothing to do for themselves, and what is said of them then.
+const TURNS: &[(&str, &str)] = &[
+    ("releases.pause", "paused"),
+    ("releases.recover", "not-paused"),
+    ("releases.suspend", "suspended"),
+    ("releases.resume", "not-suspended"),
+    ("releases.retry", "not-failed"),
+    ("releases.adopt", "adopted"),
+];
+
+impl Standing<'_> {
+    /// Whether there is nothing for this act to do: where a row of a list has room for a few, its counterpart stands there.
+    pub fn is_past(&self, act: &str) -> bool {
+        match act {
+            "releases.pause" => self.paused,
+            "releases.recover" => !self.paused,
+            "releases.suspend" => self.state == "suspended",
+            "releases.resume" => self.state != "suspended",
+            "releases.retry" => self.state != "failed",
+            "releases.adopt" => self.made_by != MadeBy::Helm,
+            _ => false,
         }
     }
-    if made_by != MadeBy::Helm {
-        blocked.push(("releases.adopt", "adopted"));
-    }
-    blocked
+}
+
+/// What cannot be done now, and why; the first reason of each counts.
+fn blocked(standing: Standing<'_>) -> Vec<(&'static str, &'static str)> {
+    let why = match standing.made_by {
+        MadeBy::Helm => Some("not-adopted"),
+        MadeBy::Hand => Some("by-hand"),
+        MadeBy::Request if standing.state == "deleting" => Some("deleting"),
+        MadeBy::Request => None,
+    };
+    let all = why.into_iter().flat_map(|why| CHANGES.iter().map(move |act| (*act, why)));
+    let past = TURNS.iter().copied().filter(|(act, _)| standing.is_past(act));
+    all.chain(past).collect()
 }
 
 /// One release, with its version in the header.
