@@ -147,11 +147,27 @@ impl From<&ResolvedChart> for ChartView {
     }
 }
 
+/// The state of a release that is told together with the version that was asked for last. What a release says is of
+/// an older wish until it has looked at this one.
+pub(crate) fn state(release: &HelmRelease, request: Option<&HelmRequest>) -> State {
+    let Some(status) = &release.status else { return State::Pending };
+    let state = status.state.parse().unwrap_or(State::Pending);
+    let Some(request) = request else { return state };
+    let is_old = request.spec.version > release.spec.version
+        || status.observed_generation != release.metadata.generation;
+    match state {
+        State::Pending | State::Deleting => state,
+        _ if !is_old => state,
+        _ if status.version > 0 => State::Upgrading,
+        _ => State::Dispatching,
+    }
+}
+
 impl ReleaseView {
     /// A release as the cluster has it, with the request that it belongs to.
     pub fn of(release: &HelmRelease, request: Option<&HelmRequest>) -> Self {
         let status = release.status.clone().unwrap_or_default();
-        let state = status.state.parse().unwrap_or(State::Pending);
+        let state = state(release, request);
         let View { expect, realtime } = state.view(release.spec.paused);
         let Resources { total, ready, not_ready } = status.resources.unwrap_or_default();
         let chart = status.chart.as_ref().or(request.map(|request| &request.spec.chart));
@@ -278,5 +294,51 @@ impl From<NotReady> for NotReadyView {
     fn from(object: NotReady) -> Self {
         let NotReady { kind, namespace: _, name, reason } = object;
         Self { kind, name, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Version asked for, version of the release, its generation, the generation that it has looked at, what is deployed, its state; and
+    /// what is told.
+    type Case = (i64, i64, i64, i64, i64, &'static str, State);
+
+    #[test]
+    fn what_a_release_says_of_an_older_wish_is_not_told_of_this_one() {
+        #[rustfmt::skip]
+        let cases: [Case; 8] = [
+            (1, 1, 1, 1, 1, "active",    State::Active),
+            (2, 1, 1, 1, 1, "active",    State::Upgrading),
+            (2, 2, 2, 1, 1, "active",    State::Upgrading),
+            (2, 2, 2, 2, 1, "failed",    State::Failed),
+            (3, 2, 2, 2, 1, "failed",    State::Upgrading),
+            (2, 1, 1, 1, 0, "failed",    State::Dispatching),
+            (2, 1, 1, 1, 1, "deleting",  State::Deleting),
+            (2, 1, 1, 1, 1, "",          State::Pending),
+        ];
+        for case @ (asked, version, generation, looked, deployed, says, told) in cases {
+            let release: HelmRelease = serde_json::from_value(json!({
+                "metadata": {"name": "web", "generation": generation},
+                "spec": {"name": "web", "version": version, "source": {"package": "pkg-a"}},
+                "status": {"state": says, "version": deployed, "observedGeneration": looked},
+            }))
+            .unwrap();
+            let request: HelmRequest = serde_json::from_value(json!({
+                "metadata": {"name": "r"},
+                "spec": {
+                    "version": asked, "workspace": "w", "namespace": "w", "releaseName": "web", "cluster": "host",
+                    "runAs": {"user": "u", "uid": "1"}, "source": {"package": "pkg-a"},
+                    "chart": {"name": "web", "version": "1.0.0", "digest": "sha256:a"},
+                },
+            }))
+            .unwrap();
+            assert_eq!(state(&release, Some(&request)), told, "{case:?}");
+            let alone = says.parse().unwrap_or(State::Pending);
+            assert_eq!(state(&release, None), alone, "{case:?}");
+        }
     }
 }

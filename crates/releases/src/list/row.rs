@@ -11,7 +11,7 @@ use kube_types::progress::is_true;
 use kube_types::release::conditions::{DRIFTED, OUT_OF_BAND, STALLED};
 use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 
-use crate::acts::view::{ChartView, MadeBy, wish};
+use crate::acts::view::{ChartView, MadeBy, state, wish};
 use crate::key::Key;
 use crate::records::Newest;
 
@@ -49,7 +49,7 @@ impl Row {
     /// A release as it stands, with the request that it belongs to.
     pub fn of(key: &Key, release: &HelmRelease, request: Option<&HelmRequest>) -> Self {
         let status = release.status.as_ref();
-        let state = status.and_then(|status| status.state.parse().ok()).unwrap_or(State::Pending);
+        let state = state(release, request);
         let resources = status.and_then(|status| status.resources.as_ref());
         let chart =
             status.and_then(|status| status.chart.as_ref()).or(request.map(|request| &request.spec.chart));

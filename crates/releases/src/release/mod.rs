@@ -181,9 +181,20 @@ impl Controller {
                 Ok(Next::After(Duration::from_secs(30)))
             }
             Choice::WaitForEnd => self.wait_for_end(pass).await,
-            Choice::WaitToRetry => Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest)),
-            Choice::StayFailed | Choice::Suspend | Choice::Uninstall => Ok(self.interval_from(pass)),
+            Choice::WaitToRetry => {
+                self.looked(pass).await?;
+                Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest))
+            }
+            Choice::StayFailed | Choice::Suspend | Choice::Uninstall => {
+                self.looked(pass).await?;
+                Ok(self.interval_from(pass))
+            }
         }
+    }
+
+    /// Tells that this generation was looked at, where nothing follows from it.
+    async fn looked(&self, pass: &Pass<'_>) -> Result<(), PassError> {
+        self.tell(pass, pass.telling().done()).await.map(drop)
     }
 
     async fn wait_for_end(&self, pass: &Pass<'_>) -> Result<Next, PassError> {
