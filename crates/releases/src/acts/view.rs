@@ -157,6 +157,8 @@ pub(crate) fn state(release: &HelmRelease, request: Option<&HelmRequest>) -> Sta
         || status.observed_generation != release.metadata.generation;
     match state {
         State::Pending | State::Deleting => state,
+        // Nobody looks at it, whatever is asked for.
+        State::Suspended if request.spec.suspend => state,
         _ if !is_old => state,
         _ if status.version > 0 => State::Upgrading,
         _ => State::Dispatching,
@@ -303,24 +305,26 @@ mod tests {
 
     use super::*;
 
-    /// Version asked for, version of the release, its generation, the generation that it has looked at, what is deployed, its state; and
-    /// what is told.
-    type Case = (i64, i64, i64, i64, i64, &'static str, State);
+    /// Version asked for, version of the release, its generation, the generation that it has looked at, what is deployed, its
+    /// state, whether it is to be suspended; and what is told.
+    type Case = (i64, i64, i64, i64, i64, &'static str, bool, State);
 
     #[test]
     fn what_a_release_says_of_an_older_wish_is_not_told_of_this_one() {
         #[rustfmt::skip]
-        let cases: [Case; 8] = [
-            (1, 1, 1, 1, 1, "active",    State::Active),
-            (2, 1, 1, 1, 1, "active",    State::Upgrading),
-            (2, 2, 2, 1, 1, "active",    State::Upgrading),
-            (2, 2, 2, 2, 1, "failed",    State::Failed),
-            (3, 2, 2, 2, 1, "failed",    State::Upgrading),
-            (2, 1, 1, 1, 0, "failed",    State::Dispatching),
-            (2, 1, 1, 1, 1, "deleting",  State::Deleting),
-            (2, 1, 1, 1, 1, "",          State::Pending),
+        let cases: [Case; 10] = [
+            (1, 1, 1, 1, 1, "active",    false, State::Active),
+            (2, 1, 1, 1, 1, "active",    false, State::Upgrading),
+            (2, 2, 2, 1, 1, "active",    false, State::Upgrading),
+            (2, 2, 2, 2, 1, "failed",    false, State::Failed),
+            (3, 2, 2, 2, 1, "failed",    false, State::Upgrading),
+            (2, 1, 1, 1, 0, "failed",    false, State::Dispatching),
+            (2, 1, 1, 1, 1, "deleting",  false, State::Deleting),
+            (2, 1, 1, 1, 1, "",          false, State::Pending),
+            (3, 2, 2, 2, 1, "suspended", true,  State::Suspended),
+            (3, 2, 2, 2, 1, "suspended", false, State::Upgrading),
         ];
-        for case @ (asked, version, generation, looked, deployed, says, told) in cases {
+        for case @ (asked, version, generation, looked, deployed, says, suspend, told) in cases {
             let release: HelmRelease = serde_json::from_value(json!({
                 "metadata": {"name": "web", "generation": generation},
                 "spec": {"name": "web", "version": version, "source": {"package": "pkg-a"}},
@@ -330,7 +334,7 @@ mod tests {
             let request: HelmRequest = serde_json::from_value(json!({
                 "metadata": {"name": "r"},
                 "spec": {
-                    "version": asked, "workspace": "w", "namespace": "w", "releaseName": "web", "cluster": "host",
+                    "version": asked, "suspend": suspend, "workspace": "w", "namespace": "w", "releaseName": "web", "cluster": "host",
                     "runAs": {"user": "u", "uid": "1"}, "source": {"package": "pkg-a"},
                     "chart": {"name": "web", "version": "1.0.0", "digest": "sha256:a"},
                 },
