@@ -105,6 +105,8 @@ fn alike(printed: Printed, namespace: &str) -> Printed {
     for pattern in times {
         output = Regex::new(pattern).unwrap().replace_all(&output, "TIME").into_owned();
     }
+    // The column is as wide as the time below it, whose last digits are not printed where they are zeros.
+    output = Regex::new(r"UPDATED +").unwrap().replace_all(&output, "UPDATED ").into_owned();
     // Which kinds come first is chance in Helm, and so is what the simulated cluster has done by then.
     output = Regex::new(r"(?s)RESOURCES:\n.*?\n\n(TEST|NOTES)")
         .unwrap()
