@@ -7,6 +7,7 @@ use domain::clock::Clock;
 use futures::future::BoxFuture;
 use helm_template::profile::Profile;
 use kube::Client;
+use kube_access::Sightings;
 use kube_apply::{Discovery, Target};
 
 use crate::error::Error;
@@ -28,6 +29,8 @@ pub struct Helm {
     pub profile: Profile,
     /// What others are told while they wait for us.
     pub holder: String,
+    /// What is seen of others who are at work on releases.
+    pub sightings: Sightings,
     /// How long one waits for somebody else who is at work on a release.
     pub patience: Duration,
     /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
@@ -51,6 +54,7 @@ impl Helm {
             clock,
             profile: Profile::Helm4,
             holder: holder.to_owned(),
+            sightings: Sightings::default(),
             patience: Duration::ZERO,
             whole_records: false,
         }
@@ -81,7 +85,7 @@ impl Helm {
         name: &str,
         work: BoxFuture<'_, Result<T, Error>>,
     ) -> Result<T, Error> {
-        let hold = Hold::new(self.records.clone(), namespace, &self.holder);
+        let hold = Hold::new(self.records.clone(), namespace, &self.holder).seeing(&self.sightings);
         // In a box: an act is large, and would lie on the stack once for each who passes it on.
         let work = Box::pin(work);
         hold.during(name, self.patience, || work).await?

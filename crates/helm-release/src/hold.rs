@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::failure::Kind;
 use kube::Client;
-use kube_access::{Lock, Missed};
+use kube_access::{Lock, Missed, Sightings};
 
 /// Why work on a release was not done, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,7 @@ pub struct Hold {
     client: Client,
     namespace: String,
     holder: String,
+    sightings: Sightings,
 }
 
 /// The Lease of a release.
@@ -52,7 +53,13 @@ pub fn lease_name(release: &str) -> String {
 impl Hold {
     /// `holder` is what others are told of us while they wait.
     pub fn new(client: Client, namespace: &str, holder: &str) -> Self {
-        Self { client, namespace: namespace.to_owned(), holder: holder.to_owned() }
+        let (namespace, holder) = (namespace.to_owned(), holder.to_owned());
+        Self { client, namespace, holder, sightings: Sightings::default() }
+    }
+
+    /// Nobody is waited for longer than needed who was seen before.
+    pub fn seeing(self, sightings: &Sightings) -> Self {
+        Self { sightings: sightings.clone(), ..self }
     }
 
     /// Does `work` while nobody else works on the release. Somebody who has died is waited for, at most twice ten
@@ -64,7 +71,8 @@ impl Hold {
         work: impl FnOnce() -> W,
     ) -> Result<W::Output, HoldError> {
         let name = || release.to_owned();
-        let lock = Lock::new(self.client.clone(), &self.namespace, &lease_name(release), &self.holder);
+        let (client, seen) = (self.client.clone(), self.sightings.clone());
+        let lock = Lock::for_errand(client, &self.namespace, &lease_name(release), &self.holder, seen);
         match lock.errand(patience, work).await {
             Ok(done) => done.map_err(|_| HoldError::Lost { name: name() }),
             Err(Missed::Busy { holder, .. }) => {

@@ -16,5 +16,5 @@ pub mod review;
 pub use clients::Clients;
 pub use feed::{Change, Feed};
 pub use install::{InstallError, install};
-pub use lock::{Lock, Lost, Missed};
+pub use lock::{Lock, Lost, Missed, Sightings};
 pub use review::may;

@@ -15,16 +15,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 use kube::core::ObjectMeta;
+use kube_types::marks::ERRAND;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
 use crate::judge::{self, RENEW, RETRY, STEP_DOWN, Step};
 
 mod errand;
+mod sightings;
 #[cfg(test)]
 mod tests;
 
 pub use errand::Missed;
+pub use sightings::Sightings;
 
 /// The Lease could not be renewed in time, or somebody else has it.
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +48,11 @@ enum CallError {
 /// One candidate for one Lease.
 pub struct Lock {
     leases: Api<Lease>,
+    namespace: String,
     name: String,
     identity: String,
+    /// What is seen of the Leases of errands, if this is one.
+    errand: Option<Sightings>,
     /// For what people read in the Lease; nothing is decided by it.
     wall_clock: fn() -> Timestamp,
 }
@@ -58,9 +64,16 @@ struct Term {
 }
 
 /// What a candidate last saw of a Lease that others hold, and since when.
+#[derive(Clone)]
 struct Seen {
     spec: Option<LeaseSpec>,
     since: Instant,
+}
+
+impl Seen {
+    fn nothing() -> Self {
+        Self { spec: None, since: Instant::now() }
+    }
 }
 
 impl Lock {
@@ -68,10 +81,23 @@ impl Lock {
     pub fn new(client: kube::Client, namespace: &str, name: &str, holder: &str) -> Self {
         Self {
             leases: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
             name: name.to_owned(),
             identity: format!("{holder}_{}", Uuid::new_v4()),
+            errand: None,
             wall_clock: Timestamp::now,
         }
+    }
+
+    /// A candidate for the Lease of an errand, which others can see from afar.
+    pub fn for_errand(
+        client: kube::Client,
+        namespace: &str,
+        name: &str,
+        holder: &str,
+        sightings: Sightings,
+    ) -> Self {
+        Self { errand: Some(sightings), ..Self::new(client, namespace, name, holder) }
     }
 
     /// How the Lease names this candidate.
@@ -106,7 +132,7 @@ impl Lock {
     }
 
     async fn acquire(&self) -> Term {
-        let mut seen = Seen { spec: None, since: Instant::now() };
+        let mut seen = Seen::nothing();
         loop {
             match self.attempt(&mut seen).await {
                 Ok(Attempt::Won(term)) => return term,
@@ -230,7 +256,11 @@ impl Lock {
         let begun = Instant::now();
         let exists = found.is_some();
         let mut lease = found.unwrap_or_else(|| Lease {
-            metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: self.errand.as_ref().map(|_| [(ERRAND.to_owned(), "true".to_owned())].into()),
+                ..ObjectMeta::default()
+            },
             spec: None,
         });
         lease.spec = Some(judge::held(lease.spec.as_ref(), &self.identity, (self.wall_clock)()));

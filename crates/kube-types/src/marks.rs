@@ -28,6 +28,8 @@ pub const CHART_PACKAGE: &str = "longshore.dev/chart-package";
 pub const SPEC_HASH: &str = "longshore.dev/spec-hash";
 /// Label of Helm's records that we made: the operation that made them. Helm copies it to the revisions that follow.
 pub const OPERATION: &str = "longshore.dev/operation";
+/// Label of the Leases of those who work on something, for as long as they do.
+pub const ERRAND: &str = "longshore.dev/errand";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

@@ -20,7 +20,7 @@ use helm_release::{Helm, Hold, Storage};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
-use kube_access::{Clients, Feed};
+use kube_access::{Clients, Feed, Sightings};
 use kube_apply::Discovery;
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
 
@@ -101,8 +101,13 @@ impl Releases {
         let synced = async { futures::join!(requests.synced(), releases.synced(), marks.synced()) };
         let synced = tokio::time::timeout(PATIENCE, synced).await;
         synced.map_err(|_| StartError::Silent(PATIENCE))?;
-        let helms =
-            Helms { discovery, renderer: Renderer::new(), clock: clock.clone(), holder: holder.into() };
+        let helms = Helms {
+            discovery,
+            renderer: Renderer::new(),
+            clock: clock.clone(),
+            holder: holder.into(),
+            sightings: Sightings::start(clients.own()),
+        };
         let (helm, own) = (helms.clone(), clients.clone());
         let list = List::start(&requests, &releases, &marks, move |namespace| helm.storage(&own, namespace));
         Ok(Self(Arc::new(Parts {
@@ -155,6 +160,8 @@ pub(crate) struct Helms {
     renderer: Renderer,
     clock: Arc<dyn Clock>,
     holder: Arc<str>,
+    /// Who else is at work on releases, seen before this server leads.
+    sightings: Sightings,
 }
 
 impl Helms {
@@ -168,12 +175,13 @@ impl Helms {
             &self.holder,
         );
         helm.renderer = self.renderer.clone();
+        helm.sightings = self.sightings.clone();
         helm
     }
 
     /// To be the only one at work on a release of a namespace.
     pub fn hold(&self, clients: &Clients, namespace: &str) -> Hold {
-        Hold::new(clients.own(), namespace, &self.holder)
+        Hold::new(clients.own(), namespace, &self.holder).seeing(&self.sightings)
     }
 
     /// The records of a namespace.

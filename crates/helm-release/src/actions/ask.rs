@@ -203,7 +203,7 @@ pub struct Uninstall<'r> {
     pub keep_history: bool,
     pub ignore_not_found: bool,
     pub propagation: Propagation,
-    /// Also while somebody who holds no Lease makes a revision, as Helm does it.
+    /// Also while somebody who holds no Lease makes a revision or takes it away, as Helm does it.
     pub interrupts: bool,
     pub run: Run<'r>,
 }

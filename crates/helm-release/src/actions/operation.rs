@@ -112,10 +112,11 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Whether nobody makes a revision any more that is pending. We hold the release, so whoever else held it for that has
-    /// died; but somebody who holds nothing may be at work still.
+    /// Whether nobody is at a revision any more that is being made, or taken away. We hold the release, so whoever else held it
+    /// for that has died; but somebody who holds nothing may be at work still.
     pub fn is_abandoned(&self, pending: &Stored) -> bool {
-        let begun = pending.record.info.last_deployed.at();
+        let info = &pending.record.info;
+        let begun = info.last_deployed.at().max(info.deleted.at());
         let age = begun.map(|begun| self.helm.clock.now().duration_since(begun));
         pending.held || age.is_none_or(|age| age.unsigned_abs() >= FOREIGN_GRACE)
     }

@@ -57,18 +57,20 @@ impl Operation<'_> {
         let history = self.history().await?;
         let Some(last) = history.entries().last() else { return self.nothing(ask) };
         let mut last = self.storage.open(last).await?;
-        if last.record.info.status == Status::Uninstalled {
+        let status = last.record.info.status;
+        if status == Status::Uninstalled {
             if ask.keep_history {
                 return Err(Error::AlreadyDeleted { name: self.name.to_owned() });
             }
             self.purge(&history, &last).await?;
             return Ok(outcome(last, Vec::new()));
         }
-        if last.record.info.status.is_pending() && !ask.interrupts && !self.is_abandoned(&last) {
+        let underway = status.is_pending() || status == Status::Uninstalling;
+        if underway && !ask.interrupts && !self.is_abandoned(&last) {
             return Err(Error::Pending);
         }
         // Told first: whoever finds it after us knows what to finish.
-        if last.record.info.status != Status::Uninstalling {
+        if status != Status::Uninstalling {
             last.record.set_status(Status::Uninstalling, UNDERWAY);
             last.record.info.deleted = self.helm.clock.now().into();
             last = self.storage.update(&last).await?;
@@ -110,7 +112,7 @@ impl Operation<'_> {
             keep_history: true,
             ignore_not_found: true,
             propagation: Propagation::Background,
-            interrupts: true,
+            interrupts: false,
             run: Run { description: None, ..self.run.clone() },
         };
         self.uninstall(&ask).await.map(|_| ())

@@ -53,7 +53,8 @@ impl Lock {
             return Ok(term);
         }
         let begun = Instant::now();
-        let mut seen = Seen { spec: None, since: begun };
+        let seen = self.errand.as_ref().map(|sightings| sightings.of(&self.namespace, &self.name));
+        let mut seen = seen.unwrap_or_else(Seen::nothing);
         let mut first: Option<LeaseSpec> = None;
         loop {
             match self.attempt(&mut seen).await.map_err(missed)? {

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
-use kube_apply::{Step, Tell};
+use kube_apply::{Silent, Step, Tell};
 use tokio::sync::Notify;
 
 use super::stage::{NAME, NAMESPACE, Stage, assert_sound, install, letters, maps, said, uninstall, upgrade};
@@ -181,4 +181,35 @@ async fn what_helm_makes_is_not_given_up_for_another_who_died() {
     stage.clock.advance(SignedDuration::from_mins(5));
     helm.upgrade(&ours).await.unwrap();
     assert_eq!(stage.history().await, ["1 failed: operation interrupted", "2 deployed: Upgrade complete"]);
+}
+
+/// Whoever brings back what the helm command is taking away gives it new objects to wait for, and new records to delete.
+#[tokio::test]
+async fn what_helm_takes_away_is_left_to_it() {
+    let stage = Stage::new().await;
+    let mut record = made_by_helm(&stage, String::new());
+    record.set_status(Status::Deployed, "Install complete");
+    stage.records_of_helm().create(&record).await.unwrap();
+    // Long after it was made.
+    stage.clock.advance(SignedDuration::from_hours(1));
+    let uninstalling = |record: &mut Record| {
+        record.set_status(Status::Uninstalling, "Deletion in progress (or silently failed)");
+        record.info.deleted = stage.clock.now().into();
+    };
+    stage.overwrite(1, uninstalling).await;
+
+    let helm = stage.helm().await;
+    let ours = Upgrade { install: true, ..upgrade(&maps(), &letters("a")) };
+    let busy = "Conflict: another operation (install/upgrade/rollback) is in progress";
+    stage.clock.advance(SignedDuration::from_mins(4));
+    assert_eq!(said(helm.upgrade(&ours).await), busy);
+    assert_eq!(said(helm.recover(NAMESPACE, NAME, &Run::new(&Silent)).await), busy);
+    assert_eq!(said(helm.uninstall(&Uninstall { interrupts: false, ..uninstall(false) }).await), busy);
+    assert_eq!(stage.history().await, ["1 uninstalling: Deletion in progress (or silently failed)"]);
+    stage.clock.advance(SignedDuration::from_mins(1));
+    helm.upgrade(&ours).await.unwrap();
+    assert_eq!(
+        stage.history().await,
+        ["1 uninstalled: Uninstallation complete", "2 deployed: Install complete"]
+    );
 }

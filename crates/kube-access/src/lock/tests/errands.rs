@@ -1,6 +1,7 @@
 //! Errands: work for which a Lease is made and removed.
 
 use super::*;
+use crate::judge::LEASE;
 
 /// A world whose line is sound.
 async fn sound() -> (World, watch::Sender<Line>, watch::Receiver<Line>) {
@@ -74,6 +75,29 @@ async fn who_dies_is_succeeded_within_20_seconds() {
     let done = world.lock(cut).errand(Duration::ZERO, async || "done").await.unwrap();
     assert_eq!(done.unwrap(), "done");
     assert!(TAKEOVER.contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!(is_gone(&world).await);
+}
+
+/// Somebody who waited to lead looked on meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_was_seen_dying_is_succeeded_at_once() {
+    let (world, _line, cut) = sound().await;
+    let client = || client(&world.cluster, cut.clone());
+    let sightings = Sightings::start(client());
+    let lock = || Lock::for_errand(client(), "default", "leader", "test", sightings.clone());
+    let (begun, first) = endless(lock());
+    begun.await.unwrap();
+    sleep(Duration::from_mins(1)).await;
+    // However long it was seen at work, it is.
+    let busy = lock().errand(Duration::ZERO, async || ()).await.unwrap_err();
+    assert!(matches!(busy, Missed::Busy { .. }), "{busy}");
+
+    first.abort();
+    sleep(LEASE / 2).await;
+    let start = Instant::now();
+    let done = lock().errand(Duration::ZERO, async || "done").await.unwrap();
+    assert_eq!(done.unwrap(), "done");
+    assert!(start.elapsed() <= LEASE / 2, "{:?}", start.elapsed());
     assert!(is_gone(&world).await);
 }
 

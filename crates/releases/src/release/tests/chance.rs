@@ -16,7 +16,7 @@ use helm_release::hold::lease_name;
 use helm_release::record::Record;
 use helm_release::render::ReadyChart;
 use helm_release::storage::{HELD_BY, Storage, Stored};
-use helm_release::{Error, Helm};
+use helm_release::{Error, Helm, Status};
 use helm_template::data::Members;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -241,8 +241,10 @@ impl Play {
     async fn grow_old(&self) {
         let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
         let Some(mut last) = storage.last(NAME).await.unwrap() else { return };
-        if last.record.info.status.is_pending() && !last.held {
-            last.record.info.last_deployed = (Timestamp::now() - SignedDuration::from_mins(10)).into();
+        let info = &mut last.record.info;
+        if (info.status.is_pending() || info.status == Status::Uninstalling) && !last.held {
+            let long_ago = Timestamp::now() - SignedDuration::from_mins(10);
+            (info.last_deployed, info.deleted) = (long_ago.into(), long_ago.into());
             // Somebody else may end it at this very moment.
             let _ = storage.update(&last).await;
         }
