@@ -58,6 +58,7 @@ impl Hold {
     }
 
     /// Nobody is waited for longer than needed who was seen before.
+    #[must_use]
     pub fn seeing(self, sightings: &Sightings) -> Self {
         Self { sightings: sightings.clone(), ..self }
     }

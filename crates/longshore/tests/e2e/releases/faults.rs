@@ -20,9 +20,9 @@ use crate::target::{Cluster, Target, skipped, target};
 /// At work at the same time, so that a blow hits each somewhere else.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// How long an operation that nobody ended may look as if somebody were at it. Ten seconds for the Lease of who died, ten to
-/// be sure; and as much again for a machine that does other things.
-const PENDING: Duration = Duration::from_secs(40);
+/// How long an operation that nobody ended may look as if somebody were at it: ten seconds for the Leases of who died, and as
+/// much again for a machine that does other things.
+const PENDING: Duration = Duration::from_secs(20);
 
 /// How long all may take.
 const LIMIT: Duration = Duration::from_mins(3);
