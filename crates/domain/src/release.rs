@@ -110,6 +110,19 @@ impl State {
         matches!(self, Dispatching | Creating | Upgrading | Rollbacking | Deleting)
     }
 
+    /// What is told of a release that says this of an older wish, and has not looked at the newest yet: what it will do.
+    /// `deployed` says that there is something to be changed, `back` that it was like that before.
+    #[must_use]
+    pub fn of_older_wish(self, deployed: bool, back: bool) -> Self {
+        match self {
+            Pending => self,
+            _ if self.is_under_way() => self,
+            _ if !deployed => Creating,
+            _ if back => Rollbacking,
+            _ => Upgrading,
+        }
+    }
+
     /// The name for those who know the eight states of KubeSphere 3. `last` is the state before; `first` says that nothing but
     /// the first installation was ever done.
     pub fn old(self, last: Option<Self>, first: bool) -> &'static str {
@@ -224,6 +237,18 @@ mod tests {
                 for first in [true, false] {
                     assert!(eight.contains(&state.old(Some(*last), first)), "{state} after {last}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_told_before_a_wish_is_looked_at_can_follow() {
+        for (state, ..) in TABLE {
+            for (deployed, back) in [(true, true), (true, false), (false, false)] {
+                let can_be = deployed || !matches!(state, Created | Upgraded | Active | Degraded | Paused);
+                let told = state.of_older_wish(deployed, back);
+                assert!(!can_be || state.leads_to(told), "{state} and then {told}");
+                assert!(told == Pending || told.is_under_way(), "{told} has come to rest");
             }
         }
     }

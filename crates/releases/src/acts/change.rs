@@ -205,18 +205,6 @@ impl Releases {
         self.changed(actor, request, Changes::default(), "retry", asked).await
     }
 
-    /// Says what is different for some workloads of a release, over all upgrades.
-    pub async fn overrides(
-        &self,
-        actor: &Actor,
-        namespace: &str,
-        name: &str,
-        roles: Vec<RoleOverride>,
-    ) -> Result<ReleaseView, Error> {
-        let changes = Changes { roles: Some(roles), ..Changes::default() };
-        self.upgrade(actor, namespace, name, changes, Asked::default()).await
-    }
-
     /// Deletes a release: it is uninstalled, with the claims that its StatefulSets made if `claims`, and its request goes.
     pub async fn delete(
         &self,

@@ -71,7 +71,7 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
 
     let changes = Changes { values: Some("greeting: two\n".to_owned()), ..Changes::default() };
     let second = releases.upgrade(&me, SHOP, "web", changes, Asked::default()).await.unwrap();
-    assert_eq!(second.version, 2);
+    assert_eq!((second.state.as_str(), second.version, second.deployed_version), ("upgrading", 2, 1));
     let greeting =
         async || stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"].clone();
     until("it is changed", async || (greeting().await == "two").then_some(())).await;
@@ -80,7 +80,8 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     let seen: Vec<_> = history.iter().map(|row| (row.revision, row.status.as_str(), row.version)).collect();
     assert_eq!(seen, [(2, "deployed", Some(2)), (1, "superseded", Some(1))]);
 
-    releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
+    let back = releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
+    assert_eq!((back.state.as_str(), back.version, back.deployed_version), ("rollbacking", 3, 2));
     until("it is as it was", async || (greeting().await == "one").then_some(())).await;
     let status = stage.until_state("web", "active").await.status.unwrap();
     assert_eq!((status.version, status.deploy_status[0].rollback_of), (3, Some(1)));

@@ -155,14 +155,24 @@ pub(crate) fn state(release: &HelmRelease, request: Option<&HelmRequest>) -> Sta
     let Some(request) = request else { return state };
     let is_old = request.spec.version > release.spec.version
         || status.observed_generation != release.metadata.generation;
-    match state {
-        State::Pending | State::Deleting => state,
-        // Nobody looks at it, whatever is asked for.
-        State::Suspended if request.spec.suspend => state,
-        _ if !is_old => state,
-        _ if status.version > 0 => State::Upgrading,
-        _ => State::Dispatching,
+    of_wish(state, is_old, status.version, request)
+}
+
+/// The same, where there is no release to ask.
+pub(crate) fn state_of_request(request: &HelmRequest) -> State {
+    let Some(status) = &request.status else { return State::Pending };
+    let state = status.state.parse().unwrap_or(State::Pending);
+    let is_old = status.observed_generation != request.metadata.generation;
+    of_wish(state, is_old, status.version, request)
+}
+
+/// `deployed` is the version of what is there, or zero.
+fn of_wish(state: State, is_old: bool, deployed: i64, request: &HelmRequest) -> State {
+    // While it is suspended nobody does anything, whatever is asked for.
+    if !is_old || request.spec.suspend {
+        return state;
     }
+    state.of_older_wish(deployed > 0, request.spec.rollback_of.is_some())
 }
 
 impl ReleaseView {
@@ -254,9 +264,7 @@ impl ReleaseView {
         let release = crate::requests::wanted::release(request);
         let mut view = Self::of(&release, Some(request));
         let status = request.status.clone().unwrap_or_default();
-        let state = status.state.parse().unwrap_or(State::Pending);
-        view.state = state.to_string();
-        view.status = state.family().as_str();
+        view.stands(state_of_request(request));
         view.message = status.message;
         view.by.clone_from(&request.spec.run_as.user);
         view.created = request.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -271,11 +279,14 @@ impl ReleaseView {
     /// A request that was just deleted.
     pub fn leaving(request: &HelmRequest) -> Self {
         let mut view = Self::of_request(request);
-        let View { expect, realtime } = State::Deleting.view(false);
-        (view.expect, view.realtime) = (expect, realtime);
-        view.state = State::Deleting.to_string();
-        view.status = State::Deleting.family().as_str();
+        view.stands(State::Deleting);
         view
+    }
+
+    fn stands(&mut self, state: State) {
+        let View { expect, realtime } = state.view(self.paused);
+        (self.expect, self.realtime) = (expect, realtime);
+        (self.state, self.status) = (state.to_string(), state.family().as_str());
     }
 }
 
@@ -312,15 +323,17 @@ mod tests {
     #[test]
     fn what_a_release_says_of_an_older_wish_is_not_told_of_this_one() {
         #[rustfmt::skip]
-        let cases: [Case; 10] = [
+        let cases: [Case; 12] = [
             (1, 1, 1, 1, 1, "active",    false, State::Active),
             (2, 1, 1, 1, 1, "active",    false, State::Upgrading),
             (2, 2, 2, 1, 1, "active",    false, State::Upgrading),
             (2, 2, 2, 2, 1, "failed",    false, State::Failed),
             (3, 2, 2, 2, 1, "failed",    false, State::Upgrading),
-            (2, 1, 1, 1, 0, "failed",    false, State::Dispatching),
+            (2, 1, 1, 1, 0, "failed",    false, State::Creating),
+            (2, 1, 1, 1, 0, "creating",  false, State::Creating),
             (2, 1, 1, 1, 1, "deleting",  false, State::Deleting),
             (2, 1, 1, 1, 1, "",          false, State::Pending),
+            (2, 1, 1, 1, 1, "active",    true,  State::Active),
             (3, 2, 2, 2, 1, "suspended", true,  State::Suspended),
             (3, 2, 2, 2, 1, "suspended", false, State::Upgrading),
         ];

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use domain::release::State;
 use domain::status::Family;
 use helm_release::Status;
 use jiff::Timestamp;
@@ -11,7 +10,7 @@ use kube_types::progress::is_true;
 use kube_types::release::conditions::{DRIFTED, OUT_OF_BAND, STALLED};
 use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 
-use crate::acts::view::{ChartView, MadeBy, state, wish};
+use crate::acts::view::{ChartView, MadeBy, state, state_of_request, wish};
 use crate::key::Key;
 use crate::records::Newest;
 
@@ -80,11 +79,9 @@ impl Row {
     pub fn of_request(key: &Key, request: &HelmRequest) -> Self {
         let release = crate::requests::wanted::release(request);
         let mut row = Self::of(key, &release, Some(request));
-        if let Some(status) = &request.status {
-            let state = status.state.parse().unwrap_or(State::Pending);
-            (row.state, row.status) = (state.as_str(), state.family());
-            row.message = shortened(&status.message);
-        }
+        let state = state_of_request(request);
+        (row.state, row.status) = (state.as_str(), state.family());
+        row.message = shortened(request.status.as_ref().map_or("", |status| &status.message));
         row.updated = request.metadata.creation_timestamp.as_ref().map(|time| time.0);
         row
     }

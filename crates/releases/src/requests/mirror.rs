@@ -37,10 +37,10 @@ pub(crate) fn status(request: &HelmRequest, found: &Found, now: Timestamp) -> He
     let seen = release.status.clone().unwrap_or_default();
     copy(&mut status, request, release, &seen);
     // What it says is of an older wish until it has looked at this one.
-    let state = match seen.state.parse() {
+    let state = match seen.state.parse::<State>() {
         Ok(state) if seen.observed_generation == release.metadata.generation => state,
-        Ok(state @ State::Deleting) => state,
-        _ => State::Dispatching,
+        Ok(state) => state.of_older_wish(seen.version > 0, request.spec.rollback_of.is_some()),
+        Err(_) => State::Dispatching,
     };
     turn(&mut status, state, reason_of(&seen), &seen.message, now);
     find(&mut status, request, now, DISPATCHED, true, "Dispatched", "");
