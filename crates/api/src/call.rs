@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::header::IF_MATCH;
@@ -11,6 +12,7 @@ use domain::ids::UserId;
 use domain::roles::Capability;
 use domain::{Actor, Place};
 use releases::acts::Asked;
+use releases::duration;
 
 use crate::Api;
 use crate::answer::{Answer, List};
@@ -123,6 +125,20 @@ impl<B> Call<B> {
     /// What the query says by a name, be it nothing.
     pub fn given(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str)
+    }
+
+    /// A length of time in the query, such as `10m`; none is longer than `most`.
+    pub fn length(&self, name: &str, most: Duration) -> Result<Option<Duration>, Problem> {
+        let read = |text: &str| {
+            let length = duration::parse(text).filter(|length| *length <= most && !length.is_zero());
+            length.ok_or_else(|| {
+                let most = most.as_secs() / 60;
+                Problem::invalid(format!(
+                    "`{name}` in the query is a length of time such as `90s`, of at most {most} minutes"
+                ))
+            })
+        };
+        self.said(name).map(read).transpose()
     }
 
     /// A number in the query.

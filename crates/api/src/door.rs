@@ -27,8 +27,9 @@ use crate::problem::Problem;
 use crate::trail::Trail;
 use crate::until_revoked;
 
-/// For everything until the answer begins. Registration waits for up to a minute for what it makes.
-const TIMEOUT: Duration = Duration::from_secs(75);
+/// For everything until the answer begins, where a route does not say otherwise. Registration waits for up to a minute for what it
+/// makes.
+pub const TIMEOUT: Duration = Duration::from_secs(75);
 
 /// On answers from memory, while the cluster is not heard of: for how many seconds it has not been.
 const STALE: HeaderName = HeaderName::from_static("x-longshore-stale");
@@ -43,6 +44,7 @@ pub struct Door {
     pub once: bool,
     pub saying: Option<(&'static str, &'static str)>,
     pub dialect: Dialect,
+    pub within: Duration,
 }
 
 /// Lets a request through to its handler, or not.
@@ -84,7 +86,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
             None => response,
         })
     };
-    let answer = tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
+    let answer = tokio::time::timeout(door.within, answer).await.unwrap_or_else(|_| {
         let detail = "it took too long; what was asked for may still have been done";
         Err(Problem::new(Kind::Timeout, "timeout", detail))
     });

@@ -101,8 +101,9 @@ pub fn router(api: &Api) -> Router {
 pub fn router_of(api: &Api, table: Vec<Route>) -> Router {
     let mut router = Router::new();
     for row in table {
-        let Route { path, act, needs, query, versioned, once, saying, dialect, handler, .. } = row;
-        let door = Arc::new(Door { api: api.clone(), act, needs, query, versioned, once, saying, dialect });
+        let Route { path, act, needs, query, versioned, once, saying, dialect, within, handler, .. } = row;
+        let door =
+            Arc::new(Door { api: api.clone(), act, needs, query, versioned, once, saying, dialect, within });
         router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));
     }
     let router = router

@@ -30,6 +30,7 @@ pub const WORDS: &[Row] = &[
     ("only",     "string",  "The tests of these names; several with commas"),
     ("except",   "string",  "Not the tests of these names; several with commas"),
     ("logs",     "boolean", "With what the pods of the tests printed"),
+    ("timeout",  "string",  "How long any one test may take, such as `10m`; five minutes if nothing is said, an hour at most"),
     ("check",    "boolean", "Whether it must answer with an index before it is kept; it must where nothing is said"),
     ("rolling",  "boolean", "One after the other"),
     ("pod",      "string",  "Of this pod"),

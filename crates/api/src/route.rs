@@ -2,6 +2,8 @@
 //!
 //! What a handler takes and gives is read from its own type, so that the description of the API cannot say anything else.
 
+use std::time::Duration;
+
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
@@ -12,6 +14,7 @@ use crate::Api;
 use crate::answer::Gives;
 use crate::call::Call;
 use crate::dialect::Dialect;
+use crate::door;
 use crate::needs::Needs;
 use crate::problem::Problem;
 use crate::sent::{SchemaOf, Taken, Takes};
@@ -35,6 +38,8 @@ pub struct Route {
     pub saying: Option<(&'static str, &'static str)>,
     /// How it is spoken to.
     pub dialect: Dialect,
+    /// How long its answer may take to begin.
+    pub within: Duration,
     pub takes: Option<Taken>,
     pub gives: Gift,
     pub handler: MethodRouter<Api>,
@@ -59,6 +64,11 @@ impl Route {
     /// Is one of the OpenYurt console's, and takes these in the query.
     pub fn of_console(self, query: &'static [&'static str]) -> Self {
         Self { dialect: Dialect::OpenYurt, query: Some(query), ..self }
+    }
+
+    /// Waits for something that takes its time.
+    pub fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
     }
 
     /// Changes something that has versions.
@@ -105,6 +115,7 @@ where
         once: false,
         saying: None,
         dialect: Dialect::Native,
+        within: door::TIMEOUT,
         takes: B::taken(),
         gives: Gift { status, media: T::MEDIA, schema: T::schema(), otherwise: T::otherwise() },
         handler: on(filter, handle),
@@ -161,6 +172,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         once: false,
         saying: None,
         dialect: Dialect::Native,
+        within: door::TIMEOUT,
         takes: None,
         gives: Gift { status: StatusCode::OK, media, schema: None, otherwise: None },
         handler: on(MethodFilter::GET, handler),

@@ -104,7 +104,7 @@ pub fn table() -> Vec<Route> {
         act   (path!("releases/{cluster}/{namespace}/{release}/resume"),    "releases.resume",    Release(ChangeReleases), "Look after a suspended release again", releases::acts::resume).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/retry"),     "releases.retry",     Release(ChangeReleases), "Try again what failed, as it was asked for", releases::acts::retry).versioned().once(),
         act   (path!("releases/{cluster}/{namespace}/{release}/restart"),   "releases.restart",   Release(ChangeReleases), "Restart the pods of all workloads", releases::acts::restart).with(&["rolling"]),
-        act   (path!("releases/{cluster}/{namespace}/{release}/test"),      "releases.test",      Release(ChangeReleases), "Run the tests of a release", releases::acts::test).with(&["only", "except", "logs"]),
+        act   (path!("releases/{cluster}/{namespace}/{release}/test"),      "releases.test",      Release(ChangeReleases), "Run the tests of a release", releases::acts::test).with(&["only", "except", "logs", "timeout"]).within(releases::acts::TESTED_WITHIN),
         act   (path!("releases/{cluster}/{namespace}/{release}/adopt"),     "releases.adopt",     Release(ChangeReleases), "Look after a release that the helm command line made", releases::acts::adopt),
 
         get   (path!("operations/{operation}"),           "operations.read",   Anybody,  "How far something has come that was asked for", operations::show),

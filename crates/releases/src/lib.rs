@@ -34,7 +34,7 @@ pub mod acts;
 mod announce;
 pub mod chain;
 pub mod charts;
-mod duration;
+pub mod duration;
 mod error;
 pub mod key;
 mod known;

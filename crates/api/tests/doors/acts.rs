@@ -63,6 +63,33 @@ async fn tests_are_chosen_by_name_and_show_what_they_printed_without_secrets() {
     assert_eq!(viewer.code(), 403, "{}", viewer.text);
 }
 
+/// A test that takes an hour, and has a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_has_the_time_that_it_is_given() {
+    let acme = Acme::new().await;
+    let endless = [
+        ("Chart.yaml", "apiVersion: v2\nname: endless\nversion: 1.0.0\n"),
+        (
+            "templates/test.yaml",
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: endless\n  annotations:\n    helm.sh/hook: test\n    \
+             sim.longshore.dev/behaviour: exit=0@1h\n\
+             spec: {restartPolicy: Never, containers: [{name: c, image: i}]}\n",
+        ),
+    ];
+    assert_eq!(acme.install_of(packed_of(&endless), json!({})).await.code(), 201);
+    acme.until("active", 1).await;
+    let test = async |timeout: &str| {
+        acme.house.post(&format!("{WEB}/test?timeout={timeout}"), &acme.developer.key(), json!({})).await
+    };
+    let tested = test("1500ms").await;
+    assert_eq!((tested.code(), &tested.json()["passed"]), (200, &json!(false)), "{}", tested.text);
+    for wrong in ["soon", "0s", "2h"] {
+        let refused = test(wrong).await;
+        assert_eq!(refused.code(), 400, "{wrong}: {}", refused.text);
+        assert!(refused.text.contains("of at most 60 minutes"), "{}", refused.text);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_release_is_left_alone_until_it_is_resumed() {
     let acme = Acme::new().await;

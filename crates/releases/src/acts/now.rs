@@ -1,5 +1,7 @@
 //! What is done at once, as the person who asks: restart, test, adopt.
 
+use std::time::Duration;
+
 use chart_store::Source;
 use domain::Actor;
 use domain::roles::Capability;
@@ -92,13 +94,14 @@ impl Releases {
         self.workspace(actor, Capability::ChangeReleases, namespace)?;
         let (_, release) = self.record(actor, namespace, name, None).await?;
         let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
-        let Tests { only, except, logs } = which;
+        let Tests { only, except, logs, timeout } = which;
+        let usual = Run::new(tell);
         let ask = Test {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             only,
             except,
-            run: Run::new(tell),
+            run: Run { timeout: timeout.unwrap_or(usual.timeout), ..usual },
         };
         let (record, why) = match helm.test(&ask).await {
             Ok(record) => (record, String::new()),
@@ -175,6 +178,8 @@ pub struct Tests {
     pub except: Vec<String>,
     /// With what their pods printed.
     pub logs: bool,
+    /// How long any one of them may take, if not as long as usual.
+    pub timeout: Option<Duration>,
 }
 
 /// What became of the tests of a release.

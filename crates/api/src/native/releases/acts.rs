@@ -1,5 +1,7 @@
 //! What can be done with a release beside changing what it is made of.
 
+use std::time::Duration;
+
 use kube_apply::Silent;
 use releases::acts::now::{Tested, Tests};
 use releases::acts::plan::Plan;
@@ -13,6 +15,9 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::sent::Sent;
+
+/// The answer to a test comes when all tests have run; each has its own time.
+pub const TESTED_WITHIN: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -91,6 +96,11 @@ pub async fn test(call: Call) -> Result<Answer<Tested>, Problem> {
         let said = call.said(word).unwrap_or_default().split(',').map(str::trim);
         said.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     };
-    let which = Tests { only: names("only"), except: names("except"), logs: call.asks("logs")? };
+    let which = Tests {
+        only: names("only"),
+        except: names("except"),
+        logs: call.asks("logs")?,
+        timeout: call.length("timeout", TESTED_WITHIN)?,
+    };
     Ok(Answer::new(call.api.releases.test(actor, namespace, name, which, &Silent).await?))
 }

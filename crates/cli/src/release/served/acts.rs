@@ -145,6 +145,7 @@ pub async fn test(args: &TestArgs, served: &Served) -> Outcome {
         ("only", joined(only)),
         ("except", joined(except)),
         ("logs", args.logs.0.then(|| "true".to_owned())),
+        ("timeout", Some(format!("{}ms", args.timeout.as_millis()))),
     ]);
     let path = release.path(&format!("/test{which}"));
     let tested = served.client.post_within(TESTED_WITHIN, &path, &Value::Null).await?;
