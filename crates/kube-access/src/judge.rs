@@ -16,6 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 /// How long a Lease holds without being renewed.
 pub const LEASE: Duration = Duration::from_secs(10);
+/// No holder is believed for longer than that, whatever its Lease promises: anybody who may write one could hold up for ever
+/// what nobody is at.
+pub const BELIEVED: Duration = Duration::from_mins(1);
 /// How often its holder renews it, and how long one call may take.
 pub const RENEW: Duration = Duration::from_millis(3_333);
 /// How soon a call that failed is tried again.
@@ -42,7 +45,8 @@ pub fn next(lease: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
     let holder = lease.holder_identity.as_deref().unwrap_or_default();
     let promised =
         lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|&s| s > 0);
-    let left = promised.map_or(LEASE, Duration::from_secs).saturating_sub(unchanged);
+    let promised = promised.map_or(LEASE, Duration::from_secs).min(BELIEVED);
+    let left = promised.saturating_sub(unchanged);
     match holder {
         "" => Step::Take,
         _ if holder == me => Step::Renew,
@@ -93,6 +97,8 @@ mod tests {
             (Some("other"), Some(10), 10, Step::Take),
             (Some("other"), Some(10), 99, Step::Take),
             (Some("other"), Some(15), 10, Step::Wait(secs(5))),
+            (Some("other"), Some(i32::MAX), 0,  Step::Wait(BELIEVED)),
+            (Some("other"), Some(i32::MAX), 60, Step::Take),
             (Some("other"), None,     0,  Step::Wait(LEASE)),
             (Some("other"), Some(-1), 0,  Step::Wait(LEASE)),
             (Some("other"), Some(0),  0,  Step::Wait(LEASE)),
