@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use futures::{StreamExt, stream};
 use kube_apply::{Live, Object, Target, live};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use kube_apply::owner::Ownership;
+
+/// So many objects are looked at at the same time.
+const AT_ONCE: usize = 8;
 
 /// An object that is still there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -30,11 +34,12 @@ impl std::fmt::Display for LeftBehind {
 
 /// What is still there of these objects, as far as it may be seen. What belongs to another release is none of ours.
 pub(crate) async fn left_behind(target: &Target, objects: &[Object], owner: &Ownership) -> Vec<LeftBehind> {
+    // Each by itself: one that cannot be looked at says nothing of the others.
+    let looks: Vec<_> = objects.iter().map(|object| live(target, std::slice::from_ref(object))).collect();
+    let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
     let mut left = BTreeSet::new();
-    for object in objects {
-        // One that cannot be looked at says nothing of the others.
-        let Ok(seen) = live(target, std::slice::from_ref(object)).await else { continue };
-        left.extend(seen.iter().filter_map(|seen| one(seen, owner)));
+    while let Some(looked) = looks.next().await {
+        left.extend(looked.iter().flatten().filter_map(|seen| one(seen, owner)));
     }
     left.into_iter().collect()
 }
