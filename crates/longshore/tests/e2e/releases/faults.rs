@@ -66,15 +66,17 @@ impl Play {
         self.server.as_ref().unwrap()
     }
 
-    /// Kills the server, and starts another in its place.
-    fn kill(&mut self) {
+    /// Kills the server, and starts another in its place. Says when it was killed.
+    fn kill(&mut self) -> Instant {
         let server = self.server.take().unwrap();
         let data = server.data().to_owned();
+        let killed = Instant::now();
         server.kill();
         self.server = Some(match target() {
             Target::Embedded => Server::start(&data),
             Target::Real(_) => Server::on(&self.cluster.kubeconfig(), &data),
         });
+        killed
     }
 
     /// An administrator of the cluster, wherever it is now.
@@ -139,9 +141,9 @@ impl Play {
         records
     }
 
-    /// Waits until every release is as it was wished, and says for how long one of them was left pending.
-    async fn settle(&mut self) -> Duration {
-        let (began, mut pending) = (Instant::now(), Duration::ZERO);
+    /// Waits until every release is as it was wished, and says for how long since then one of them was pending.
+    async fn settle(&mut self, began: Instant) -> Duration {
+        let mut pending = Duration::ZERO;
         let admin = self.admin().await;
         let mut left: Vec<&'static str> = NAMES.to_vec();
         while !left.is_empty() {
@@ -200,8 +202,8 @@ async fn whoever_is_killed_over_releases_leaves_one_truth() {
     for _ in 0..kills {
         play.ask().await;
         sleep(Duration::from_millis(random(600))).await;
-        play.kill();
-        longest = longest.max(play.settle().await);
+        let killed = play.kill();
+        longest = longest.max(play.settle(killed).await);
     }
     println!("{kills} kills, pending for {longest:?} at most");
     assert!(longest < PENDING, "pending for {longest:?}");
