@@ -26,7 +26,7 @@ use testkit::{Fault, World, until};
 use tokio::task::AbortHandle;
 
 use crate::Releases;
-use crate::people::{People, Person};
+use crate::people::People;
 
 pub(crate) const SHOP: &str = "shop";
 
@@ -63,9 +63,9 @@ pub(crate) fn developer_id() -> UserId {
 struct Everybody;
 
 impl People for Everybody {
-    fn person(&self, user: &UserId, uid: &str) -> Option<Person> {
+    fn acts_as(&self, user: &UserId, uid: &str) -> Option<Impersonation> {
         let known = *user == developer_id() && uid == "uid-1";
-        known.then(|| Person { acts_as: developer().impersonation(), administrates: false })
+        known.then(|| developer().impersonation())
     }
 
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {

@@ -17,3 +17,4 @@ mod repos;
 mod streams;
 mod strict;
 mod tenants;
+mod whole;

@@ -16,7 +16,7 @@ use crate::render::ReadyChart;
 /// Changes objects after they were rendered and before they are written: manifests and hooks alike.
 pub trait PostRender: Send + Sync {
     /// What is to be written instead, or why nothing can be.
-    fn change(&self, objects: Vec<Object>) -> Result<Vec<Object>, String>;
+    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>>;
 }
 
 /// Says whether there is room for what is about to be written, when all of it is known and nothing is written yet.

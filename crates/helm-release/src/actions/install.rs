@@ -241,22 +241,22 @@ impl Operation<'_> {
             apply_method: self.way(None).1,
             ..Record::default()
         };
-        self.draft(record, rendering)
+        self.draft(record, rendering).await
     }
 
     /// Puts a rendering into a record, after others have changed it.
-    pub fn draft(&self, mut record: Record, rendering: Rendering) -> Result<Draft, Error> {
+    pub async fn draft(&self, mut record: Record, rendering: Rendering) -> Result<Draft, Error> {
         record.manifest = rendering.manifest();
         record.info.notes = rendering.notes;
         record.hooks = rendering.hooks;
         record.chart = rendering.chart;
-        self.settle(record)
+        self.settle(record).await
     }
 
     /// Lets others change what a record tells of.
-    pub fn settle(&self, mut record: Record) -> Result<Draft, Error> {
+    pub async fn settle(&self, mut record: Record) -> Result<Draft, Error> {
         if let Some(change) = self.run.post_render {
-            let changed = post_render(&record.manifest, &record.hooks, change, self.helm.profile);
+            let changed = post_render(&record.manifest, &record.hooks, change, self.helm.profile).await;
             (record.manifest, record.hooks) = changed.map_err(Error::PostRender)?;
         }
         let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;

@@ -27,7 +27,7 @@ struct Back(HashMap<(Id, bool), VecDeque<(usize, Object)>>);
 const HOOK: &str = "helm.sh/hook";
 
 /// The manifest and the hooks as `change` leaves them.
-pub fn post_render(
+pub async fn post_render(
     manifest: &str,
     hooks: &[HookRecord],
     change: &dyn PostRender,
@@ -36,7 +36,7 @@ pub fn post_render(
     let documents = documents(manifest, hooks)?;
     let objects: Vec<Object> =
         documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
-    let mut back = Back::new(change.change(objects)?);
+    let mut back = Back::new(change.change(objects).await?);
 
     let mut outcome = Outcome { manifest: String::new(), hooks: Vec::new(), profile };
     for document in &documents {
@@ -118,6 +118,8 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use futures::future::{BoxFuture, ready};
     use serde_json::json;
 
     use super::*;
@@ -125,8 +127,8 @@ mod tests {
     struct With<F>(F);
 
     impl<F: Fn(Vec<Object>) -> Vec<Object> + Send + Sync> PostRender for With<F> {
-        fn change(&self, objects: Vec<Object>) -> Result<Vec<Object>, String> {
-            Ok((self.0)(objects))
+        fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>> {
+            ready(Ok((self.0)(objects))).boxed()
         }
     }
 
@@ -146,7 +148,7 @@ mod tests {
     }
 
     fn changed(change: impl Fn(Vec<Object>) -> Vec<Object> + Send + Sync) -> (String, Vec<HookRecord>) {
-        post_render(MANIFEST, &[hook()], &With(change), Profile::Helm4).unwrap()
+        post_render(MANIFEST, &[hook()], &With(change), Profile::Helm4).now_or_never().unwrap().unwrap()
     }
 
     fn labelled(object: &Object) -> Object {

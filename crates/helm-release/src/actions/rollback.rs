@@ -122,6 +122,6 @@ impl Operation<'_> {
             apply_method,
             ..old
         };
-        self.settle(record)
+        self.settle(record).await
     }
 }

@@ -221,7 +221,7 @@ impl Operation<'_> {
             apply_method: self.way(Some(base)).1,
             ..Record::default()
         };
-        self.draft(record, rendering)
+        self.draft(record, rendering).await
     }
 }
 

@@ -23,7 +23,6 @@ use super::look::{objects, sensitive};
 use super::{Error, HOST, run_as, versions};
 use crate::Releases;
 use crate::charts::Chart;
-use crate::people::Person;
 use crate::release::change::Change;
 use crate::release::identity::Identity;
 
@@ -95,7 +94,8 @@ impl Releases {
         let before = before.map(|stored| stored.record);
         let spec = spec(request.as_ref(), changes);
         let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
-        let change = Change { spec: &spec, identity: &identity, discovery: &helm.discovery };
+        let clients = &self.parts().clients;
+        let change = Change { spec: &spec, identity: &identity, discovery: &helm.discovery, clients };
         let mut run = Run::new(&Silent);
         run.dry_run = DryRun::Server;
         run.post_render = Some(&change);
@@ -152,9 +152,9 @@ impl Releases {
 
     fn identity_of(&self, actor: &Actor) -> Result<Identity, Error> {
         let run_as = run_as(actor)?;
-        let person = run_as.user.parse().ok().and_then(|id| self.parts().people.person(&id, &run_as.uid));
-        let Person { acts_as, administrates } = person.ok_or(Error::NoPerson)?;
-        Ok(Identity { acts_as, administrates, by: run_as.user, rollback_of: None })
+        let person = run_as.user.parse().ok().and_then(|id| self.parts().people.acts_as(&id, &run_as.uid));
+        let acts_as = person.ok_or(Error::NoPerson)?;
+        Ok(Identity { acts_as, by: run_as.user, rollback_of: None })
     }
 
     async fn planned_chart(

@@ -9,7 +9,7 @@ use kube_access::Feed;
 use kube_types::release::{DEPLOYER, RequestRef};
 use kube_types::{HelmRelease, HelmRequest};
 
-use crate::people::{People, Person};
+use crate::people::People;
 use crate::requests::wanted;
 use crate::tell::Failure;
 
@@ -17,8 +17,6 @@ use crate::tell::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub acts_as: Impersonation,
-    /// It may have objects of the whole cluster.
-    pub administrates: bool,
     /// For people.
     pub by: String,
     /// The version that its request goes back to.
@@ -41,7 +39,7 @@ pub(crate) fn identity(
 pub(crate) fn of_service_account(release: &HelmRelease) -> Identity {
     let name = release.spec.service_account_name.as_deref().unwrap_or(DEPLOYER);
     let acts_as = Impersonation::service_account(&release.namespace().unwrap_or_default(), name);
-    Identity { by: acts_as.user().to_owned(), acts_as, administrates: false, rollback_of: None }
+    Identity { by: acts_as.user().to_owned(), acts_as, rollback_of: None }
 }
 
 fn of_person(
@@ -66,11 +64,11 @@ fn of_person(
         .user
         .parse()
         .map_err(|error: domain::ids::IdError| forbidden("NoPerson", error.to_string()))?;
-    let Person { acts_as, administrates } = people.person(&user, &run_as.uid).ok_or_else(|| {
+    let acts_as = people.acts_as(&user, &run_as.uid).ok_or_else(|| {
         let message = format!("the account of `{user}`, as whom the release acts, is closed or gone");
         forbidden("NoPerson", message)
     })?;
-    Ok(Identity { acts_as, administrates, by: user.to_string(), rollback_of: request.spec.rollback_of })
+    Ok(Identity { acts_as, by: user.to_string(), rollback_of: request.spec.rollback_of })
 }
 
 #[cfg(test)]
@@ -84,9 +82,8 @@ mod tests {
     struct One;
 
     impl People for One {
-        fn person(&self, user: &UserId, uid: &str) -> Option<Person> {
-            let acts_as = Impersonation::service_account("somebody", user.as_str());
-            (uid == "uid-1").then_some(Person { acts_as, administrates: false })
+        fn acts_as(&self, user: &UserId, uid: &str) -> Option<Impersonation> {
+            (uid == "uid-1").then(|| Impersonation::service_account("somebody", user.as_str()))
         }
 
         fn workspace_of(&self, _: &str) -> Option<WorkspaceName> {

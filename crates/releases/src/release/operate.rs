@@ -100,7 +100,7 @@ impl Controller {
         helm: &Helm,
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
-        let change = Change { spec, identity, discovery: &helm.discovery };
+        let change = Change { spec, identity, discovery: &helm.discovery, clients: &self.clients };
         let quotas = Quotas(&self.clients);
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();

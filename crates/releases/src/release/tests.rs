@@ -20,6 +20,8 @@ use helm_release::storage::{HELD_BY, secret_name};
 use helm_release::{Record, Status, Storage};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_access::Change;
@@ -118,6 +120,54 @@ async fn what_cannot_work_is_told_at_once_and_mended_by_a_change() {
     }
     stage.change("empty", json!({"spec": {"valuesObject": {"greeting": "hello"}}})).await;
     stage.until_state("empty", "active").await;
+}
+
+/// Who may make what belongs to the whole cluster, and take it away again, is for Kubernetes to say.
+#[tokio::test]
+async fn what_belongs_to_the_whole_cluster_is_for_whom_kubernetes_lets() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    let extra = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: urgent}\nvalue: 7";
+    let wide = |greeting: &str| json!({"valuesObject": {"extra": extra, "greeting": greeting}});
+    let mut spec = spec("wide", &package);
+    spec["valuesObject"] = wide("one")["valuesObject"].take();
+    stage.write("wide", spec).await.unwrap();
+    let refused = "belongs to the whole cluster: PriorityClass urgent";
+    let status = stage.until_state("wide", "failed").await.status.unwrap();
+    assert!(status.message.contains(refused), "{}", status.message);
+
+    let roles: Api<ClusterRole> = Api::all(stage.world.admin());
+    let role = |verbs: &[&str]| -> ClusterRole {
+        let rule =
+            json!({"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": verbs});
+        serde_json::from_value(json!({"metadata": {"name": "priorities"}, "rules": [rule]})).unwrap()
+    };
+    // Nobody could take it away again.
+    roles.create(&PostParams::default(), &role(&["get", "create", "patch"])).await.unwrap();
+    let deployer = json!({"kind": "ServiceAccount", "namespace": SHOP, "name": "longshore-deployer"});
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "shop-priorities"}, "subjects": [deployer],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "priorities"},
+    }))
+    .unwrap();
+    Api::all(stage.world.admin()).create(&PostParams::default(), &binding).await.unwrap();
+    stage.change("wide", json!({"spec": wide("two")})).await;
+    let status = stage.until_state("wide", "failed").await.status.unwrap();
+    assert!(status.message.contains(refused), "{}", status.message);
+    assert!(records(&stage, "wide").await.is_empty(), "nothing was written");
+
+    roles
+        .replace("priorities", &PostParams::default(), &role(&["get", "create", "patch", "delete"]))
+        .await
+        .unwrap();
+    stage.change("wide", json!({"spec": wide("three")})).await;
+    stage.until_state("wide", "active").await;
+    let classes: Api<PriorityClass> = Api::all(stage.world.admin());
+    assert_eq!(classes.get("urgent").await.unwrap().value, Some(7));
+    let releases: Api<HelmRelease> = stage.of();
+    releases.delete("wide", &DeleteParams::default()).await.unwrap();
+    stage.until_gone(&releases, "wide").await;
+    assert!(classes.get_opt("urgent").await.unwrap().is_none());
 }
 
 #[tokio::test]

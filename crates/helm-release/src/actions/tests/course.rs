@@ -1,5 +1,7 @@
 //! What each act leaves behind when nothing is in its way.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use testkit::Fault;
@@ -146,14 +148,20 @@ async fn a_history_has_an_end() {
 struct Doubled;
 
 impl PostRender for Doubled {
-    fn change(&self, objects: Vec<kube_apply::Object>) -> Result<Vec<kube_apply::Object>, String> {
-        let mut all = objects.clone();
-        for object in objects {
-            let mut value = object.value().clone();
-            value["metadata"]["name"] = format!("{}-twin", object.name()).into();
-            all.push(object.with_value(value).map_err(|error| error.to_string())?);
+    fn change(
+        &self,
+        objects: Vec<kube_apply::Object>,
+    ) -> BoxFuture<'_, Result<Vec<kube_apply::Object>, String>> {
+        async move {
+            let mut all = objects.clone();
+            for object in objects {
+                let mut value = object.value().clone();
+                value["metadata"]["name"] = format!("{}-twin", object.name()).into();
+                all.push(object.with_value(value).map_err(|error| error.to_string())?);
+            }
+            Ok(all)
         }
-        Ok(all)
+        .boxed()
     }
 }
 

@@ -1,0 +1,72 @@
+//! Objects of the whole cluster: who may have them in a release is for Kubernetes to say.
+
+use std::time::Duration;
+
+use domain::roles::PlatformRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use testkit::until;
+
+use crate::releases::{Acme, packed_of};
+
+const WIDE: &[(&str, &str)] = &[
+    ("Chart.yaml", "apiVersion: v2\nname: wide\nversion: 1.0.0\n"),
+    (
+        "templates/class.yaml",
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: {{ .Release.Name }}}\nvalue: 7\n",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_developer_has_what_the_group_of_the_workspace_is_let() {
+    let acme = Acme::new().await;
+    let cluster = acme.house.world.admin();
+    assert_eq!(acme.install_of(packed_of(WIDE), json!({})).await.code(), 201);
+    let refused = acme.until("failed", 0).await;
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("belongs to the whole cluster: PriorityClass web"), "{message}");
+
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": "priorities"},
+        "rules": [{
+            "apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        }],
+    }))
+    .unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "acme-priorities"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "priorities"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "longshore:ws:acme:developer"}],
+    }))
+    .unwrap();
+    Api::all(cluster.clone()).create(&PostParams::default(), &role).await.unwrap();
+    Api::all(cluster.clone()).create(&PostParams::default(), &binding).await.unwrap();
+    let again = acme.house.post("releases/host/acme/web/retry", &acme.developer.key(), json!({})).await;
+    assert_eq!(again.code(), 200, "{}", again.text);
+    acme.until("active", 2).await;
+    Api::<PriorityClass>::all(cluster).get("web").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_administrator_of_the_platform_has_the_whole_cluster() {
+    let acme = Acme::new().await;
+    let (house, cluster) = (&acme.house, acme.house.world.admin());
+    let root = house.person(9, &[PlatformRole::Admin]).await;
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.clone());
+    let bound = format!("longshore-admin-{}", root.id);
+    until("they have the cluster", async || bindings.get_opt(&bound).await.unwrap()).await;
+
+    let package = acme.upload(&root.key(), packed_of(WIDE)).await;
+    assert_eq!(package.code(), 200, "{}", package.text);
+    let chart = json!({"package": package.json()["package"]});
+    let body = json!({"namespace": root.id, "name": "mine", "values": {}, "chart": chart});
+    let made = house.post("releases", &root.key(), body).await;
+    assert_eq!(made.code(), 201, "{}", made.text);
+    let classes: Api<PriorityClass> = Api::all(cluster);
+    let there = until("it is there", async || classes.get_opt("mine").await.unwrap());
+    tokio::time::timeout(Duration::from_mins(1), there).await.expect("an administrator may");
+}
