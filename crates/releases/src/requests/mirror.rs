@@ -13,6 +13,8 @@ use kube_types::request::ReleaseRef;
 use kube_types::request::conditions::{DEPLOYED, DISPATCHED, READY, STALLED};
 use kube_types::{HelmRelease, HelmReleaseStatus, HelmRequest, HelmRequestStatus};
 
+use crate::acts::view;
+
 /// What there is of the release.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -36,12 +38,8 @@ pub(crate) fn status(request: &HelmRequest, found: &Found, now: Timestamp) -> He
     };
     let seen = release.status.clone().unwrap_or_default();
     copy(&mut status, request, release, &seen);
-    // What it says is of an older wish until it has looked at this one.
-    let state = match seen.state.parse::<State>() {
-        Ok(state) if seen.observed_generation == release.metadata.generation => state,
-        Ok(state) => state.of_older_wish(seen.version > 0, request.spec.rollback_of.is_some()),
-        Err(_) => State::Dispatching,
-    };
+    // It has said nothing yet, or what is told of it everywhere.
+    let state = if seen.state.is_empty() { State::Dispatching } else { view::state(release, Some(request)) };
     turn(&mut status, state, reason_of(&seen), &seen.message, now);
     find(&mut status, request, now, DISPATCHED, true, "Dispatched", "");
     for kind in [DEPLOYED, READY, STALLED] {
