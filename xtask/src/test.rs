@@ -1,77 +1,164 @@
-//! `cargo xtask test`: all tests that need only this machine; `--real` adds real programs and a real cluster.
+//! `cargo xtask test`: all tests that need only this machine; `--real` adds what these could not run.
 //!
-//! The end-to-end suite (`crates/longshore`) runs on a target by name, see `docs/testing.md`. With `--real` it runs on
-//! the embedded cluster and on a real one, and the recorded answers of a real Kubernetes are asked of both.
+//! The plain command runs every test of the workspace, the end-to-end suite (`crates/longshore`) on the embedded cluster, and
+//! records which tests were skipped. `--real` runs those again with real programs, the suite on a real cluster, and the
+//! recorded answers of a real Kubernetes; without a record of the same build it runs everything.
+//! Modules: the build ([`binaries`]), the runner ([`runner`]), results and their summary ([`report`]).
 
-use std::env;
-use std::io::{BufRead, BufReader, Read};
+mod binaries;
+mod report;
+mod runner;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use serde_json::{Value, json};
 
 use crate::devcluster::Held;
 use crate::parity::{self, Programs};
 use crate::project::{Project, in_ci, run};
-use crate::tools;
+use crate::tools::{self, ControlPlane, Helm};
+use binaries::{Binary, Build};
+use report::Report;
+use runner::Job;
 
 #[derive(Args)]
 pub struct TestArgs {
-    /// Also against real programs, which are built where they are missing
+    /// Run what needs real programs and a real cluster, and what `cargo xtask test` has not run
     #[arg(long)]
     real: bool,
-    /// Further arguments for `cargo test`
+    /// Without --real: arguments for `cargo test`. With --real: run only tests whose names contain one of these
     #[arg(last = true)]
-    cargo: Vec<String>,
+    rest: Vec<String>,
 }
 
-/// The package whose tests are the end-to-end suite.
-const SUITE: &str = "longshore";
+/// The binary of the end-to-end suite.
+const SUITE: &str = "longshore::e2e";
 /// Its tests mostly wait, for programs that wait for a cluster.
-const TESTS_PER_CORE: usize = 2;
+const SUITE_THREADS_PER_CORE: usize = 2;
+/// Binaries that run at the same time: one that waits leaves the cores to the other.
+const BINARIES_AT_ONCE: usize = 2;
 
 pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
-    if !args.real {
-        return run(project.cargo(["test", "--workspace"]).args(&args.cargo));
+    if !args.real && !args.rest.is_empty() {
+        return run(project.cargo(["test", "--workspace"]).args(&args.rest));
     }
+    let began = Instant::now();
+    let build = Build::new(project)?;
+    println!("built {} test binaries in {} s", build.tests.len(), began.elapsed().as_secs());
+    if args.real { real(project, &build, &args.rest) } else { plain(project, &build) }
+}
+
+fn plain(project: &Project, build: &Build) -> Result<()> {
+    let jobs = jobs(build)?;
+    let report = runner::run(&jobs, BINARIES_AT_ONCE)?;
+    run(&mut project.cargo(["test", "--quiet", "--workspace", "--doc"]))?;
+    conclude(&report)?;
+    PlainRun { build: build.stamp()?, skipped: report.skipped().clone() }.save(project)
+}
+
+fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
     let plane = or_skipped("a control plane", tools::control_plane(project))?;
     let helms = or_skipped("helm", tools::helms(project))?;
-    let mut variables: Vec<(&str, PathBuf)> = Vec::new();
-    variables.extend(plane.iter().map(|plane| ("LONGSHORE_KUBECTL", plane.kubectl.clone())));
-    variables.extend(helms.iter().flatten().map(|helm| (helm.variable, helm.path.clone())));
-    let at_once = thread::available_parallelism()?.get() * TESTS_PER_CORE;
-    let suite = |target: &str| {
-        let mut tests = project.cargo(["test", "--package", SUITE]);
-        tests.args(&args.cargo).env("LONGSHORE_TARGET", target).envs(variables.iter().cloned());
-        if env::var_os("RUST_TEST_THREADS").is_none() {
-            tests.env("RUST_TEST_THREADS", at_once.to_string());
-        }
-        tests
-    };
+    let programs = variables(plane.as_ref(), helms.as_deref().unwrap_or_default());
 
-    let mut others = project.cargo(["test", "--workspace", "--exclude", SUITE]);
-    run(others.args(&args.cargo).envs(variables.iter().cloned()))?;
-    // First with progress on the terminal, which is then no longer the terminal's.
-    run(suite("embedded").arg("--no-run"))?;
-    let mut results = vec![format!("target embedded: {}", counted(&mut suite("embedded"))?)];
-    if let Some(plane) = &plane {
-        let cluster = Held::start(plane, &project.target().join("devcluster"), false)?;
-        let mut tests = suite("devcluster");
-        tests.env("LONGSHORE_TARGET_KUBECONFIG", &cluster.kubeconfig);
-        results.push(format!("target devcluster: {}", counted(&mut tests)?));
+    let mut first = match PlainRun::load(project, &build.stamp()?)? {
+        Some(plain) if filters.is_empty() => plain.skipped_jobs(&jobs(build)?),
+        _ => jobs(build)?,
+    };
+    for job in &mut first {
+        job.env.extend(programs.iter().cloned());
+        job.filters = filters.to_vec();
     }
-    if let (Some(plane), Some(helms), Some(corpus)) = (&plane, &helms, parity::corpus()?) {
-        let programs = Programs { plane, helms };
-        results.push(parity::replay(project, &corpus, &programs)?);
-        results.push(parity::control(project, &corpus, &programs)?);
+    let mut report = runner::run(&first, BINARIES_AT_ONCE)?;
+    if !report.failures().is_empty() {
+        return conclude(&report);
     }
-    println!("\n{}", results.join("\n"));
+
+    let mut results = Vec::new();
+    let corpus = if filters.is_empty() { parity::corpus()? } else { None };
+    thread::scope(|scope| -> Result<()> {
+        let recordings = match (&plane, &helms, &corpus) {
+            (Some(plane), Some(helms), Some(corpus)) => Some(scope.spawn(move || {
+                let programs = Programs { plane, helms };
+                Ok::<_, anyhow::Error>([
+                    parity::replay(project, &build.longshore, corpus, &programs)?,
+                    parity::control(project, corpus, &programs)?,
+                ])
+            })),
+            _ => None,
+        };
+        if let Some(plane) = &plane {
+            report.extend(on_devcluster(project, build, plane, &programs, filters)?);
+        }
+        if let Some(recordings) = recordings {
+            results.extend(recordings.join().map_err(|_| anyhow!("the recordings panicked"))??);
+        }
+        Ok(())
+    })?;
+    conclude(&report)?;
+    println!("target devcluster: {}", report.summary("devcluster "));
+    println!("{}", results.join("\n"));
     Ok(())
 }
 
-/// What cannot be had is left out with one line; on a build machine it is a failure.
+/// The end-to-end suite on a fresh real cluster.
+fn on_devcluster(
+    project: &Project,
+    build: &Build,
+    plane: &ControlPlane,
+    programs: &[(OsString, OsString)],
+    filters: &[String],
+) -> Result<Report> {
+    let cluster = Held::start(plane, &project.target().join("devcluster"), false)?;
+    let suite = build.tests.iter().find(|test| test.name == SUITE).context("there is no end-to-end suite")?;
+    let mut job = Job::new(suite, threads(suite)?)
+        .env("LONGSHORE_TARGET", "devcluster")
+        .env("LONGSHORE_TARGET_KUBECONFIG", &cluster.kubeconfig);
+    job.env.extend(programs.iter().cloned());
+    job.label = format!("devcluster {SUITE}");
+    job.filters = filters.to_vec();
+    runner::run(&[job], 1)
+}
+
+/// Prints the summary; failures are an error.
+fn conclude(report: &Report) -> Result<()> {
+    println!("\n{}", report.slowest());
+    println!("tests: {}", report.summary(""));
+    let failures = report.failures();
+    if !failures.is_empty() {
+        bail!("{} tests failed:\n  {}", failures.len(), failures.join("\n  "));
+    }
+    Ok(())
+}
+
+/// One job per binary. The suite comes first, because it takes longest; then the largest binaries.
+fn jobs(build: &Build) -> Result<Vec<Job>> {
+    let size = |test: &Binary| fs::metadata(&test.executable).map_or(0, |file| file.len());
+    let mut tests: Vec<&Binary> = build.tests.iter().collect();
+    tests.sort_by_key(|test| (test.name != SUITE, std::cmp::Reverse(size(test))));
+    tests.into_iter().map(|test| Ok(Job::new(test, threads(test)?))).collect()
+}
+
+fn threads(test: &Binary) -> Result<usize> {
+    let cores = thread::available_parallelism()?.get();
+    Ok(if test.name == SUITE { cores * SUITE_THREADS_PER_CORE } else { cores })
+}
+
+/// By which tests find real programs.
+fn variables(plane: Option<&ControlPlane>, helms: &[Helm]) -> Vec<(OsString, OsString)> {
+    let kubectl = plane.map(|plane| ("LONGSHORE_KUBECTL", &plane.kubectl));
+    let programs = kubectl.into_iter().chain(helms.iter().map(|helm| (helm.variable, &helm.path)));
+    programs.map(|(name, path)| (name.into(), path.into())).collect()
+}
+
+/// A missing tool is reported as skipped; on a build machine it is a failure.
 fn or_skipped<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -83,43 +170,51 @@ fn or_skipped<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Runs tests to their end, passes on what they print, and counts them.
-fn counted(tests: &mut Command) -> Result<String> {
-    let mut running =
-        tests.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let stdout = running.stdout.take().expect("its output is piped to us");
-    let stderr = running.stderr.take().expect("its output is piped to us");
-    let skipped = thread::spawn(move || summed(stderr, |line| eprintln!("{line}"), skips));
-    let passed = summed(stdout, |line| println!("{line}"), passes)?;
-    let skipped = skipped.join().expect("counting does not panic")?;
-    let status = running.wait()?;
-    // A test that says that it was skipped has passed, as far as cargo knows.
-    let counts = format!("{} passed, {skipped} skipped", passed.saturating_sub(skipped));
-    if !status.success() {
-        bail!("tests failed: {counts}");
+/// The last successful run of the plain command: of which build, and which tests it skipped.
+#[derive(Debug, PartialEq)]
+struct PlainRun {
+    build: String,
+    skipped: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl PlainRun {
+    fn path(project: &Project) -> PathBuf {
+        project.target().join("xtask-plain-run.json")
     }
-    Ok(counts)
-}
 
-fn summed(said: impl Read, pass_on: impl Fn(&str), count: impl Fn(&str) -> usize) -> Result<usize> {
-    let mut sum = 0;
-    for line in BufReader::new(said).lines() {
-        let line = line?;
-        pass_on(&line);
-        sum += count(&line);
+    fn save(&self, project: &Project) -> Result<()> {
+        let text = json!({"build": self.build, "skipped": self.skipped}).to_string();
+        fs::write(Self::path(project), text).context("cannot record the run")
     }
-    Ok(sum)
-}
 
-/// `test result: ok. 12 passed; 0 failed; ...`
-fn passes(line: &str) -> usize {
-    let words = line.strip_prefix("test result: ").and_then(|result| result.split_once(". "));
-    words.and_then(|(_, counts)| counts.split_once(" passed;")?.0.parse().ok()).unwrap_or_default()
-}
+    /// Nothing if the last run was of another build.
+    fn load(project: &Project, build: &str) -> Result<Option<Self>> {
+        let Ok(text) = fs::read_to_string(Self::path(project)) else { return Ok(None) };
+        let recorded: Value = serde_json::from_str(&text).context("the record of the last run is damaged")?;
+        Ok(Self::parse(&recorded).filter(|run| run.build == build))
+    }
 
-/// `skipped: test: why`
-fn skips(line: &str) -> usize {
-    usize::from(line.starts_with("skipped: "))
+    fn parse(recorded: &Value) -> Option<Self> {
+        let names = |list: &Value| {
+            list.as_array()?.iter().map(|name| Some(name.as_str()?.to_owned())).collect::<Option<_>>()
+        };
+        let skipped = recorded["skipped"].as_object()?.iter();
+        Some(Self {
+            build: recorded["build"].as_str()?.to_owned(),
+            skipped: skipped
+                .map(|(label, list)| Some((label.clone(), names(list)?)))
+                .collect::<Option<_>>()?,
+        })
+    }
+
+    /// Of `all` jobs those that repeat the skipped tests, and nothing else.
+    fn skipped_jobs(&self, all: &[Job]) -> Vec<Job> {
+        let skipped = all.iter().filter_map(|job| {
+            let tests = self.skipped.get(&job.label)?.clone();
+            Some(Job { tests, ..job.clone() })
+        });
+        skipped.collect()
+    }
 }
 
 #[cfg(test)]
@@ -127,10 +222,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_that_passed_and_tests_that_were_skipped_are_counted() {
-        let said = "running 3 tests\ntest result: ok. 12 passed; 0 failed; 0 ignored\nskipped: a: b\n\
-                    test result: FAILED. 3 passed; 1 failed;\n";
-        assert_eq!(summed(said.as_bytes(), |_| {}, passes).unwrap(), 15);
-        assert_eq!(summed(said.as_bytes(), |_| {}, skips).unwrap(), 1);
+    fn real_run_repeats_only_skipped_tests() {
+        let binary = |name: &str| Binary {
+            name: name.to_owned(),
+            package: name.to_owned(),
+            folder: PathBuf::from("/"),
+            executable: PathBuf::from("/x"),
+        };
+        let skipped = json!({"build": "b", "skipped": {"cli::helm": ["a::b"]}});
+        let run = PlainRun::parse(&skipped).unwrap();
+        let all = [Job::new(&binary("cli"), 1), Job::new(&binary("cli::helm"), 1)];
+        let jobs = run.skipped_jobs(&all);
+        assert_eq!(jobs.len(), 1);
+        assert_eq!(
+            (jobs[0].label.as_str(), &jobs[0].tests),
+            ("cli::helm", &BTreeSet::from(["a::b".to_owned()]))
+        );
+        assert_eq!(PlainRun::parse(&json!({"build": "b"})), None);
     }
 }
