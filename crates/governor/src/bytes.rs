@@ -1,0 +1,120 @@
+//! Bytes held on behalf of callers, per level and per flow.
+//!
+//! A reservation is made before the memory is allocated and never waits: whoever is over budget is refused at once,
+//! because those who hold bytes may be waiting for more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Flow, Rejected};
+
+/// The bytes of one level.
+pub struct ByteBudget {
+    limit: u64,
+    per_flow: u64,
+    state: Mutex<State>,
+}
+
+/// Totals of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByteUsage {
+    pub held: u64,
+    pub rejected: u64,
+}
+
+#[derive(Default)]
+struct State {
+    usage: ByteUsage,
+    flows: HashMap<Flow, u64>,
+}
+
+/// Reserved bytes; returned when dropped.
+#[must_use]
+pub struct Reserved {
+    budget: Arc<ByteBudget>,
+    flow: Flow,
+    held: u64,
+}
+
+impl ByteBudget {
+    pub(crate) fn new(limit: u64, per_flow: u64) -> Self {
+        Self { limit, per_flow, state: Mutex::default() }
+    }
+
+    pub fn usage(&self) -> ByteUsage {
+        self.state.lock().usage
+    }
+
+    pub(crate) fn reserve(self: &Arc<Self>, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
+        self.take(flow, bytes)?;
+        Ok(Reserved { budget: self.clone(), flow, held: bytes })
+    }
+
+    fn take(&self, flow: Flow, bytes: u64) -> Result<(), Rejected> {
+        let mut state = self.state.lock();
+        let total = state.usage.held.saturating_add(bytes);
+        let of_flow = state.flows.get(&flow).copied().unwrap_or(0).saturating_add(bytes);
+        let exceeded = if of_flow > self.per_flow {
+            Some(Rejected::FlowBytes(self.per_flow))
+        } else {
+            (total > self.limit).then_some(Rejected::Bytes(self.limit))
+        };
+        if let Some(rejected) = exceeded {
+            state.usage.rejected += 1;
+            return Err(rejected);
+        }
+        state.usage.held = total;
+        if of_flow > 0 {
+            state.flows.insert(flow, of_flow);
+        }
+        Ok(())
+    }
+}
+
+impl Reserved {
+    /// Reserves `bytes` more. On refusal the reservation stays as it was.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), Rejected> {
+        self.budget.take(self.flow, bytes)?;
+        self.held += bytes;
+        Ok(())
+    }
+
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut state = self.budget.state.lock();
+        state.usage.held -= self.held;
+        if let Some(held) = state.flows.get_mut(&self.flow) {
+            *held -= self.held;
+            if *held == 0 {
+                state.flows.remove(&self.flow);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_is_bounded_per_flow_and_in_total_and_returned() {
+        let budget = Arc::new(ByteBudget::new(100, 60));
+        let mut first = budget.reserve(Flow(1), 50).unwrap();
+        assert_eq!(first.grow(20), Err(Rejected::FlowBytes(60)));
+        first.grow(10).unwrap();
+        assert_eq!(budget.reserve(Flow(2), 41).err(), Some(Rejected::Bytes(100)));
+        let second = budget.reserve(Flow(2), 40).unwrap();
+        assert_eq!(budget.usage(), ByteUsage { held: 100, rejected: 2 });
+        assert_eq!(budget.reserve(Flow(3), u64::MAX).err(), Some(Rejected::FlowBytes(60)));
+        drop((first, second));
+        assert_eq!(budget.usage().held, 0);
+        assert!(budget.state.lock().flows.is_empty());
+    }
+}

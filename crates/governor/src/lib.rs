@@ -1,0 +1,209 @@
+//! Admission of work: who may run now, who may hold how many bytes, and who may keep how many streams open.
+//!
+//! Every request belongs to a [`Level`] and, inside it, to a [`Flow`] (a user, or the address of an anonymous caller). A
+//! level has its own limits, so that no level can starve another. Inside a level, flows are served fairly: a flow has a
+//! share that it never exceeds, and a free seat goes to the waiting flow that holds the fewest. This is the model of
+//! API Priority and Fairness of kube-apiserver with one queue per flow instead of shuffle sharding.
+//!
+//! Modules in reading order: [`seats`] (requests being executed), [`bytes`] (memory held on behalf of callers),
+//! [`streams`] (long-running requests), [`metrics`] (totals per level).
+//!
+//! Invariants: everything acquired is a guard that returns its share when dropped; uncontended acquisition takes one
+//! short lock; nothing here knows HTTP, Kubernetes or tenants.
+
+pub mod bytes;
+pub mod metrics;
+pub mod seats;
+pub mod streams;
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{ByteBudget, Reserved};
+use seats::{Seat, Seats};
+use streams::{Stream, Streams};
+
+/// Priority levels. Each has limits of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// The platform's own controllers, and cluster administrators.
+    Platform,
+    /// Users, ServiceAccounts and nodes with valid credentials.
+    Authenticated,
+    /// Callers without credentials.
+    Anonymous,
+}
+
+impl Level {
+    pub const ALL: [Self; 3] = [Self::Platform, Self::Authenticated, Self::Anonymous];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Platform => "platform",
+            Self::Authenticated => "authenticated",
+            Self::Anonymous => "anonymous",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Platform => 0,
+            Self::Authenticated => 1,
+            Self::Anonymous => 2,
+        }
+    }
+}
+
+/// A caller inside a level, as a keyed hash: comparing and storing it costs nothing, and callers cannot choose one that
+/// collides with somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow(u64);
+
+/// Limits of one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests being executed at once.
+    pub seats: usize,
+    pub seats_per_flow: usize,
+    /// Requests waiting for a seat.
+    pub queue: usize,
+    pub queue_per_flow: usize,
+    /// The longest wait for a seat.
+    pub wait: Duration,
+    /// Bytes held.
+    pub bytes: u64,
+    pub bytes_per_flow: u64,
+    /// Long-running requests.
+    pub streams: usize,
+    pub streams_per_flow: usize,
+}
+
+/// Limits of all levels, in the order of [`Level::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelLimits(pub [Limits; 3]);
+
+const MIB: u64 = 1 << 20;
+/// A quarter of the 60 s that kube-apiserver gives to a request, as its API Priority and Fairness allows.
+const WAIT: Duration = Duration::from_secs(15);
+
+impl Default for LevelLimits {
+    fn default() -> Self {
+        let platform = Limits {
+            seats: 200,
+            seats_per_flow: 200,
+            queue: 4_000,
+            queue_per_flow: 4_000,
+            wait: WAIT,
+            bytes: 128 * MIB,
+            bytes_per_flow: 128 * MIB,
+            streams: 20_000,
+            streams_per_flow: 20_000,
+        };
+        let authenticated = Limits {
+            seats: 200,
+            seats_per_flow: 100,
+            queue: 2_000,
+            queue_per_flow: 500,
+            wait: WAIT,
+            bytes: 192 * MIB,
+            bytes_per_flow: 48 * MIB,
+            streams: 20_000,
+            streams_per_flow: 500,
+        };
+        let anonymous = Limits {
+            seats: 16,
+            seats_per_flow: 8,
+            queue: 64,
+            queue_per_flow: 16,
+            wait: Duration::from_secs(2),
+            bytes: 4 * MIB,
+            bytes_per_flow: MIB,
+            streams: 16,
+            streams_per_flow: 4,
+        };
+        Self([platform, authenticated, anonymous])
+    }
+}
+
+/// Why something was not admitted. The caller may try again after [`Rejected::retry_after`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    #[error("too many requests of this user are waiting (limit {0})")]
+    FlowQueueFull(usize),
+    #[error("too many requests are waiting (limit {0})")]
+    QueueFull(usize),
+    #[error("no request could be executed within {} s", .0.as_secs())]
+    Timeout(Duration),
+    #[error("request bodies and watch events of this user hold too much memory (limit {0} bytes)")]
+    FlowBytes(u64),
+    #[error("request bodies and watch events hold too much memory (limit {0} bytes)")]
+    Bytes(u64),
+    #[error("too many open watches of this user (limit {0})")]
+    FlowStreams(usize),
+    #[error("too many open watches (limit {0})")]
+    Streams(usize),
+}
+
+impl Rejected {
+    pub const fn retry_after(&self) -> Duration {
+        match self {
+            Self::FlowStreams(_) | Self::Streams(_) => Duration::from_secs(5),
+            _ => Duration::from_secs(1),
+        }
+    }
+}
+
+/// The budgets of one process. Clones share them.
+#[derive(Clone)]
+pub struct Governor {
+    levels: Arc<[Budgets; 3]>,
+    hasher: RandomState,
+}
+
+struct Budgets {
+    seats: Arc<Seats>,
+    bytes: Arc<ByteBudget>,
+    streams: Arc<Streams>,
+}
+
+impl Governor {
+    pub fn new(limits: &LevelLimits) -> Self {
+        let levels = limits.0.map(|limits| Budgets {
+            seats: Arc::new(Seats::new(limits)),
+            bytes: Arc::new(ByteBudget::new(limits.bytes, limits.bytes_per_flow)),
+            streams: Arc::new(Streams::new(limits.streams, limits.streams_per_flow)),
+        });
+        Self { levels: Arc::new(levels), hasher: RandomState::new() }
+    }
+
+    /// The flow of a caller known by `key`.
+    pub fn flow(&self, key: impl Hash) -> Flow {
+        Flow(self.hasher.hash_one(key))
+    }
+
+    /// Waits for a seat. Cancel-safe: a dropped future leaves the queue.
+    pub async fn seat(&self, level: Level, flow: Flow) -> Result<Seat, Rejected> {
+        self.of(level).seats.acquire(flow).await
+    }
+
+    /// Reserves `bytes`; call it before they are allocated.
+    pub fn reserve(&self, level: Level, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
+        self.of(level).bytes.reserve(flow, bytes)
+    }
+
+    /// Counts a long-running request for as long as the guard lives.
+    pub fn stream(&self, level: Level, flow: Flow) -> Result<Stream, Rejected> {
+        self.of(level).streams.open(flow)
+    }
+
+    fn of(&self, level: Level) -> &Budgets {
+        &self.levels[level.index()]
+    }
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self::new(&LevelLimits::default())
+    }
+}

@@ -1,0 +1,91 @@
+//! Totals per level for Prometheus. Flows have no label: callers could multiply the series.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::{Governor, Level};
+
+/// Reads the budgets at each scrape.
+#[derive(Debug)]
+pub struct GovernorCollector {
+    governor: Governor,
+}
+
+impl GovernorCollector {
+    pub fn new(governor: Governor) -> Self {
+        Self { governor }
+    }
+}
+
+impl std::fmt::Debug for Governor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Governor").finish_non_exhaustive()
+    }
+}
+
+type Read = fn(&Governor, Level) -> u64;
+
+/// Name, help, whether it only grows, and where it is read.
+const SERIES: [(&str, &str, bool, Read); 7] = [
+    ("governor_seats_used", "Requests being executed", false, |g, l| g.of(l).seats.usage().used as u64),
+    ("governor_seats_queued", "Requests waiting for a seat", false, |g, l| {
+        g.of(l).seats.usage().queued as u64
+    }),
+    ("governor_seats_rejected", "Requests refused for want of a seat", true, |g, l| {
+        g.of(l).seats.usage().rejected
+    }),
+    ("governor_bytes_held", "Bytes held on behalf of callers", false, |g, l| g.of(l).bytes.usage().held),
+    ("governor_bytes_rejected", "Requests refused for want of memory", true, |g, l| {
+        g.of(l).bytes.usage().rejected
+    }),
+    ("governor_streams_open", "Open watches and other streams", false, |g, l| {
+        g.of(l).streams.usage().open as u64
+    }),
+    ("governor_streams_rejected", "Streams refused", true, |g, l| g.of(l).streams.usage().rejected),
+];
+
+impl Collector for GovernorCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        for (name, help, is_counter, read) in SERIES {
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            for level in Level::ALL {
+                let labels = [("level", level.name())];
+                let series = family.encode_family(&labels)?;
+                let value = read(&self.governor, level);
+                if is_counter {
+                    ConstCounter::new(value).encode(series)?;
+                } else {
+                    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(series)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn totals_have_the_level_as_their_only_label() {
+        let governor = Governor::default();
+        let flow = governor.flow("jane");
+        let _seat = governor.seat(Level::Authenticated, flow).await.unwrap();
+        let _bytes = governor.reserve(Level::Platform, flow, 7).unwrap();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(GovernorCollector::new(governor)));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains("governor_seats_used{level=\"authenticated\"} 1\n"), "{text}");
+        assert!(text.contains("governor_bytes_held{level=\"platform\"} 7\n"), "{text}");
+        assert!(text.contains("governor_seats_rejected_total{level=\"anonymous\"} 0\n"), "{text}");
+        assert!(!text.contains("jane"));
+    }
+}

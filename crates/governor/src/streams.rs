@@ -1,0 +1,92 @@
+//! Long-running requests (watches, followed logs), counted per level and per flow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Flow, Rejected};
+
+/// The streams of one level.
+pub struct Streams {
+    limit: usize,
+    per_flow: usize,
+    state: Mutex<State>,
+}
+
+/// Totals of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamUsage {
+    pub open: usize,
+    pub rejected: u64,
+}
+
+#[derive(Default)]
+struct State {
+    usage: StreamUsage,
+    flows: HashMap<Flow, usize>,
+}
+
+/// An open stream; no longer counted when dropped.
+#[must_use]
+pub struct Stream {
+    streams: Arc<Streams>,
+    flow: Flow,
+}
+
+impl Streams {
+    pub(crate) fn new(limit: usize, per_flow: usize) -> Self {
+        Self { limit, per_flow, state: Mutex::default() }
+    }
+
+    pub fn usage(&self) -> StreamUsage {
+        self.state.lock().usage
+    }
+
+    pub(crate) fn open(self: &Arc<Self>, flow: Flow) -> Result<Stream, Rejected> {
+        let mut state = self.state.lock();
+        let of_flow = state.flows.get(&flow).copied().unwrap_or(0);
+        let exceeded = if of_flow >= self.per_flow {
+            Some(Rejected::FlowStreams(self.per_flow))
+        } else {
+            (state.usage.open >= self.limit).then_some(Rejected::Streams(self.limit))
+        };
+        if let Some(rejected) = exceeded {
+            state.usage.rejected += 1;
+            return Err(rejected);
+        }
+        state.usage.open += 1;
+        state.flows.insert(flow, of_flow + 1);
+        Ok(Stream { streams: self.clone(), flow })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut state = self.streams.state.lock();
+        state.usage.open -= 1;
+        let open = state.flows.get_mut(&self.flow).expect("a flow with an open stream is known");
+        *open -= 1;
+        if *open == 0 {
+            state.flows.remove(&self.flow);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_bounded_per_flow_and_in_total() {
+        let streams = Arc::new(Streams::new(3, 2));
+        let first = [streams.open(Flow(1)).unwrap(), streams.open(Flow(1)).unwrap()];
+        assert_eq!(streams.open(Flow(1)).err(), Some(Rejected::FlowStreams(2)));
+        let second = streams.open(Flow(2)).unwrap();
+        assert_eq!(streams.open(Flow(2)).err(), Some(Rejected::Streams(3)));
+        drop(first);
+        assert_eq!(streams.usage(), StreamUsage { open: 1, rejected: 2 });
+        drop(second);
+        assert!(streams.state.lock().flows.is_empty());
+    }
+}
