@@ -6,25 +6,30 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use governor::{Governor, LevelLimits};
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::access::User;
 use crate::access::authn::{Authenticator, PeerCertificate};
 use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
-use crate::access::rbac::Authorizer;
+use crate::access::rbac::{Authorizer, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
 use crate::admission::services::Allocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::events::Recorder;
+use crate::control::health::{Health, supervise};
 use crate::control::{self, Control};
-use crate::error::{ApiError, Result};
-use crate::http::accept::accept;
+use crate::error::Result;
+use crate::http::accept::{ConnectionLimits, accept};
+use crate::http::audit::{AuditSink, Auditor};
 use crate::http::routes::custom_schema;
 use crate::http::service::ApiService;
 use crate::metrics::Metrics;
@@ -35,8 +40,21 @@ use crate::store::{Change, CommitError, Object, Options, Store};
 use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
-/// Requests under way at once, watches not counted.
-const MAX_IN_FLIGHT: usize = 400;
+/// How soon open streams learn that credentials or roles have changed.
+const ACCESS_INTERVAL: Duration = Duration::from_secs(2);
+/// Credentials also expire without any change.
+const ACCESS_EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
+/// What authentication and authorisation are decided by.
+const ACCESS_STORAGES: [&str; 8] = [
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    "serviceaccounts",
+    "secrets",
+    "pods",
+    "nodes",
+];
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -49,11 +67,25 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Simulated nodes and the controllers of workloads; without them objects stay as they are written.
     pub simulation: Option<Simulation>,
+    /// What callers may use at once.
+    pub limits: LevelLimits,
+    /// How many connections the API's listener keeps open.
+    pub connections: ConnectionLimits,
+    /// Where writes and refusals are recorded.
+    pub audit: Option<Arc<dyn AuditSink>>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { data: None, names: Vec::new(), clock: Arc::new(SystemClock), simulation: None }
+        Self {
+            data: None,
+            names: Vec::new(),
+            clock: Arc::new(SystemClock),
+            simulation: None,
+            limits: LevelLimits::default(),
+            connections: ConnectionLimits::default(),
+            audit: None,
+        }
     }
 }
 
@@ -99,10 +131,15 @@ struct Inner {
     services: Arc<Allocator>,
     policies: Policies,
     metrics: Metrics,
+    health: Health,
     control: Mutex<Option<Control>>,
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
-    places: Semaphore,
+    governor: Governor,
+    connections: ConnectionLimits,
+    auditor: Option<Auditor>,
+    /// Changes when credentials or roles may have changed.
+    access: watch::Sender<()>,
     stopping: watch::Sender<bool>,
 }
 
@@ -121,6 +158,7 @@ impl Cluster {
         bootstrap::run(&store, &pki, config.clock.as_ref(), config.simulation.as_ref())
             .await
             .map_err(OpenError::Bootstrap)?;
+        let governor = Governor::new(&config.limits);
         let cluster = Self {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
@@ -131,10 +169,14 @@ impl Cluster {
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 policies: Policies::default(),
-                metrics: Metrics::default(),
+                metrics: Metrics::new(governor.clone()),
+                governor,
+                connections: config.connections,
+                auditor: config.audit.map(Auditor::new),
+                access: watch::Sender::default(),
+                health: Health::default(),
                 control: Mutex::default(),
                 documents: Mutex::default(),
-                places: Semaphore::new(MAX_IN_FLIGHT),
                 stopping: watch::Sender::new(false),
                 tls: Arc::new(pki.server_config()?),
                 clock: config.clock,
@@ -143,8 +185,18 @@ impl Cluster {
             }),
         };
         cluster.refresh_registry();
-        tokio::spawn(follow_crds(WeakCluster(Arc::downgrade(&cluster.inner))));
+        let (health, metrics) = (cluster.inner.health.clone(), cluster.inner.metrics.clone());
+        let weak = WeakCluster(Arc::downgrade(&cluster.inner));
+        tokio::spawn(supervise(health.clone(), metrics.clone(), "crds".to_owned(), move || {
+            follow_crds(weak.clone())
+        }));
+        let weak = WeakCluster(Arc::downgrade(&cluster.inner));
+        tokio::spawn(supervise(health.clone(), metrics.clone(), "access".to_owned(), move || {
+            follow_access(weak.clone())
+        }));
         let control = control::start(control::Context {
+            health,
+            metrics,
             store: cluster.inner.store.clone(),
             actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
             clock: cluster.inner.clock.clone(),
@@ -198,16 +250,31 @@ impl Cluster {
         &self.inner.metrics
     }
 
+    /// The background tasks that are not running as they should.
+    pub fn health(&self) -> &Health {
+        &self.inner.health
+    }
+
     pub fn policies(&self) -> &Policies {
         &self.inner.policies
     }
 
     /// Stores `change` and what belongs to it, all or nothing; answers the changed object.
     pub async fn commit(&self, change: Change, also: Vec<Change>) -> Result<Arc<Object>, CommitError> {
+        self.commit_holding(change, also, ()).await
+    }
+
+    /// The same, and drops `held` when the changes are visible or have failed, even if nobody waits any more.
+    pub async fn commit_holding(
+        &self,
+        change: Change,
+        also: Vec<Change>,
+        held: impl Send + 'static,
+    ) -> Result<Arc<Object>, CommitError> {
         let defines = change.key.storage.as_ref() == CRDS;
         let mut changes = vec![change];
         changes.extend(also);
-        let done = self.inner.store.commit(changes).await?;
+        let done = self.inner.store.commit_holding(changes, held).await?;
         if defines {
             // Discovery and the new kind's own paths change before the client hears of its success.
             self.refresh_registry();
@@ -246,14 +313,31 @@ impl Cluster {
         }
         let document = openapi::document(group, version, registry.resources(), &custom_schema)?;
         let document = Bytes::from(document.to_string());
-        self.inner.documents.lock().insert(path.to_owned(), (hash.clone(), document.clone()));
+        let mut documents = self.inner.documents.lock();
+        // Documents of group versions that are no longer served are evicted.
+        let served = |path: &String| {
+            let place = openapi::group_version(path);
+            place.is_some_and(|(group, version)| registry.serves(group, version))
+        };
+        documents.retain(|path, _| served(path));
+        documents.insert(path.to_owned(), (hash.clone(), document.clone()));
+        drop(documents);
         Some((document, hash))
     }
 
-    /// Takes a place among the requests under way.
-    pub fn enter(&self) -> Result<SemaphorePermit<'_>> {
-        let busy = "The request has been refused: too many requests are under way, please try again later.";
-        self.inner.places.try_acquire().map_err(|_| ApiError::too_many_requests(busy, 1))
+    /// The budgets of callers.
+    pub fn governor(&self) -> &Governor {
+        &self.inner.governor
+    }
+
+    /// Where writes and refusals are recorded.
+    pub fn auditor(&self) -> Option<&Auditor> {
+        self.inner.auditor.as_ref()
+    }
+
+    /// Changes, a moment later, each time credentials or roles may have changed.
+    pub fn access_changes(&self) -> watch::Receiver<()> {
+        self.inner.access.subscribe()
     }
 
     /// The API for callers that prove who they are.
@@ -279,13 +363,11 @@ impl Cluster {
     /// Serves the API with TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
         let service = self.service();
-        let of_peer = move |_: SocketAddr, peer: Option<&CertificateDer<'_>>| match peer
-            .and_then(|peer| PeerCertificate::read(peer))
-        {
-            Some(peer) => service.clone().with_peer(peer),
-            None => service.clone(),
+        let of_peer = move |address: SocketAddr, peer: Option<&CertificateDer<'_>>| {
+            service.clone().with_peer(address.ip(), peer.and_then(|peer| PeerCertificate::read(peer)))
         };
-        accept(listener, Some(self.inner.tls.clone()), of_peer, self.stopping()).await;
+        let (tls, connections) = (self.inner.tls.clone(), self.inner.connections);
+        accept(listener, Some(tls), connections, of_peer, self.stopping()).await;
     }
 
     /// Ends watches, controllers and listeners.
@@ -343,10 +425,29 @@ async fn follow_crds(cluster: WeakCluster) {
     }
 }
 
+/// Wakes open streams when credentials or roles may have changed, so that they check their own.
+async fn follow_access(cluster: WeakCluster) {
+    let Some(begun) = cluster.upgrade() else { return };
+    let stopping = begun.stopping();
+    drop(begun);
+    tokio::pin!(stopping);
+    let (mut seen, mut woken) = ([0; ACCESS_STORAGES.len()], Instant::now());
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(ACCESS_INTERVAL) => {}
+            () = &mut stopping => return,
+        }
+        let Some(cluster) = cluster.upgrade() else { return };
+        let now = ACCESS_STORAGES.map(|storage| cluster.store().storage_version(storage));
+        if now != seen || woken.elapsed() >= ACCESS_EXPIRY_INTERVAL {
+            (seen, woken) = (now, Instant::now());
+            cluster.inner.access.send_replace(());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures::StreamExt;
     use futures::stream::BoxStream;
     use kube::api::{

@@ -151,6 +151,20 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
+    /// The object is larger than etcd takes. Kubernetes passes on what etcd says, or beyond the limit of the client
+    /// what gRPC says.
+    pub fn object_too_large(size: usize) -> Self {
+        const CLIENT_LIMIT: usize = 2 << 20;
+        let message = if size > CLIENT_LIMIT {
+            format!(
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({size} vs. {CLIENT_LIMIT})"
+            )
+        } else {
+            "etcdserver: request is too large".to_owned()
+        };
+        Self::new(500, "", message)
+    }
+
     pub fn not_acceptable(available: &str) -> Self {
         Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {available}"))
     }
@@ -191,6 +205,13 @@ impl ApiError {
         Self::new(429, "TooManyRequests", message).retry_after(seconds)
     }
 
+    /// No share of a budget is free; the answer of API Priority and Fairness, with the budget's name.
+    pub fn rejected(rejected: &governor::Rejected) -> Self {
+        let seconds = u32::try_from(rejected.retry_after().as_secs()).unwrap_or(u32::MAX);
+        let message = format!("Too many requests, please try again later: {rejected}.");
+        Self::too_many_requests(message, seconds)
+    }
+
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
     }
@@ -207,6 +228,11 @@ impl ApiError {
             format!("the store cannot be written, nothing was changed: {why}"),
         )
         .retry_after(1)
+    }
+
+    /// The disk failed while the write was under way.
+    pub fn unknown_outcome(why: &str) -> Self {
+        Self::internal(format!("Internal error occurred: the outcome of the write is unknown: {why}"))
     }
 
     /// Without a reason, as errors that Kubernetes' own code did not classify.

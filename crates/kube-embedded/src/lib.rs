@@ -29,7 +29,7 @@
 //! | objects nested deeper than 100 levels | 400 |
 //! | constrained impersonation (`impersonate-on:...`) | 403 in Kubernetes' words |
 //! | `authorizer` in CEL expressions | the expression fails, and with it what it guards |
-//! | API priority and fairness | objects are stored; over 400 requests at once are 429 |
+//! | API priority and fairness | objects are stored; levels and shares are fixed (`governor`), what exceeds them is 429 |
 //! | the `metrics.k8s.io` group | 404, as on a cluster without a metrics server |
 //! | containers, networks, disks | nodes and kubelets are simulated, and say so; no process runs |
 //! | one file opened by two servers | the second is refused by name |
@@ -69,3 +69,6 @@ pub mod store;
 pub mod bootstrap;
 pub mod control;
 pub mod sim;
+
+#[cfg(test)]
+mod hostile;

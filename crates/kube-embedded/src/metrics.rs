@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use governor::Governor;
+use governor::metrics::GovernorCollector;
 use http::Method;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -43,29 +45,88 @@ struct Outcome {
     code: u16,
 }
 
+/// A background task, by its name in the health report.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Task {
+    task: String,
+}
+
+/// A counter for each task, and for all together.
+#[derive(Clone, Default)]
+struct PerTask {
+    tasks: Family<Task, Counter>,
+    total: Counter,
+}
+
+impl PerTask {
+    fn add(&self, task: &str) {
+        self.tasks.get_or_create(&Task { task: task.to_owned() }).inc();
+        self.total.inc();
+    }
+}
+
 /// The counters of one cluster; clones count together.
 #[derive(Clone)]
 pub struct Metrics {
+    panics: PerTask,
+    task_restarts: PerTask,
     requests: Family<Outcome, Counter>,
     duration: Family<Subject, Histogram>,
     watches: Gauge,
+    governor: Governor,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_25, 4.0, 10));
-        let duration = Family::new_with_constructor(histogram);
-        Self { requests: Family::default(), duration, watches: Gauge::default() }
+        Self::new(Governor::default())
     }
 }
 
 impl Metrics {
+    pub fn new(governor: Governor) -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_25, 4.0, 10));
+        let duration = Family::new_with_constructor(histogram);
+        Self {
+            panics: PerTask::default(),
+            task_restarts: PerTask::default(),
+            requests: Family::default(),
+            duration,
+            watches: Gauge::default(),
+            governor,
+        }
+    }
+
     /// Adds the counters to what somebody shows.
     pub fn register(&self, shown: &mut Exposition) {
         shown.register("apiserver_request", "Kubernetes requests answered", self.requests.clone());
         let help = "Time from a Kubernetes request to the head of its answer";
         shown.register("apiserver_request_duration_seconds", help, self.duration.clone());
         shown.register("apiserver_longrunning_requests", "Watches that are open", self.watches.clone());
+        shown.register_collector(Box::new(GovernorCollector::new(self.governor.clone())));
+        let help = "Panics caught in requests and reconciles of the embedded cluster";
+        shown.register("kube_embedded_panics", help, self.panics.tasks.clone());
+        let help = "Restarts of background tasks of the embedded cluster";
+        shown.register("kube_embedded_task_restarts", help, self.task_restarts.tasks.clone());
+    }
+
+    /// Counts a panic that was caught in `task`: a controller, or `request`.
+    pub fn panicked(&self, task: &str) {
+        self.panics.add(task);
+    }
+
+    /// How many panics were caught.
+    pub fn panics(&self) -> u64 {
+        self.panics.total.get()
+    }
+
+    /// Counts the restart of a background task.
+    pub fn task_restarted(&self, task: &str) {
+        self.task_restarts.add(task);
+    }
+
+    /// How many times a background task was restarted.
+    pub fn restarts(&self) -> u64 {
+        self.task_restarts.total.get()
     }
 
     pub fn observe(&self, subject: Subject, code: u16, took: Duration) {

@@ -59,6 +59,11 @@ impl Registry {
         &self.resources
     }
 
+    /// Whether anything is served in this group version.
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        self.resources.iter().any(|resource| &*resource.group == group && &*resource.version == version)
+    }
+
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.by_plural.get(&(group.into(), version.into(), plural.into()))
     }

@@ -1,6 +1,7 @@
-//! Who is asking: bearer token, client certificate, in-process identity, or nobody.
+//! Who is asking: in-process identity, client certificate, bearer token, or nobody.
 //!
-//! The first credential that is there decides; a bad bearer token is refused even where anybody may ask.
+//! The first credential that is valid decides, in the order of kube-apiserver: a certificate wins over a bearer token.
+//! A bad bearer token is refused even where anybody may ask.
 //! Everybody who is known gets the group `system:authenticated`.
 //!
 //! Elsewhere: acting as somebody else (`super::impersonate`), making tokens (`super::tokens`).
@@ -106,18 +107,17 @@ impl Authenticator {
     /// Who sent this request; 401 if that must be known and is not.
     pub fn authenticate(&self, request: &request::Parts) -> Result<User> {
         let now = self.clock.now().as_second();
-        // A token is shown for this request, a certificate for the whole connection: the token says more.
-        if let Some(token) = bearer(&request.headers) {
-            let accepted = self.token(token, &[ISSUER.to_owned()]);
-            return accepted.map(|accepted| accepted.user).map_err(|_| ApiError::unauthorized());
+        if let Some(Identity(user)) = request.extensions.get::<Identity>() {
+            return Ok(known(user.clone()));
         }
         if let Some(peer) = request.extensions.get::<PeerCertificate>()
             && (peer.not_before..=peer.not_after).contains(&now)
         {
             return Ok(known(peer.user.clone()));
         }
-        if let Some(Identity(user)) = request.extensions.get::<Identity>() {
-            return Ok(known(user.clone()));
+        if let Some(token) = bearer(&request.headers) {
+            let accepted = self.token(token, &[ISSUER.to_owned()]);
+            return accepted.map(|accepted| accepted.user).map_err(|_| ApiError::unauthorized());
         }
         if open_to_anybody(&request.method, request.uri.path()) {
             return Ok(User::anonymous());

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::certificate::{CertificateRequest, end_of, issue};
+use super::node::{PREFIX, tenant_of};
 use super::pki::Pki;
 use super::rbac::Authorizer;
 use super::{Attributes, MASTERS, User, items, text, texts};
@@ -28,6 +29,8 @@ const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 const YEAR: u64 = 365 * 24 * 60 * 60;
+/// The longest that a certificate of a tenant's node is valid: it ends with the account that renews it.
+const DAY: u64 = 24 * 60 * 60;
 const LEAST_SECONDS: u64 = 600;
 
 /// Writes into a new request who asks for it, whatever the client has written there.
@@ -290,9 +293,11 @@ pub fn sign(pki: &Pki, csr: &Value, now: Timestamp) -> Option<Value> {
     if !waiting {
         return None;
     }
-    let seconds = spec["expirationSeconds"].as_u64().unwrap_or(YEAR).clamp(LEAST_SECONDS, YEAR);
     let signed = request_of(csr).and_then(|request| {
         check(&request, &usages)?;
+        let node = request.common_name.strip_prefix(PREFIX);
+        let longest = if node.and_then(tenant_of).is_some() { DAY } else { YEAR };
+        let seconds = spec["expirationSeconds"].as_u64().unwrap_or(longest).clamp(LEAST_SECONDS, longest);
         issue(&request, &usages, pki.ca_pem(), pki.issuer(), now, Duration::from_secs(seconds))
     });
     let mut status = status.clone();

@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
+use domain::ids::UserId;
 use serde_json::Value;
 
 use super::rule::Rule;
@@ -34,6 +35,19 @@ pub const MIRROR: &str = "kubernetes.io/config.mirror";
 pub fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix(PREFIX)?;
     user.in_group(NODES).then_some(name)
+}
+
+/// The id of the tenant whose node this is. The names of tenants' nodes begin with it.
+pub fn tenant_of(node: &str) -> Option<&str> {
+    let (id, rest) = node.split_once('-')?;
+    (!rest.is_empty() && id.parse::<UserId>().is_ok()).then_some(id)
+}
+
+/// Whether the credentials of a tenant's node are void: its tenant's namespace, which has the tenant's id for its name, is gone or going. A
+/// certificate cannot be revoked, so every request is checked.
+pub fn is_orphaned(store: &Store, node: &str) -> bool {
+    let Some(tenant) = tenant_of(node) else { return false };
+    store.get("namespaces", "", tenant).is_none_or(|namespace| namespace.deleting)
 }
 
 /// What is related to a node through its pods.
@@ -80,6 +94,13 @@ pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
         ("storage.k8s.io", "csinodes") => question.csi_node(),
         ("", "nodes") => question.node(),
         ("", "pods") => question.pod(),
+        // A tenant's node would learn of the tokens that others send it, and who may do what.
+        ("authentication.k8s.io", "tokenreviews") if tenant_of(node).is_some() => {
+            no("a tenant's node cannot review tokens")
+        }
+        ("authorization.k8s.io", "localsubjectaccessreviews") if tenant_of(node).is_some() => {
+            no("a tenant's node can only review access to itself")
+        }
         // Nothing relates them to a node here: neither attachments nor devices are simulated.
         ("storage.k8s.io", "volumeattachments")
         | ("resource.k8s.io", "resourceclaims" | "resourceslices")

@@ -102,6 +102,9 @@ impl Authorizer {
             return Decision { allowed: true, reason: Arc::from("") };
         }
         let Some(name) = node::node_of(user) else { return self.rules().decide(user, asked) };
+        if node::is_orphaned(&self.store, name) {
+            return Decision { allowed: false, reason: Arc::from("the account of this node is gone") };
+        }
         match node::decide(&self.store, name, asked) {
             Ok(()) => Decision { allowed: true, reason: Arc::from("") },
             Err(why) => {

@@ -45,6 +45,16 @@ pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut revi
         return Err(ApiError::invalid(GROUP, "", "", &errors));
     }
     let spec = &review["spec"];
+    if let Some(node) = super::node::node_of(caller).filter(|node| super::node::tenant_of(node).is_some()) {
+        let about = &spec["resourceAttributes"];
+        let is_own = text(about, "group").is_empty()
+            && text(about, "resource") == "nodes"
+            && text(about, "name") == node;
+        if scope == Scope::Any && !is_own {
+            let why = "a tenant's node can only review access to itself";
+            return Err(ApiError::forbidden(GROUP, "subjectaccessreviews", "", why));
+        }
+    }
     let subject = match scope {
         Scope::Own => caller.clone(),
         _ => subject_of(spec),

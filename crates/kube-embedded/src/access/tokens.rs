@@ -23,14 +23,15 @@ const DEFAULT_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
 
-/// Answers a `TokenRequest` for the ServiceAccount `name` (201). `body` is the posted object.
+/// Answers a `TokenRequest` for the ServiceAccount `name` (201). `body` is the posted object. `admit` is validating admission:
+/// as in Kubernetes it sees the request with its defaults, after static validation and before anything is signed.
 pub fn request(
     store: &Store,
     key: &SigningKey,
     now: Timestamp,
-    namespace: &str,
-    name: &str,
+    (namespace, name): (&str, &str),
     body: &Value,
+    admit: impl FnOnce(&Value) -> Result<()>,
 ) -> Result<Value> {
     let metadata = &body["metadata"];
     let given = text(metadata, "name");
@@ -72,11 +73,23 @@ pub fn request(
         audiences.push(ISSUER.to_owned());
     }
 
+    let mut answer_metadata = metadata.as_object().cloned().unwrap_or_default();
+    for (key, value) in [("name", name), ("namespace", namespace)] {
+        answer_metadata.insert(key.to_owned(), value.into());
+    }
+    answer_metadata.insert("creationTimestamp".to_owned(), rfc3339(now).into());
+    let reference = &spec["boundObjectRef"];
+    let mut answer = json!({
+        "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": answer_metadata,
+        "spec": { "audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference },
+    });
+    admit(&answer)?;
+
     let mut private = json!({
         "namespace": namespace,
         "serviceaccount": { "name": name, "uid": account.uid },
     });
-    let reference = &spec["boundObjectRef"];
     if !reference.is_null() {
         bind(store, namespace, name, reference, &mut private)?;
     }
@@ -88,17 +101,9 @@ pub fn request(
         "sub": service_account_username(namespace, name),
     }));
     let end = now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
-    let mut answer_metadata = metadata.as_object().cloned().unwrap_or_default();
-    for (key, value) in [("name", name), ("namespace", namespace), ("uid", account.uid.as_ref())] {
-        answer_metadata.insert(key.to_owned(), value.into());
-    }
-    answer_metadata.insert("creationTimestamp".to_owned(), rfc3339(now).into());
-    Ok(json!({
-        "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-        "metadata": answer_metadata,
-        "spec": { "audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference },
-        "status": { "token": token, "expirationTimestamp": rfc3339(end) },
-    }))
+    answer["metadata"]["uid"] = account.uid.as_ref().into();
+    answer["status"] = json!({ "token": token, "expirationTimestamp": rfc3339(end) });
+    Ok(answer)
 }
 
 /// Writes the object that the token is bound to into its private claims.

@@ -165,17 +165,28 @@ pub fn validate(
             defaults::resize(store, object, old)?;
         }
     }
+    evaluate_policies(cluster, request, object, warn)?;
+    match object {
+        Some(object) => quota::charge(store, request, Some(object), cluster.clock().now()),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Asks the `ValidatingAdmissionPolicies` alone: all that applies to requests that store nothing, such as a `TokenRequest`.
+pub fn evaluate_policies(
+    cluster: &Cluster,
+    request: &Request<'_>,
+    object: Option<&Value>,
+    warn: &mut dyn FnMut(String),
+) -> Result<()> {
     let kinds = |api_version: &str, kind: &str| {
         let registry = cluster.registry();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = registry.of_kind(group, version, kind)?;
         Some(ParamSource { storage: found.storage.clone(), namespaced: found.namespaced })
     };
-    cluster.policies().evaluate(store, request, object, &kinds)?.into_iter().for_each(&mut *warn);
-    match object {
-        Some(object) => quota::charge(store, request, Some(object), cluster.clock().now()),
-        None => Ok(Vec::new()),
-    }
+    cluster.policies().evaluate(cluster.store(), request, object, &kinds)?.into_iter().for_each(warn);
+    Ok(())
 }
 
 /// What must be committed with the removal of an object.

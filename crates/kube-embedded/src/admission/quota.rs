@@ -2,7 +2,8 @@
 //!
 //! Every write that adds or removes usage asks [`charge`], which refuses it or gives the changes to the
 //! quotas' `status.used`. They join the write's own transaction, so that two writes at once cannot both
-//! take the last of something: one of them finds the quota changed and asks again.
+//! take the last of something. Writes at once are added up where the store orders them ([`Rebase`]); only a write for
+//! which nothing is left asks again, and is refused.
 //!
 //! Always true: after a commit, `used` is what the objects of the namespace use, as far as they were
 //! counted at their own writes; what changes by time alone (pods past their grace) is found by [`status`],
@@ -20,7 +21,7 @@ use super::{Operation, Request};
 use crate::access::{items, text, texts};
 use crate::error::Result;
 use crate::quantity::Quantity;
-use crate::store::{Change, Expect, Key, Object, Op, Store};
+use crate::store::{Change, Expect, Key, Object, Op, Rebase, Store};
 
 const STORAGE: &str = "resourcequotas";
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
@@ -62,65 +63,91 @@ pub fn charge(
             continue;
         }
         let mut quota = found.value();
-        if charge_one(store, request, new, now, &mut quota)? {
+        let charge = Charge::new(request, new, now, &quota);
+        if charge.is_empty() {
+            continue;
+        }
+        // A quota that nobody has counted for yet is counted now, as things stood before this write.
+        let counted = if is_counted(&quota) { quota["status"].clone() } else { status(store, &quota, now) };
+        let status = charge.apply(&counted).map_err(|excess| {
+            let name = text(&quota["metadata"], "name");
+            refused(request, new.unwrap_or(&Value::Null), format!("exceeded quota: {name}, {excess}"))
+        })?;
+        if quota["status"] != status {
+            quota["status"] = status;
+            let rebase = charge.rebase(quota["spec"].clone());
             changes.push(Change {
                 key: Key::new(&STORAGE.into(), request.namespace, &found.name),
                 expect: Expect::Version(found.version),
-                op: Op::Put(quota),
+                op: Op::Rebase(quota, rebase),
             });
         }
     }
     Ok(changes)
 }
 
-/// Writes the new usage into the status; whether it has changed.
-fn charge_one(
-    store: &Store,
-    request: &Request<'_>,
-    new: Option<&Value>,
-    now: Timestamp,
-    quota: &mut Value,
-) -> Result<bool> {
-    let storage = request.resource.storage.as_ref();
-    let matching = |object: &Value| in_scopes(quota, storage, object);
-    let of = |object: Option<&Value>| match object {
-        Some(object) if matching(object) => usage(storage, object, now),
-        _ => Amounts::new(),
-    };
-    let (before, after) = (of(request.old), of(new));
-    if before.is_empty() && after.is_empty() {
-        return Ok(false);
+/// What a write adds to a quota and takes from it.
+struct Charge {
+    before: Amounts,
+    after: Amounts,
+    /// The write is refused if it goes beyond the quota.
+    refusable: bool,
+}
+
+impl Charge {
+    fn new(request: &Request<'_>, new: Option<&Value>, now: Timestamp, quota: &Value) -> Self {
+        let storage = request.resource.storage.as_ref();
+        let of = |object: Option<&Value>| match object {
+            Some(object) if in_scopes(quota, storage, object) => usage(storage, object, now),
+            _ => Amounts::new(),
+        };
+        let (before, after) = (of(request.old), of(new));
+        let refusable = new.is_some_and(|new| refusable(request, new)) && !after.is_empty();
+        Self { before, after, refusable }
     }
-    // A quota that nobody has counted for yet is counted now, as things stood before this write.
-    let counted = if is_counted(quota) { quota["status"].clone() } else { status(store, quota, now) };
-    let (hard, used) = (amounts::read(&counted["hard"]), amounts::read(&counted["used"]));
-    if let Some(new) = new
-        && refusable(request, new)
-        && !after.is_empty()
-        && let Some(excess) = excess(&hard, &used, &before, &after)
-    {
-        let name = text(&quota["metadata"], "name");
-        return Err(refused(request, new, format!("exceeded quota: {name}, {excess}")));
+
+    fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
     }
-    let mut updated = used;
-    for name in hard.keys() {
-        let (less, more) = (before.get(name), after.get(name));
-        if less.is_none() && more.is_none() {
-            continue;
+
+    /// `counted`, the status of a quota, after the write; or by how much the write goes beyond the quota.
+    fn apply(&self, counted: &Value) -> Result<Value, String> {
+        let (hard, used) = (amounts::read(&counted["hard"]), amounts::read(&counted["used"]));
+        if self.refusable
+            && let Some(excess) = excess(&hard, &used, &self.before, &self.after)
+        {
+            return Err(excess);
         }
-        let mut amount = updated.get(name).cloned().unwrap_or(Quantity::ZERO);
-        if let Some(more) = more {
-            amount = amount.add(more);
+        let mut updated = used;
+        for name in hard.keys() {
+            let (less, more) = (self.before.get(name), self.after.get(name));
+            if less.is_none() && more.is_none() {
+                continue;
+            }
+            let mut amount = updated.get(name).cloned().unwrap_or(Quantity::ZERO);
+            if let Some(more) = more {
+                amount = amount.add(more);
+            }
+            if let Some(less) = less {
+                amount = amount.sub(less);
+            }
+            updated.insert(name.clone(), if amount.sign() < 0 { Quantity::ZERO } else { amount });
         }
-        if let Some(less) = less {
-            amount = amount.sub(less);
-        }
-        updated.insert(name.clone(), if amount.sign() < 0 { Quantity::ZERO } else { amount });
+        Ok(json!({ "hard": counted["hard"], "used": amounts::write(&updated) }))
     }
-    let status = json!({ "hard": counted["hard"], "used": amounts::write(&updated) });
-    let changed = quota["status"] != status;
-    quota["status"] = status;
-    Ok(changed)
+
+    /// Charges a quota that other writes have charged meanwhile.
+    fn rebase(self, spec: Value) -> Rebase {
+        Rebase::new(move |newest| {
+            if newest["spec"] != spec || !is_counted(newest) {
+                return None;
+            }
+            let status = self.apply(&newest["status"]).ok()?;
+            let mut quota = newest.clone();
+            quota["status"] = status;
+            Some(quota)
+        })
+    }
 }
 
 /// Whether the status speaks about the spec as it now is.

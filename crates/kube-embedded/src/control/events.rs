@@ -4,6 +4,7 @@
 //! that is there, and what is said for one reason in ten different ways becomes one Event; who talks too much about one
 //! object is not listened to for a while.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,8 +36,8 @@ const REMEMBERED: usize = 4096;
 /// What an Event is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct About {
-    api_version: &'static str,
-    kind: &'static str,
+    api_version: Cow<'static, str>,
+    kind: Cow<'static, str>,
     namespace: String,
     name: String,
     uid: String,
@@ -46,6 +47,17 @@ pub struct About {
 
 impl About {
     pub fn new(api_version: &'static str, kind: &'static str, object: &Object) -> Self {
+        Self::typed(api_version.into(), kind.into(), object)
+    }
+
+    /// About an object of any kind. Parses it: [`Self::new`] is for callers that know the kind.
+    pub fn of(object: &Object) -> Self {
+        let value = object.value();
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned().into();
+        Self::typed(text("apiVersion"), text("kind"), object)
+    }
+
+    fn typed(api_version: Cow<'static, str>, kind: Cow<'static, str>, object: &Object) -> Self {
         Self {
             api_version,
             kind,
@@ -168,7 +180,17 @@ impl Open {
     }
 }
 
-pub(super) async fn run(context: Arc<Context>, mut notes: Notes) {
+/// Counts a batch as done when it is dropped, also by a panic.
+struct Batch<'a>(&'a Open, usize);
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.0.done(self.1);
+    }
+}
+
+pub(super) async fn run(context: Arc<Context>, notes: Arc<tokio::sync::Mutex<Notes>>) {
+    let mut notes = notes.lock().await;
     let mut memory = Memory::default();
     let mut batch = Vec::with_capacity(AT_ONCE);
     loop {
@@ -176,6 +198,7 @@ pub(super) async fn run(context: Arc<Context>, mut notes: Notes) {
         if taken == 0 {
             return;
         }
+        let _batch = Batch(&notes.open, taken);
         let now = context.clock.now();
         // In the order in which they were told; what is said of one Event, one after the other.
         let mut tasks: Vec<Vec<Task>> = Vec::new();
@@ -186,7 +209,6 @@ pub(super) async fn run(context: Arc<Context>, mut notes: Notes) {
             }
         }
         join_all(tasks.into_iter().map(|tasks| write(&context, tasks))).await;
-        notes.open.done(taken);
     }
 }
 

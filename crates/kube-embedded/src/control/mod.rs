@@ -6,7 +6,8 @@
 //! token of an account), `certificates` (requests for them), `old_requests` (and their end), `bootstrap_tokens` (what they sign). Where the cluster
 //! has simulated nodes, also `workloads` (Deployments and the like, down to pods), `autoscaler` (how many of them) and
 //! `volumes` (claims and what they get). `queue` runs
-//! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails.
+//! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails;
+//! `health` supervises them.
 //! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!
 //! Always true: a controller keeps nothing that it could not find again by looking, so a crash between
@@ -21,6 +22,7 @@ pub(crate) mod disruption;
 pub(crate) mod events;
 mod expiry;
 mod gc;
+pub(crate) mod health;
 mod namespace;
 pub(crate) mod network;
 mod old_requests;
@@ -44,12 +46,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use events::Recorder;
+use health::{Health, supervise};
 use queue::Controller;
 use rest::Posts;
 
 use crate::access::pki::Pki;
 use crate::clock::Clock;
 use crate::error::{ApiError, Result};
+use crate::metrics::Metrics;
 use crate::sim::{self, Simulation};
 use crate::store::{Change, CommitError, Expect, Key, Object, Op, Store};
 
@@ -140,6 +144,8 @@ pub struct Context {
     pub events: Recorder,
     /// What is pretended; without it there are neither nodes nor controllers of workloads.
     pub simulation: Option<Simulation>,
+    pub health: Health,
+    pub metrics: Metrics,
 }
 
 /// The running controllers. They stop when this is dropped.
@@ -162,8 +168,21 @@ impl Control {
     }
 
     /// Starts one more.
-    pub(crate) fn run(&mut self, controller: impl Controller) {
-        self.tasks.spawn(queue::run(self.context.clone(), controller, self.posts.add()));
+    pub(crate) fn run<C: Controller>(&mut self, controller: C) {
+        let (context, controller) = (self.context.clone(), Arc::new(controller));
+        let post = Arc::new(self.posts.add());
+        self.supervise(queue::name_of::<C>(), move || {
+            queue::run(context.clone(), controller.clone(), post.clone())
+        });
+    }
+
+    fn supervise<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: String,
+        start: impl Fn() -> F + Send + Sync + 'static,
+    ) {
+        let (health, metrics) = (self.context.health.clone(), self.context.metrics.clone());
+        self.tasks.spawn(supervise(health, metrics, name, start));
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {
@@ -177,7 +196,8 @@ pub fn start(mut context: Context) -> Control {
     let notes = context.events.open(posts.add());
     let context = Arc::new(context);
     let mut control = Control { tasks: JoinSet::new(), posts, context: context.clone() };
-    control.tasks.spawn(events::run(context.clone(), notes));
+    let (recording, notes) = (context.clone(), Arc::new(tokio::sync::Mutex::new(notes)));
+    control.supervise("events".to_owned(), move || events::run(recording.clone(), notes.clone()));
     control.run(gc::Gc);
     control.run(namespace::Namespaces);
     control.run(customresources::CustomResources);
@@ -288,4 +308,6 @@ pub(crate) enum Failure {
     Api(#[from] ApiError),
     #[error(transparent)]
     Commit(#[from] CommitError),
+    #[error("the reconcile panicked: {0}")]
+    Panic(String),
 }

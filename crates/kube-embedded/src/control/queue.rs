@@ -2,17 +2,24 @@
 //!
 //! A key waits at most once; while it is looked at, a further change makes it due again afterwards. A pass may ask
 //! to be repeated at a time of the cluster's clock; one that fails is repeated after a real pause that doubles up to
-//! [`LONGEST_PAUSE`]. Nothing polls.
+//! [`LONGEST_PAUSE`]. Nothing polls. Keys are reconciled in the order in which they became due.
+//!
+//! A panic is an error of the key that was reconciled: it is logged, counted, recorded as an Event and retried with
+//! backoff. It does not end the controller.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::events::About;
+use super::health::panic_message;
 use super::rest::Post;
 use super::{Context, Failure};
 use crate::store::{Event, Key};
@@ -65,8 +72,15 @@ pub(crate) trait Controller: Send + Sync + 'static {
     fn sync(&self, context: &Context, key: &Key) -> impl Future<Output = Result<Next, Failure>> + Send;
 }
 
+/// The name of a controller in logs, metrics and health reports: `workloads/job/Jobs`.
+pub(crate) fn name_of<C: Controller>() -> String {
+    let path = std::any::type_name::<C>();
+    let path = path.strip_prefix("kube_embedded::").unwrap_or(path);
+    path.strip_prefix("control::").unwrap_or(path).replace("::", "/")
+}
+
 /// `post` is told what the controller has seen and whether it rests.
-pub(crate) async fn run(context: Arc<Context>, controller: impl Controller, post: Post) {
+pub(crate) async fn run<C: Controller>(context: Arc<Context>, controller: Arc<C>, post: Arc<Post>) {
     let mut feed = context.store.follow_all();
     let mut queue = Queue::default();
     let mut running = FuturesUnordered::new();
@@ -77,9 +91,9 @@ pub(crate) async fn run(context: Arc<Context>, controller: impl Controller, post
         while running.len() < AT_ONCE
             && let Some(key) = queue.take(Instant::now(), now)
         {
-            let (controller, context) = (&controller, &context);
+            let (controller, context) = (controller.as_ref(), context.as_ref());
             running.push(async move {
-                let outcome = controller.sync(context, &key).await;
+                let outcome = reconcile(controller, context, &key).await;
                 (key, outcome)
             });
         }
@@ -92,12 +106,13 @@ pub(crate) async fn run(context: Arc<Context>, controller: impl Controller, post
         }
         tokio::select! {
             changes = feed.next() => {
-                if let Ok(changes) = changes {
-                    for (storage, event) in &changes {
-                        controller.touched(&context, storage, event, &mut keys);
-                    }
+                let known = if let Ok(changes) = changes {
+                    enqueue(controller.as_ref(), &context, &changes, &mut keys)
                 } else {
                     feed = context.store.follow_all();
+                    false
+                };
+                if !known {
                     keys = controller.everything(&context);
                 }
             }
@@ -113,10 +128,50 @@ pub(crate) async fn run(context: Arc<Context>, controller: impl Controller, post
     }
 }
 
+/// Reconciles one key. A panic becomes [`Failure::Panic`].
+async fn reconcile<C: Controller>(controller: &C, context: &Context, key: &Key) -> Result<Next, Failure> {
+    let caught = AssertUnwindSafe(async { controller.sync(context, key).await }).catch_unwind().await;
+    caught.unwrap_or_else(|panic| {
+        let (name, reason) = (name_of::<C>(), panic_message(panic.as_ref()));
+        tracing::error!(controller = name, ?key, reason, "reconcile panicked");
+        context.metrics.panicked(&name);
+        if let Some(object) = context.store.get(&key.storage, &key.namespace, &key.name) {
+            let about = About::of(&object);
+            let message = format!("Internal error in {name}; the object is retried with backoff");
+            context.events.warning("controllermanager", about, "ReconcilePanic", message);
+        }
+        Err(Failure::Panic(reason))
+    })
+}
+
+/// Adds the keys that `changes` concern. Answers `false` if that is not known, because looking at a change panicked.
+fn enqueue<C: Controller>(
+    controller: &C,
+    context: &Context,
+    changes: &[(Arc<str>, Event)],
+    keys: &mut Vec<Key>,
+) -> bool {
+    let mut known = true;
+    for (storage, event) in changes {
+        let touched = || controller.touched(context, storage, event, keys);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(touched)) {
+            let (name, reason) = (name_of::<C>(), panic_message(panic.as_ref()));
+            let object = &event.object;
+            tracing::error!(controller = name, %storage, %object.namespace, %object.name, reason, "event handler panicked");
+            context.metrics.panicked(&name);
+            known = false;
+        }
+    }
+    known
+}
+
 /// Which keys are due, now or later.
 #[derive(Default)]
 struct Queue {
-    due: BTreeSet<Key>,
+    /// First in, first out, so that no tenant's objects go before those of another.
+    due: VecDeque<Key>,
+    /// The keys in `due`.
+    waiting: HashSet<Key>,
     /// Failed, and tried again then.
     retries: Agenda<Instant>,
     /// Asked to be looked at then.
@@ -169,7 +224,13 @@ impl Queue {
     fn add(&mut self, key: Key) {
         match self.busy.get_mut(&key) {
             Some(again) => *again = true,
-            None => drop(self.due.insert(key)),
+            None => self.push(key),
+        }
+    }
+
+    fn push(&mut self, key: Key) {
+        if self.waiting.insert(key.clone()) {
+            self.due.push_back(key);
         }
     }
 
@@ -180,7 +241,8 @@ impl Queue {
         while let Some(key) = self.planned.take(now) {
             self.add(key);
         }
-        let key = self.due.pop_first()?;
+        let key = self.due.pop_front()?;
+        self.waiting.remove(&key);
         // It is looked at before its time, and will say anew when to look again.
         self.retries.remove(&key);
         self.planned.remove(&key);
@@ -214,7 +276,7 @@ impl Queue {
                 let pause = pause_after(*failures);
                 self.retries.put(key, moment + pause);
             }
-            Ok(_) if again => drop(self.due.insert(key)),
+            Ok(_) if again => self.push(key),
             Ok(next) => {
                 if let Some(at) = next.time(now) {
                     self.planned.put(key, at);
@@ -258,6 +320,18 @@ mod tests {
         let later = now + SignedDuration::from_secs(1);
         assert_eq!((queue.take(moment, now), queue.next_planned()), (None, Some(later)));
         assert_eq!(queue.take(moment, later), Some(key));
+    }
+
+    #[test]
+    fn keys_are_taken_in_the_order_in_which_they_became_due() {
+        let key = |name: &str| Key::new(&"configmaps".into(), "n", name);
+        let mut queue = Queue::default();
+        for name in ["z", "a", "m", "z"] {
+            queue.add(key(name));
+        }
+        let (moment, now) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let mut taken = || queue.take(moment, now).map(|key| key.name.to_string());
+        assert_eq!([taken(), taken(), taken(), taken()].map(Option::unwrap_or_default), ["z", "a", "m", ""]);
     }
 
     #[test]

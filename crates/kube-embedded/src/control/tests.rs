@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use serde_json::json;
 
+use super::queue::Next;
 use super::*;
 use crate::clock::HeldClock;
+use crate::store::Event;
 
 /// Deletes and creates as the API does, as far as these tests see.
 struct TinyApi {
@@ -59,7 +61,7 @@ impl Actor for TinyApi {
     }
 
     fn update(&self, _: Component, _: Part, _: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
-        unreachable!("these controllers do not ask for it")
+        async { Err(ApiError::not_implemented("the tiny API has no updates")) }.boxed()
     }
 
     fn rescale<'a>(
@@ -81,7 +83,9 @@ impl Actor for TinyApi {
 
     fn create(&self, _: Component, mut document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
         async move {
-            let (storage, _) = kind(document["kind"].as_str().unwrap()).unwrap();
+            let Some((storage, _)) = kind(document["kind"].as_str().unwrap()) else {
+                return Err(ApiError::no_such_resource());
+            };
             let metadata = &mut document["metadata"];
             metadata["uid"] = uuid::Uuid::new_v4().to_string().into();
             let key = Key::new(
@@ -140,6 +144,8 @@ impl World {
             kinds: Arc::new(|_, name| kind(name)),
             events: Recorder::default(),
             simulation: None,
+            health: Health::default(),
+            metrics: Metrics::default(),
         })
     }
 
@@ -454,4 +460,49 @@ async fn names_of_a_definition_that_went_are_given_to_who_waited() {
         boats.is_some_and(|boats| crate::crd::status::is_established(&boats.value()))
     };
     world.until("the other is served", established).await;
+}
+
+/// Panics for ConfigMaps named `bad` and counts the others; its event handler panics for those named `worse`.
+struct Panicky(Arc<AtomicU32>);
+
+impl Controller for Panicky {
+    fn everything(&self, context: &Context) -> Vec<Key> {
+        let all = context.store.list("configmaps", None).objects;
+        all.iter().map(|object| Key::new(&"configmaps".into(), &object.namespace, &object.name)).collect()
+    }
+
+    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == "configmaps" {
+            assert_ne!(event.object.name.as_ref(), "worse", "hostile event");
+            keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
+        }
+    }
+
+    async fn sync(&self, _: &Context, key: &Key) -> std::result::Result<Next, Failure> {
+        assert_ne!(key.name.as_ref(), "bad", "hostile object");
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Next::Rest)
+    }
+}
+
+#[tokio::test]
+async fn reconcile_that_panics_is_retried_and_stops_no_other() {
+    let world = World::new();
+    let mut control = world.start();
+    let (health, metrics) = (control.context().health.clone(), control.context().metrics.clone());
+    let reconciled = Arc::new(AtomicU32::new(0));
+    control.run(Panicky(reconciled.clone()));
+    world.make("Namespace n", json!({}), &[]).await;
+    world.make("ConfigMap n/bad", json!({"apiVersion": "v1", "kind": "ConfigMap"}), &[]).await;
+    world.make("ConfigMap n/worse", json!({}), &[]).await;
+    world.make("ConfigMap n/good", json!({}), &[]).await;
+    let retried = |_: &World| reconciled.load(Ordering::SeqCst) >= 2 && metrics.panics() >= 3;
+    world.until("a retry, and the other objects", retried).await;
+    assert_eq!(health.failing(), [], "the controller itself never ended");
+    assert_eq!(metrics.restarts(), 0);
+    let recorded = |world: &World| {
+        let events = world.store.list("events", None).objects;
+        events.iter().any(|event| event.value()["reason"] == "ReconcilePanic")
+    };
+    world.until("an Event", recorded).await;
 }

@@ -117,7 +117,8 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
         let fraction = &fraction[..fraction.len().min(18)];
         let places = u32::try_from(fraction.len()).map_err(|_| invalid())?;
         let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| invalid())? };
-        let nanos = whole.checked_mul(*size).ok_or_else(invalid)? + part * size / 10_i128.pow(places);
+        let part = part.checked_mul(*size).ok_or_else(invalid)? / 10_i128.pow(places);
+        let nanos = whole.checked_mul(*size).and_then(|whole| whole.checked_add(part)).ok_or_else(invalid)?;
         total = total.checked_add(nanos).ok_or_else(invalid)?;
         rest = tail;
     }

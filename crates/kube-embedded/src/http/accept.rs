@@ -1,31 +1,48 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one listener, with or without TLS, drained at the end.
 //!
-//! Always true: no peer can hold a connection open without saying anything, and one connection that fails
-//! concerns no other.
+//! Invariants:
+//! - A peer that completes no TLS handshake, sends nothing, or sends no complete request head is closed when the timeout
+//!   for that step has passed. A connection without open requests is closed when it has been idle too long.
+//! - The number of connections is bounded in total and per address; a connection over the limit is closed at once.
+//! - A connection that fails does not affect any other.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 use super::gather::{Gather, Turn};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Until the first byte, by which HTTP/1 and HTTP/2 are told apart.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Until the head of the first request is complete; on HTTP/1 also for each further one.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Without an open request. As kube-apiserver.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// HTTP/2 pings, so that a connection whose peer vanished ends although watches are open on it. As kube-apiserver.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long open requests may take after the server was asked to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Refused connections are logged at most once in this time.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -43,11 +60,26 @@ impl<B, S> Answers<B> for S where
 {
 }
 
+/// How many connections one listener keeps open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    pub total: usize,
+    /// From one address; of IPv6, from one /64.
+    pub per_address: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { total: 10_000, per_address: 1_000 }
+    }
+}
+
 /// Serves until `stop` resolves, then lets open requests finish. `service` makes the service of one connection,
 /// given the peer's address and the certificate that it showed.
 pub async fn accept<S, B>(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
+    limits: ConnectionLimits,
     service: impl Fn(SocketAddr, Option<&CertificateDer<'_>>) -> S + Clone + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) where
@@ -55,7 +87,9 @@ pub async fn accept<S, B>(
     B: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let tls = tls.map(TlsAcceptor::from);
-    let graceful = GracefulShutdown::new();
+    let connections = Arc::new(Connections::new(limits));
+    // Each connection holds a receiver: when all are gone, everything is drained.
+    let draining = watch::Sender::new(false);
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -67,19 +101,23 @@ pub async fn accept<S, B>(
             Err(error) => {
                 // Out of file descriptors, most likely: wait for some to be closed.
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let (tls, service, watcher) = (tls.clone(), service.clone(), graceful.watcher());
+        let Some(counted) = connections.open(address.ip()) else { continue };
+        let (tls, service, draining) = (tls.clone(), service.clone(), draining.subscribe());
         tokio::spawn(async move {
+            let _counted = counted;
             let ended = async {
                 socket.set_nodelay(true)?;
-                let Some(tls) = tls else { return connection(socket, service(address, None), watcher).await };
-                let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await??;
+                let Some(tls) = tls else {
+                    return connection(socket, service(address, None), draining).await;
+                };
+                let stream = timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await??;
                 let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let service = service(address, peer);
-                connection(stream, service, watcher).await
+                connection(stream, service, draining).await
             };
             if let Err(error) = ended.await {
                 tracing::debug!(error = error.as_ref() as &dyn std::error::Error, "a connection ended");
@@ -87,12 +125,17 @@ pub async fn accept<S, B>(
         });
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+    draining.send_replace(true);
+    if timeout(DRAIN_TIMEOUT, draining.closed()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
 }
 
-async fn connection<T, S, B>(stream: T, service: S, watcher: Watcher) -> Result<(), BoxError>
+async fn connection<T, S, B>(
+    stream: T,
+    service: S,
+    mut draining: watch::Receiver<bool>,
+) -> Result<(), BoxError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Answers<B>,
@@ -100,9 +143,182 @@ where
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(1000)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
     let stream = Gather::new(stream);
+    let requests = Arc::new(OpenRequests::new());
+    let counting = requests.clone();
+    let service = hyper::service::service_fn(move |request| {
+        let (open, answer) = (counting.begin(), service.clone().oneshot(request));
+        // The request is open until the last byte of its response has been taken.
+        async move {
+            let response: Response<B> = answer.await?;
+            Ok::<_, Infallible>(response.map(|body| {
+                body.map_err(move |error| {
+                    let _ = &open;
+                    error
+                })
+            }))
+        }
+    });
     let io = TokioIo::new(stream.clone());
-    let connection = builder.serve_connection(io, TowerToHyperService::new(service)).into_owned();
-    Turn::new(watcher.watch(connection), stream).await
+    let heard = stream.clone();
+    let serving = async move {
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        let idle = async {
+            sleep(SILENCE_TIMEOUT).await;
+            if heard.has_read() {
+                requests.idle().await;
+            }
+        };
+        let drained = async {
+            let _ = draining.wait_for(|draining| *draining).await; // an error means that the listener is gone
+        };
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = drained => connection.as_mut().graceful_shutdown(),
+            () = idle => {
+                connection.as_mut().graceful_shutdown();
+                // A request that was on its way may still be answered.
+                let closed = async {
+                    sleep(DRAIN_TIMEOUT).await;
+                    while requests.count() > 0 {
+                        sleep(DRAIN_TIMEOUT).await;
+                    }
+                };
+                return tokio::select! {
+                    ended = connection => ended,
+                    () = closed => Ok(()),
+                };
+            }
+        }
+        connection.await
+    };
+    Turn::new(serving, stream).await
 }
+
+/// The open requests of one connection, and since when there are none.
+struct OpenRequests {
+    begun: Instant,
+    open: AtomicUsize,
+    /// Milliseconds from `begun` to the end of the last request; 0 before the first one ended.
+    last: AtomicU64,
+}
+
+struct OpenRequest(Arc<OpenRequests>);
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        let since = u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last.store(since.max(1), Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl OpenRequests {
+    fn new() -> Self {
+        Self { begun: Instant::now(), open: AtomicUsize::new(0), last: AtomicU64::new(0) }
+    }
+
+    fn begin(self: &Arc<Self>) -> OpenRequest {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenRequest(self.clone())
+    }
+
+    fn count(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Resolves when no request came in time, or none has been open for [`IDLE_TIMEOUT`]. It looks from time to time
+    /// instead of being notified: requests must not pay for it.
+    async fn idle(&self) {
+        let mut at = self.begun + HEADER_TIMEOUT;
+        loop {
+            sleep_until(at).await;
+            let last = self.last.load(Ordering::Relaxed);
+            at = match (self.count(), last) {
+                (0, 0) => return,
+                (0, last) => self.begun + Duration::from_millis(last) + IDLE_TIMEOUT,
+                _ => Instant::now() + IDLE_TIMEOUT,
+            };
+            if at <= Instant::now() {
+                return;
+            }
+        }
+    }
+}
+
+/// The connections of one listener.
+struct Connections {
+    limits: ConnectionLimits,
+    open: Mutex<OpenConnections>,
+}
+
+#[derive(Default)]
+struct OpenConnections {
+    total: usize,
+    by_address: HashMap<IpAddr, usize>,
+    refused: u64,
+    logged: Option<Instant>,
+}
+
+/// An open connection; no longer counted when dropped.
+struct OpenConnection {
+    connections: Arc<Connections>,
+    address: IpAddr,
+}
+
+impl Connections {
+    fn new(limits: ConnectionLimits) -> Self {
+        Self { limits, open: Mutex::default() }
+    }
+
+    /// `None` if the listener or the address has as many as it may.
+    fn open(self: &Arc<Self>, address: IpAddr) -> Option<OpenConnection> {
+        let address = network_of(address);
+        let mut open = self.open.lock();
+        let of_address = open.by_address.get(&address).copied().unwrap_or(0);
+        if open.total >= self.limits.total || of_address >= self.limits.per_address {
+            open.refused += 1;
+            if open.logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                open.logged = Some(Instant::now());
+                let (total, refused) = (open.total, open.refused);
+                drop(open);
+                tracing::warn!(%address, of_address, total, refused, "too many connections, closing new ones");
+            }
+            return None;
+        }
+        open.total += 1;
+        open.by_address.insert(address, of_address + 1);
+        Some(OpenConnection { connections: self.clone(), address })
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock();
+        open.total -= 1;
+        let left = open.by_address.get_mut(&self.address).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            open.by_address.remove(&self.address);
+        }
+    }
+}
+
+/// What counts as one address: of IPv6 the /64, which is what one host is given.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests;

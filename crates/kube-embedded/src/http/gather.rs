@@ -26,6 +26,8 @@ pub struct Gather<T>(Arc<Mutex<Inner<T>>>);
 struct Inner<T> {
     stream: T,
     held: BytesMut,
+    /// Whether the peer has sent anything.
+    has_read: bool,
 }
 
 impl<T> Clone for Gather<T> {
@@ -36,7 +38,12 @@ impl<T> Clone for Gather<T> {
 
 impl<T: AsyncWrite + Unpin> Gather<T> {
     pub fn new(stream: T) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, held: BytesMut::new() })))
+        Self(Arc::new(Mutex::new(Inner { stream, held: BytesMut::new(), has_read: false })))
+    }
+
+    /// Whether the peer has sent anything yet.
+    pub fn has_read(&self) -> bool {
+        self.0.lock().has_read
     }
 
     fn poll_out(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -65,7 +72,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gather<T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0.lock().stream).poll_read(context, buffer)
+        let mut inner = self.0.lock();
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut inner.stream).poll_read(context, buffer);
+        inner.has_read |= buffer.filled().len() > before;
+        polled
     }
 }
 

@@ -4,10 +4,13 @@
 //! the answer ([`respond`]). In process it is called directly; [`accept`] puts it behind TLS.
 
 pub mod accept;
+pub mod audit;
+mod body;
 mod gather;
 pub mod negotiate;
 pub mod query;
 pub mod respond;
+mod revalidate;
 pub mod routes;
 pub mod service;
 pub mod target;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use http_body::Frame;
@@ -11,7 +11,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
-use super::negotiate::{Format, Representation, View};
+use super::negotiate::{Format, View};
+use super::revalidate::Revalidation;
 use super::yaml;
 use crate::error::{ApiError, Result};
 use crate::metrics::Watching;
@@ -73,8 +74,33 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-/// Dresses what a verb answered.
-pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
+/// A long-running request: counted while it lives, and ended when its credentials or rights are.
+pub(super) struct OpenStream {
+    pub counted: governor::streams::Stream,
+    pub reserved: governor::bytes::Reserved,
+    /// `None` for the platform itself.
+    pub revalidation: Option<Revalidation>,
+}
+
+impl OpenStream {
+    /// The frames of the stream for as long as it may go on.
+    fn body(self, frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+        let Self { counted, reserved, revalidation } = self;
+        let frames = frames.map(move |frame| {
+            let _ = (&counted, &reserved); // held as long as the stream
+            Ok(Frame::data(frame))
+        });
+        match revalidation {
+            Some(revalidation) => {
+                StreamBody::new(frames.take_until(Box::pin(revalidation.revoked()))).boxed_unsync()
+            }
+            None => StreamBody::new(frames).boxed_unsync(),
+        }
+    }
+}
+
+/// Dresses what a verb answered. `open` is there for a request that may answer with a stream.
+pub(super) fn answer(call: &Call, answer: Answer, open: Option<OpenStream>) -> Result<Response<Body>> {
     let representation = call.representation;
     match answer {
         Answer::Stored(code, object) => match (representation.view, representation.format) {
@@ -98,12 +124,12 @@ pub fn answer(call: &Call, answer: Answer) -> Result<Response<Body>> {
         }
         Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
         Answer::List(page) => list(call, &page),
-        Answer::Watch(stream) => Ok(watch(*stream, representation, call.cluster.metrics().watching())),
-        Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
-        Answer::Stream(parts) => {
-            let frames = parts.map(|part| Ok(Frame::data(part)));
-            Ok(response(200, "text/plain", StreamBody::new(frames).boxed_unsync()))
+        Answer::Watch(stream) => {
+            let lines = lines(*stream, call.cluster.metrics().watching());
+            Ok(response(200, representation.content_type(), stream_body(lines, open)))
         }
+        Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
+        Answer::Stream(parts) => Ok(response(200, "text/plain", stream_body(parts, open))),
         Answer::Nothing => {
             let mut response = response(204, "", full(Bytes::new()));
             response.headers_mut().remove(CONTENT_TYPE);
@@ -220,12 +246,18 @@ fn raw_list(call: &Call, page: &Page, metadata: &Value) -> Body {
     full(body)
 }
 
-fn watch(watch: WatchStream, representation: Representation, counted: Watching) -> Response<Body> {
-    let lines = stream::unfold((watch, counted), |(mut watch, counted)| async move {
+fn lines(watch: WatchStream, counted: Watching) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold((watch, counted), |(mut watch, counted)| async move {
         let line = watch.next().await?;
-        Some((Ok(Frame::data(line)), (watch, counted)))
-    });
-    response(200, representation.content_type(), StreamBody::new(lines).boxed_unsync())
+        Some((line, (watch, counted)))
+    })
+}
+
+fn stream_body(frames: impl Stream<Item = Bytes> + Send + 'static, open: Option<OpenStream>) -> Body {
+    match open {
+        Some(open) => open.body(frames),
+        None => StreamBody::new(frames.map(|frame| Ok(Frame::data(frame)))).boxed_unsync(),
+    }
 }
 
 /// The Go type that Kubernetes names in two of its messages.

@@ -109,7 +109,10 @@ pub fn version() -> Value {
 
 fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     let writable = cluster.store().writable();
-    let checks = [("ping", true), ("store", writable || name == "livez")];
+    let failing = cluster.health().failing();
+    let live = name == "livez";
+    let checks =
+        [("ping", true), ("store", writable || live), ("background-tasks", failing.is_empty() || live)];
     let well = checks.iter().all(|(_, ok)| *ok);
     if well && query.get("verbose").is_none() {
         return text(200, "ok");
@@ -118,6 +121,9 @@ fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     for (check, ok) in checks {
         let (mark, word) = if ok { ('+', "ok") } else { ('-', "failed") };
         let _ = writeln!(body, "[{mark}]{check} {word}"); // a String takes everything
+    }
+    for (task, _) in failing {
+        let _ = writeln!(body, "[-]background-tasks/{task} restarting");
     }
     let _ = writeln!(body, "{name} check {}", if well { "passed" } else { "failed" });
     text(if well { 200 } else { 503 }, body)

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,33 +11,35 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use governor::{Flow, Governor, Level};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Request, Response};
-use http_body_util::{BodyExt, Limited};
 use parking_lot::Mutex;
 
+use super::audit::RequestAudit;
+use super::body::{self, RequestBody};
 use super::negotiate::{self, Format, Offer};
 use super::query::Query;
-use super::respond::{self, Body};
+use super::respond::{self, Body, OpenStream};
+use super::revalidate::Revalidation;
 use super::routes;
 use super::target::{self, ResourcePath};
 use crate::access::authn::{Identity, PeerCertificate};
 use crate::access::node::in_field_selector;
 use crate::access::rbac::name_in_field_selector;
-use crate::access::{Attributes, User};
+use crate::access::{ANONYMOUS, Attributes, MASTERS, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::metrics::Subject;
 use crate::rules;
 use crate::schema::resources::Resource;
-use crate::verbs::{self, Call};
+use crate::verbs::{self, Answer, Call};
 
-/// Kubernetes' own limit.
-pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
-const BODY_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long the rest of a body that is too large is read and thrown away.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub use super::body::BODY_LIMIT;
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+const NODES: &str = "system:nodes";
 
 /// The Kubernetes API as a `tower` service, over TLS or in process for a named identity.
 #[derive(Clone)]
@@ -44,21 +47,24 @@ pub struct ApiService {
     cluster: Cluster,
     identity: Option<Arc<User>>,
     peer: Option<PeerCertificate>,
+    address: Option<IpAddr>,
 }
 
 impl ApiService {
     /// Callers prove who they are, by certificate or token.
     pub fn new(cluster: Cluster) -> Self {
-        Self { cluster, identity: None, peer: None }
+        Self { cluster, identity: None, peer: None, address: None }
     }
 
     /// Every call is made by `user`, who may still impersonate others.
     pub fn acting_as(cluster: Cluster, user: User) -> Self {
-        Self { cluster, identity: Some(Arc::new(user)), peer: None }
+        Self { cluster, identity: Some(Arc::new(user)), peer: None, address: None }
     }
 
-    pub(crate) fn with_peer(mut self, peer: PeerCertificate) -> Self {
-        self.peer = Some(peer);
+    /// For a connection from `address`, with the certificate that its peer showed.
+    pub(crate) fn with_peer(mut self, address: IpAddr, peer: Option<PeerCertificate>) -> Self {
+        self.address = Some(address);
+        self.peer = peer;
         self
     }
 
@@ -78,17 +84,20 @@ impl ApiService {
         }
         let cluster = self.cluster;
         let started = Instant::now();
-        let work = AssertUnwindSafe(handle(&cluster, &parts, body)).catch_unwind();
+        let mut trail = RequestAudit::begin(cluster.auditor(), &parts, self.address);
+        let work = AssertUnwindSafe(handle(&cluster, &parts, self.address, body, &mut trail)).catch_unwind();
         let format = negotiate::of_refusals(header(&parts.headers, &ACCEPT));
-        let response = match work.await {
+        let mut response = match work.await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => respond::refusal(&error, format),
             Err(_) => {
                 tracing::error!(method = %parts.method, path = parts.uri.path(), "a request panicked");
+                cluster.metrics().panicked("request");
                 let message = "This request caused apiserver to panic. Look in the logs for details.";
                 respond::refusal(&ApiError::internal(message), format)
             }
         };
+        trail.end(&mut response);
         count(&cluster, &parts, response.status().as_u16(), started.elapsed());
         response
     }
@@ -125,7 +134,48 @@ fn count(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
     }
 }
 
-async fn handle<B>(cluster: &Cluster, parts: &Parts, body: B) -> Result<Response<Body>>
+/// Whose budgets a request uses.
+#[derive(Clone, Copy)]
+struct Payer {
+    level: Level,
+    flow: Flow,
+}
+
+impl Payer {
+    /// The platform's own requests in process have a level of their own, as cluster administrators do. What it does
+    /// on behalf of a user counts as that user's.
+    fn of(governor: &Governor, user: &User, is_own: bool, address: Option<IpAddr>) -> Self {
+        let level = if is_own || user.in_group(MASTERS) {
+            Level::Platform
+        } else if user.name == ANONYMOUS {
+            Level::Anonymous
+        } else {
+            Level::Authenticated
+        };
+        let flow = match level {
+            Level::Anonymous => governor.flow(address),
+            Level::Platform | Level::Authenticated => governor.flow(&user.name),
+        };
+        Self { level, flow }
+    }
+}
+
+fn rejected(rejected: governor::Rejected) -> ApiError {
+    ApiError::rejected(&rejected)
+}
+
+/// Health checks take no seat: an overloaded server is not a broken one.
+fn is_health(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz"].iter().any(|prefix| path.starts_with(prefix))
+}
+
+async fn handle<B>(
+    cluster: &Cluster,
+    parts: &Parts,
+    address: Option<IpAddr>,
+    body: B,
+    trail: &mut RequestAudit<'_>,
+) -> Result<Response<Body>>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -142,9 +192,24 @@ where
         },
     };
     let caller = cluster.authenticator().authenticate(parts)?;
+    let is_impersonated = parts.headers.contains_key(IMPERSONATE_USER);
+    let is_own = parts.extensions.get::<Identity>().is_some() && !is_impersonated;
+    if is_own {
+        trail.forget();
+    }
+    if trail.is_recording() {
+        trail.user = Some(caller.name.clone());
+        trail.is_node = caller.in_group(NODES);
+    }
     let user = cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, &asked)?;
+    if is_impersonated && trail.is_recording() {
+        trail.impersonator = trail.user.replace(user.name.clone());
+    }
+    let payer = Payer::of(cluster.governor(), &user, is_own, address);
+    let seat = async || cluster.governor().seat(payer.level, payer.flow).await.map_err(rejected);
     cluster.authorizer().check(&user, &asked)?;
     let Some(found) = resource_path else {
+        let _seat = if is_health(path) { None } else { Some(seat().await?) };
         return routes::answer(cluster, parts, &query);
     };
     let verb = target::verb(&parts.method, &found, query.watch);
@@ -162,9 +227,29 @@ where
     if verb == "watch" && representation.format == Format::Yaml {
         return Err(ApiError::not_acceptable(negotiate::STREAM_TYPES));
     }
-    // A watch lives long and costs little; everything else takes one of a limited number of places.
-    let _place = if verb == "watch" { None } else { Some(cluster.enter()?) };
-    let body = read_body(body).await?;
+    // Long-running requests are counted for as long as they live, and hold a seat only while they are opened.
+    let is_stream = verb == "watch" || (found.subresource == "log" && query.get("follow").is_some());
+    let open = if is_stream {
+        let counted = cluster.governor().stream(payer.level, payer.flow).map_err(rejected)?;
+        let reserved =
+            cluster.governor().reserve(payer.level, payer.flow, verbs::WATCH_BYTES).map_err(rejected)?;
+        let revalidation = (!is_own).then(|| Revalidation {
+            cluster: cluster.clone(),
+            parts: parts.clone(),
+            user: user.clone(),
+            asked,
+        });
+        Some(OpenStream { counted, reserved, revalidation })
+    } else {
+        None
+    };
+    // The body first, then the seat: a slow sender holds up nobody. Reads have none that means anything.
+    let body = if matches!(verb, "get" | "list" | "watch") {
+        RequestBody::default()
+    } else {
+        body::read(body, cluster.governor(), payer.level, payer.flow).await?
+    };
+    let _seat = seat().await?;
     let call = Call {
         cluster: cluster.clone(),
         verb,
@@ -178,7 +263,7 @@ where
         representation,
         user_agent: header(&parts.headers, &USER_AGENT).unwrap_or_default().to_owned(),
         content_type: header(&parts.headers, &CONTENT_TYPE).map(str::to_owned),
-        body,
+        body: body.bytes.clone(),
         warnings: Mutex::default(),
     };
     let resource = &call.resource;
@@ -186,8 +271,11 @@ where
     if let Some(warning) = own.or_else(|| rules::deprecation(&resource.group, &resource.kind)) {
         call.warn(warning);
     }
-    let answer = verbs::answer(&call).await;
-    let mut response = match answer.and_then(|answer| respond::answer(&call, answer)) {
+    let mut answer = verbs::answer(&call).await;
+    if let Ok(Answer::Watch(stream)) = &mut answer {
+        stream.charge(payer.level, payer.flow).map_err(rejected)?;
+    }
+    let mut response = match answer.and_then(|answer| respond::answer(&call, answer, open)) {
         Ok(response) => response,
         Err(error) => respond::refusal(&error, negotiate::of_refusals(header(&parts.headers, &ACCEPT))),
     };
@@ -235,28 +323,6 @@ fn suits(resource: &Resource, found: &ResourcePath, verb: &str) -> bool {
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut body = std::pin::pin!(body);
-    let limited = Limited::new(body.as_mut(), BODY_LIMIT);
-    match tokio::time::timeout(BODY_TIMEOUT, limited.collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            // Who is still sending when the connection is closed never reads why.
-            let rest = async { while let Some(Ok(_)) = body.frame().await {} };
-            let _ = tokio::time::timeout(PATIENCE, rest).await;
-            Err(ApiError::too_large(BODY_LIMIT))
-        }
-        Ok(Err(error)) => {
-            Err(ApiError::bad_request(format!("the request's body could not be read: {error}")))
-        }
-        Err(_) => Err(ApiError::new(408, "Timeout", "the request's body did not arrive in time")),
-    }
 }
 
 /// The question for authorization.

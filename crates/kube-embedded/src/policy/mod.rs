@@ -22,7 +22,7 @@ use self::matching::{label_selector_matches, matches};
 use crate::admission::{Operation, Request};
 use crate::crd::cel::{Expression, Failure, scope, values};
 use crate::error::{ApiError, Result};
-use crate::store::Store;
+use crate::store::{Object, Store};
 
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
@@ -80,7 +80,7 @@ impl Policies {
             denials: Vec::new(),
             warnings: Vec::new(),
         };
-        for policy in policies {
+        for policy in &policies {
             let bound: Vec<&Value> = bindings
                 .iter()
                 .filter(|binding| binding["spec"]["policyName"] == policy.name.as_ref())
@@ -88,7 +88,7 @@ impl Policies {
             if bound.is_empty() {
                 continue;
             }
-            let compiled = self.compiled(&policy);
+            let compiled = self.compiled(policy, &policies);
             if matches(&compiled.document["spec"]["matchConstraints"], request, object, run.namespace) {
                 run.policy(&compiled, &bound);
             }
@@ -99,7 +99,7 @@ impl Policies {
         }
     }
 
-    fn compiled(&self, policy: &crate::store::Object) -> Arc<Compiled> {
+    fn compiled(&self, policy: &Object, current: &[Arc<Object>]) -> Arc<Compiled> {
         let mut known = self.compiled.lock();
         if let Some((version, compiled)) = known.get(&policy.uid)
             && *version == policy.version
@@ -107,6 +107,8 @@ impl Policies {
             return compiled.clone();
         }
         let compiled = Arc::new(Compiled::new(policy.value()));
+        // Policies that are gone are evicted when others are compiled.
+        known.retain(|uid, _| current.iter().any(|policy| policy.uid == *uid));
         known.insert(policy.uid.clone(), (policy.version, compiled.clone()));
         compiled
     }
@@ -415,7 +417,12 @@ fn message(validation: &Validation, inputs: &Inputs<'_>) -> String {
 /// `request`, as expressions see it.
 fn request_value(request: &Request<'_>) -> Value {
     let resource = request.resource;
-    let kind = json!({"group": resource.group, "version": resource.version, "kind": resource.kind});
+    let kind = match (resource.group.as_ref(), resource.name.as_ref(), request.subresource) {
+        ("", "serviceaccounts", "token") => {
+            json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"})
+        }
+        _ => json!({"group": resource.group, "version": resource.version, "kind": resource.kind}),
+    };
     let plural = json!({"group": resource.group, "version": resource.version, "resource": resource.name});
     let user = request.user;
     let mut value = json!({

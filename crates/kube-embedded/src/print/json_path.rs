@@ -280,11 +280,11 @@ fn descend<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
 fn elements(list: &[Value], from: Option<i64>, to: Bound, step: i64) -> Result<Vec<&Value>, Lost> {
     let length = i64::try_from(list.len()).map_err(|_| Lost)?;
     let from = from.unwrap_or(0);
-    let from = if from < 0 { from + length } else { from };
+    let from = if from < 0 { from.saturating_add(length) } else { from };
     let to = match to {
-        Bound::One => from + 1,
+        Bound::One => from.saturating_add(1),
         Bound::End => length,
-        Bound::At(to) if to < 0 => to + length,
+        Bound::At(to) if to < 0 => to.saturating_add(length),
         Bound::At(to) => to,
     };
     if from == to {

@@ -1,5 +1,7 @@
 //! Pods whose node is gone: after a while they go, too.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,8 +56,9 @@ impl Controller for Orphans {
         }
         let now = context.clock.now();
         let since = *self.missed.lock().entry(key.clone()).or_insert(now);
-        if now < since + PATIENCE {
-            return Ok(Next::At(since + PATIENCE));
+        let due = since.checked_add(PATIENCE).unwrap_or(Timestamp::MAX);
+        if now < due {
+            return Ok(Next::At(due));
         }
         for pod in pods_on(context, &key.name) {
             remove(context, &pod).await?;

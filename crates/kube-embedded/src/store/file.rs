@@ -6,6 +6,11 @@
 //!
 //! After a failed write redb wants the database opened anew, and what failed may have reached the disk
 //! all the same. So the next write opens it and first puts back what memory says of those keys.
+//!
+//! After a failed sync nothing is written any more: the kernel may have dropped pages that it shows as written, and
+//! only a new process, which reads what is really there, can tell.
+//!
+//! A file that was closed is not verified when it is opened; after a crash redb verifies it by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,10 +19,13 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use redb::backends::FileBackend;
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend, StorageError,
+    TableDefinition,
 };
 
 use super::Key;
@@ -34,8 +42,9 @@ const VERSION_KEY: &str = "version";
 
 /// Longer documents are kept compressed.
 const COMPRESS_ABOVE: usize = 1024;
-/// No document is anywhere near this; a length beyond it is damage.
-const LONGEST_DOCUMENT: usize = 64 << 20;
+/// LZ4 makes a document at most this many times smaller: a length beyond that is damage. There is no other limit on
+/// reading, because what was acknowledged must stay readable.
+const MAX_COMPRESSION: usize = 255;
 
 /// Half a second in all, before a folder counts as in use.
 const LOCK_TRIES: usize = 10;
@@ -94,7 +103,12 @@ impl Record {
         &self.0
     }
 
-    fn read(bytes: &[u8]) -> Result<Object, String> {
+    #[cfg(test)]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn read(bytes: &[u8]) -> Result<Object, String> {
         let (head, body) = bytes.split_at_checked(RECORD_HEAD).ok_or("it is cut off")?;
         let version = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
         let number =
@@ -102,7 +116,9 @@ impl Record {
         let (gap, length) = (number(8), number(12));
         let text = match length {
             0 => body.to_vec(),
-            _ if length > LONGEST_DOCUMENT => return Err(format!("it claims {length} bytes")),
+            _ if length > body.len().saturating_mul(MAX_COMPRESSION) => {
+                return Err(format!("it claims {length} bytes"));
+            }
             _ => lz4_flex::block::decompress(body, length).map_err(|error| error.to_string())?,
         };
         Ok(Draft::from_text(text, gap)?.finish(version))
@@ -148,9 +164,44 @@ fn builder() -> redb::Builder {
 /// Opens the database again after a failure.
 type Reopen = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
+/// A backend that remembers whether a sync failed.
+#[derive(Debug)]
+struct Synced<B> {
+    backend: B,
+    failed: Arc<AtomicBool>,
+}
+
+impl<B: StorageBackend> StorageBackend for Synced<B> {
+    fn len(&self) -> io::Result<u64> {
+        self.backend.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.backend.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.backend.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.backend.sync_data().inspect_err(|_| self.failed.store(true, Ordering::SeqCst))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.backend.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.backend.close()
+    }
+}
+
 pub(super) struct Disk {
     database: Option<Database>,
     reopen: Reopen,
+    /// A sync failed: what the file holds is not known.
+    lost_sync: Arc<AtomicBool>,
     /// Keys of failed writes: what the file says of them is not known.
     unsure: BTreeSet<Key>,
     /// Held as long as the store is open.
@@ -177,8 +228,8 @@ impl Disk {
             create(folder, &file)?;
         }
         let path = file.clone();
-        let reopen = move || builder().open(&path);
-        let (mut disk, contents) = Self::over(Box::new(reopen), &file, Some(lock))?;
+        let backend = move || FileBackend::new(OpenOptions::new().read(true).write(true).open(&path)?);
+        let (mut disk, contents) = Self::over(backend, &file, Some(lock))?;
         let io = |source| OpenError::Io { file: file.clone(), source };
         let length = fs::metadata(&file).map_err(io)?.len();
         if length > SMALL_FILE
@@ -195,14 +246,29 @@ impl Disk {
         !self.unsure.is_empty()
     }
 
-    pub fn over(reopen: Reopen, file: &Path, lock: Option<File>) -> Result<(Self, Contents), OpenError> {
+    /// A sync failed. Nothing may be written by this process any more.
+    pub fn has_lost_sync(&self) -> bool {
+        self.lost_sync.load(Ordering::SeqCst)
+    }
+
+    pub fn over<B: StorageBackend>(
+        backend: impl Fn() -> Result<B, DatabaseError> + Send + 'static,
+        file: &Path,
+        lock: Option<File>,
+    ) -> Result<(Self, Contents), OpenError> {
         let damaged = |detail: String| OpenError::Damaged { file: file.to_owned(), detail };
+        let lost_sync = Arc::new(AtomicBool::new(false));
+        let failed = lost_sync.clone();
+        let reopen = move || {
+            let backend = backend()?;
+            if backend.len()? == 0 {
+                return Err(DatabaseError::Storage(StorageError::Corrupted("it is empty".to_owned())));
+            }
+            builder().create_with_backend(Synced { backend, failed: failed.clone() })
+        };
         // redb trusts what it reads in places, and panics where that is damaged.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            let mut database = reopen().map_err(|error| explain(error, file))?;
-            if !database.check_integrity().map_err(|error| explain(error, file))? {
-                return Err(damaged("its checksums do not match".to_owned()));
-            }
+            let database = reopen().map_err(|error| explain(error, file))?;
             let contents = read(&database).map_err(|error| match error {
                 ReadError::Format(found) => OpenError::OtherFormat { file: file.to_owned(), found },
                 ReadError::Damaged(detail) => damaged(detail),
@@ -211,7 +277,9 @@ impl Disk {
         }));
         let (database, contents) =
             read.map_err(|_| damaged("its pages contradict each other".to_owned()))??;
-        Ok((Self { database: Some(database), reopen, unsure: BTreeSet::new(), _lock: lock }, contents))
+        let reopen: Reopen = Box::new(reopen);
+        let unsure = BTreeSet::new();
+        Ok((Self { database: Some(database), reopen, lost_sync, unsure, _lock: lock }, contents))
     }
 
     /// Makes a group durable, with `version` as the newest. After an error nothing of it counts, and

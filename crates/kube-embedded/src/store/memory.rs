@@ -4,13 +4,14 @@
 //! at a time; so whatever is read under the lock belongs to one version. Readers clone `Arc`s, nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 use super::file::Contents;
-use super::{Event, EventKind, Key, Object, Snapshot, TooOld};
+use super::{Event, EventKind, Key, ListStart, Object, Snapshot, TooOld};
 
 /// History of one storage reaches back over this many changes and this long, whichever is more,
 const KEPT_EVENTS: usize = 1_000;
@@ -21,8 +22,10 @@ const KEPT_BYTES: usize = 64 << 20;
 const EVENT_COST: usize = 512;
 /// Whose objects a controller may adopt, so that those which nobody manages are kept in sight.
 const ADOPTABLE: [&str; 3] = ["pods", "replicasets.apps", "controllerrevisions.apps"];
-/// A watch takes no more than this at once, to leave the lock to others.
+/// A watch takes no more events than this at once, to leave the lock to others,
 const EVENTS_AT_ONCE: usize = 1_000;
+/// nor more bytes than this (but one event always): they stay in memory until the watcher has read them.
+const BYTES_AT_ONCE: usize = 1 << 20;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -42,7 +45,9 @@ struct Storage {
     objects: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>,
     /// Namespace and name of the [`ADOPTABLE`] ones that nobody manages.
     unmanaged: BTreeSet<(Box<str>, Box<str>)>,
-    history: VecDeque<(Timestamp, Event)>,
+    history: VecDeque<Remembered>,
+    /// Whether controllers keep a parsed view with these objects.
+    has_views: bool,
     /// The first version that one can ask for: all changes after it are in `history`.
     floor: u64,
     /// The newest change that was forgotten. Older than `floor` when none happened just before that:
@@ -51,6 +56,27 @@ struct Storage {
     /// The newest change since the store was opened.
     newest: u64,
     changed: Arc<Notify>,
+}
+
+/// An event of the history.
+struct Remembered {
+    at: Timestamp,
+    /// What it was charged with when it was published; views that are parsed later do not change it.
+    cost: usize,
+    event: Event,
+}
+
+/// A part of a collection as it was read under the lock: the newest objects, and the events that lead back from them to
+/// the version that was asked for. [`super::Store::part`] applies them outside of the lock.
+pub(super) struct UndoablePage {
+    pub version: u64,
+    pub objects: Vec<Arc<Object>>,
+    /// Whether `objects` reaches to the end of the collection.
+    pub is_complete: bool,
+    /// How many newest objects come after `objects`.
+    pub beyond: usize,
+    /// Events after the version that was asked for, oldest first.
+    pub undone: Vec<Event>,
 }
 
 impl State {
@@ -82,29 +108,43 @@ impl State {
         objects.filter(|object| wanted(object)).cloned().collect()
     }
 
-    /// Undoes, newest first, what happened after `version`.
-    pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
+    /// The objects from `start` on, at most `limit` of them and those that undoing may take away.
+    pub fn part(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        version: Option<u64>,
+        start: Option<&ListStart>,
+        limit: Option<usize>,
+    ) -> Result<UndoablePage, TooOld> {
         let oldest = self.oldest(storage);
-        if version < oldest {
+        if version.is_some_and(|version| version < oldest) {
             return Err(TooOld { oldest });
         }
-        let version = version.min(self.version);
-        let newest = || Snapshot { version, ..self.list(storage, namespace) };
-        let Some(found) = self.storages.get(storage) else { return Ok(newest()) };
-        let undone = found.after(version);
-        if undone.len() == 0 {
-            return Ok(newest());
+        let version = version.unwrap_or(self.version).min(self.version);
+        let mut part =
+            UndoablePage { version, objects: Vec::new(), is_complete: true, beyond: 0, undone: Vec::new() };
+        let Some(found) = self.storages.get(storage) else { return Ok(part) };
+        let is_asked_for = |event: &&Event| {
+            let object = &event.object;
+            namespace.is_none_or(|ns| ns == object.namespace.as_ref())
+                && start.is_none_or(|start| start.covers(&object.namespace, &object.name))
+        };
+        part.undone = found.after(version).filter(is_asked_for).cloned().collect();
+        let objects = found.objects_from(namespace, start).cloned();
+        let Some(limit) = limit else {
+            part.objects = objects.collect();
+            return Ok(part);
+        };
+        let most = limit.saturating_add(1).saturating_add(part.undone.len());
+        part.objects = objects.take(most).collect();
+        if part.objects.len() == most
+            && let Some(last) = part.objects.last()
+        {
+            part.beyond = found.count_after(namespace, last);
+            part.is_complete = part.beyond == 0;
         }
-        let at = |object: &Arc<Object>| (object.namespace.clone(), object.name.clone());
-        let mut objects: BTreeMap<_, _> = found.objects(namespace).map(|o| (at(o), o)).collect();
-        let ours = undone.rev().filter(|e| namespace.is_none_or(|ns| ns == e.object.namespace.as_ref()));
-        for event in ours {
-            match &event.previous {
-                Some(previous) => objects.insert(at(previous), previous),
-                None => objects.remove(&at(&event.object)),
-            };
-        }
-        Ok(Snapshot { version, objects: objects.into_values().cloned().collect() })
+        Ok(part)
     }
 
     /// The changes of one storage after `version`, oldest first, for who has followed it until then.
@@ -113,7 +153,13 @@ impl State {
         if version < found.lost {
             return Err(TooOld { oldest: found.floor });
         }
-        Ok(found.after(version).take(EVENTS_AT_ONCE).cloned().collect())
+        let mut bytes = 0;
+        let fits = |event: &&Event| {
+            let is_first = bytes == 0;
+            bytes += event.object.bytes.len() + event.previous.as_ref().map_or(0, |p| p.bytes.len());
+            is_first || bytes <= BYTES_AT_ONCE
+        };
+        Ok(found.after(version).take(EVENTS_AT_ONCE).take_while(fits).cloned().collect())
     }
 
     /// The changes of all storages after `version`, in order.
@@ -123,7 +169,7 @@ impl State {
             if version < storage.lost {
                 return Err(TooOld { oldest: storage.floor });
             }
-            if storage.history.back().is_some_and(|(_, newest)| newest.version > version) {
+            if storage.history.back().is_some_and(|newest| newest.event.version > version) {
                 events.extend(storage.after(version).map(|event| (name.clone(), event.clone())));
             }
         }
@@ -197,19 +243,20 @@ impl State {
             EventKind::Added | EventKind::Modified => self.put(key, &event.object),
             EventKind::Deleted => self.remove(key),
         }
-        self.history_bytes += cost(&event);
         let storage = self.storage(&key.storage);
         storage.newest = event.version;
-        storage.history.push_back((now, event));
+        storage.has_views |= event.previous.as_ref().is_some_and(|previous| previous.has_view());
+        let cost = storage.cost(&event);
+        storage.history.push_back(Remembered { at: now, cost, event });
         let mut dropped = 0;
         while storage.history.len() > KEPT_EVENTS
-            && storage.history.front().is_some_and(|(at, _)| now.duration_since(*at) > KEPT_FOR)
+            && storage.history.front().is_some_and(|oldest| now.duration_since(oldest.at) > KEPT_FOR)
         {
             dropped += storage.forget_oldest();
         }
-        self.history_bytes -= dropped;
+        self.history_bytes = self.history_bytes + cost - dropped;
         while self.history_bytes > KEPT_BYTES {
-            let first = |s: &Storage| s.history.front().map(|(_, event)| event.version);
+            let first = |s: &Storage| s.history.front().map(|oldest| oldest.event.version);
             let oldest = self.storages.values_mut().filter(|s| first(s).is_some()).min_by_key(|s| first(s));
             let Some(oldest) = oldest else { break };
             self.history_bytes -= oldest.forget_oldest();
@@ -295,22 +342,56 @@ impl Storage {
         one.into_iter().chain(all).flat_map(BTreeMap::values)
     }
 
+    fn objects_from<'a>(
+        &'a self,
+        namespace: Option<&str>,
+        start: Option<&'a ListStart>,
+    ) -> impl Iterator<Item = &'a Arc<Object>> {
+        let (first, last) = match (namespace, start) {
+            (Some(namespace), _) => (Bound::Included(namespace), Bound::Included(namespace)),
+            (None, Some(start)) => (Bound::Included(start.namespace.as_ref()), Bound::Unbounded),
+            (None, None) => (Bound::Unbounded, Bound::Unbounded),
+        };
+        self.objects.range::<str, _>((first, last)).flat_map(move |(namespace, names)| {
+            let first = match start {
+                Some(start) if start.namespace == *namespace && start.is_after => {
+                    Bound::Excluded(start.name.as_ref())
+                }
+                Some(start) if start.namespace == *namespace => Bound::Included(start.name.as_ref()),
+                _ => Bound::Unbounded,
+            };
+            names.range::<str, _>((first, Bound::Unbounded)).map(|(_, object)| object)
+        })
+    }
+
+    fn count_after(&self, namespace: Option<&str>, last: &Object) -> usize {
+        let behind = |bound| (Bound::Excluded(bound), Bound::Unbounded);
+        let own = self.objects.get(&last.namespace);
+        let own = own.map_or(0, |names| names.range::<str, _>(behind(last.name.as_ref())).count());
+        if namespace.is_some() {
+            return own;
+        }
+        let others = self.objects.range::<str, _>(behind(last.namespace.as_ref()));
+        own + others.map(|(_, names)| names.len()).sum::<usize>()
+    }
+
     /// What history has after `version`.
     fn after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
-        let from = self.history.partition_point(|(_, event)| event.version <= version);
-        self.history.range(from..).map(|(_, event)| event)
+        let from = self.history.partition_point(|remembered| remembered.event.version <= version);
+        self.history.range(from..).map(|remembered| &remembered.event)
+    }
+
+    /// The bytes that an event keeps in memory: both documents, and their parsed views where controllers make them.
+    fn cost(&self, event: &Event) -> usize {
+        let bytes = event.object.bytes.len() + event.previous.as_ref().map_or(0, |p| p.bytes.len());
+        EVENT_COST + if self.has_views { 2 * bytes } else { bytes }
     }
 
     /// Answers what it cost.
     fn forget_oldest(&mut self) -> usize {
-        let Some((_, event)) = self.history.pop_front() else { return 0 };
+        let Some(Remembered { cost, event, .. }) = self.history.pop_front() else { return 0 };
         self.floor = event.version;
         self.lost = event.version;
-        cost(&event)
+        cost
     }
-}
-
-fn cost(event: &Event) -> usize {
-    let previous = event.previous.as_ref().map_or(0, |previous| previous.bytes.len());
-    EVENT_COST + event.object.bytes.len() + previous
 }

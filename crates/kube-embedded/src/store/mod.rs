@@ -3,15 +3,17 @@
 //! One sequence of versions for the whole server. A transaction of one or more changes is visible to
 //! nobody before it is durable, and then all of it at once. Readers take `Arc`s and never wait for the disk.
 //!
-//! Inside: `sequencer` orders and groups, `file` makes durable, `memory` is what readers see.
+//! Inside: `sequencer` orders and groups, `file` makes durable, `memory` is what readers see, `size` limits an object.
 
 mod file;
 mod memory;
 mod object;
 mod sequencer;
+mod size;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +22,7 @@ use std::time::Instant;
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::clock::{Clock, SystemClock};
 use file::{Contents, Disk, Record};
@@ -30,6 +32,7 @@ use sequencer::{Answer, Prepared, Request, Sequencer};
 
 pub use file::OpenError;
 pub use object::{Fields, Object};
+pub use size::MAX_OBJECT_BYTES;
 
 /// How many transactions may wait; further writers wait to be let in.
 const QUEUE: usize = 4096;
@@ -61,7 +64,32 @@ pub enum Expect {
 pub enum Op {
     /// The new document; its resourceVersion is written by the store.
     Put(Value),
+    /// The same for a document that others change at the same time: where another change came first, it is made anew
+    /// from the newest document. Only the key that it belongs to is concerned, not the rest of the transaction.
+    Rebase(Value, Rebase),
     Delete,
+}
+
+/// Makes a change anew from the newest document; `None` if the whole transaction must be.
+#[derive(Clone)]
+pub struct Rebase(Arc<RebaseFn>);
+
+type RebaseFn = dyn Fn(&Value) -> Option<Value> + Send + Sync;
+
+impl Rebase {
+    pub fn new(apply: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(apply))
+    }
+
+    fn apply(&self, newest: &Value) -> Option<Value> {
+        (self.0)(newest)
+    }
+}
+
+impl std::fmt::Debug for Rebase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rebase")
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -79,9 +107,15 @@ pub enum CommitError {
     /// `Expect::Version` did not hold: changed meanwhile, or gone (`None`).
     #[error("it has changed")]
     Moved(Key, Option<Arc<Object>>),
+    /// The new document is too large, by its approximate size; nothing of the transaction happened.
+    #[error("etcdserver: request is too large")]
+    TooLarge(usize),
     /// The file cannot be written; nothing of the transaction happened.
     #[error("the store cannot be written: {0}")]
     Unavailable(String),
+    /// The disk failed to sync: whether the transaction happened is not known before a restart.
+    #[error("the outcome of the write is unknown: {0}")]
+    Unknown(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +148,35 @@ pub struct Snapshot {
     pub objects: Vec<Arc<Object>>,
 }
 
+/// Where in a collection to begin: at an object, or after it. In a list of one namespace, `namespace` is that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListStart {
+    pub namespace: Box<str>,
+    pub name: Box<str>,
+    pub is_after: bool,
+}
+
+impl ListStart {
+    pub fn after(object: &Object) -> Self {
+        Self { namespace: object.namespace.clone(), name: object.name.clone(), is_after: true }
+    }
+
+    /// Whether an object lies at or behind it.
+    fn covers(&self, namespace: &str, name: &str) -> bool {
+        let (here, start) = ((namespace, name), (self.namespace.as_ref(), self.name.as_ref()));
+        if self.is_after { here > start } else { here >= start }
+    }
+}
+
+/// Objects of a collection as they were at one version, from some place on, in key order.
+#[derive(Clone, Debug)]
+pub struct ListPage {
+    pub version: u64,
+    pub objects: Vec<Arc<Object>>,
+    /// How many objects come after these.
+    pub remaining: usize,
+}
+
 /// When an answered write is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -141,12 +204,19 @@ struct Shared {
     state: RwLock<State>,
     clock: Arc<dyn Clock>,
     writable: AtomicBool,
+    /// The store can never be written again by this process.
+    failed: watch::Sender<bool>,
     groups: AtomicU64,
     /// Woken after each group, whatever it changed.
     changed: Notify,
 }
 
 impl Shared {
+    fn fail(&self) {
+        self.writable.store(false, Ordering::Relaxed);
+        self.failed.send_replace(true);
+    }
+
     fn get(&self, key: &Key) -> Option<Arc<Object>> {
         self.state.read().get(&key.storage, &key.namespace, &key.name).cloned()
     }
@@ -184,6 +254,7 @@ impl Store {
             state: RwLock::new(State::of(contents)),
             clock: options.clock,
             writable: AtomicBool::new(true),
+            failed: watch::Sender::new(false),
             groups: AtomicU64::new(0),
             changed: Notify::new(),
         });
@@ -209,6 +280,18 @@ impl Store {
     /// Whether the last write reached the disk.
     pub fn writable(&self) -> bool {
         self.shared.writable.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when the store has failed for good: the disk did not sync, and pages may be lost. The process must end,
+    /// and a new one reads what is really there.
+    pub fn failed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut failed = self.shared.failed.subscribe();
+        async move {
+            if failed.wait_for(|failed| *failed).await.is_err() {
+                // The store was closed before it failed.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// How many groups of transactions have been written since the store was opened.
@@ -237,7 +320,29 @@ impl Store {
 
     /// The state at an earlier version, from history. A version that is still to come gives the newest.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
-        self.shared.state.read().list_at(storage, namespace, version)
+        let ListPage { version, objects, .. } = self.part(storage, namespace, Some(version), None, None)?;
+        Ok(Snapshot { version, objects })
+    }
+
+    /// A part of the state at `version`, or of the newest: from `start` on, at most `limit` objects. Under the store's
+    /// lock only the objects of the part and the events after `version` are copied.
+    pub fn part(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        version: Option<u64>,
+        start: Option<&ListStart>,
+        limit: Option<usize>,
+    ) -> Result<ListPage, TooOld> {
+        let read = self.shared.state.read().part(storage, namespace, version, start, limit)?;
+        let mut part = undo(read);
+        if let Some(limit) = limit
+            && part.objects.len() > limit
+        {
+            part.remaining += part.objects.len() - limit;
+            part.objects.truncate(limit);
+        }
+        Ok(part)
     }
 
     /// The objects that name `owner` among their owner references, with the storage of each.
@@ -260,8 +365,22 @@ impl Store {
     ///
     /// Who stops waiting for the answer does not know whether the changes happened.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, CommitError> {
+        self.commit_holding(changes, ()).await
+    }
+
+    /// The same, and drops `held` when the changes are visible or have failed, also if this future is dropped before:
+    /// a queued change happens whether somebody waits for it or not.
+    pub async fn commit_holding(
+        &self,
+        changes: Vec<Change>,
+        held: impl Send + 'static,
+    ) -> Result<Vec<Arc<Object>>, CommitError> {
+        for change in &changes {
+            size::check(change, || self.shared.get(&change.key))?;
+        }
         let changes = changes.into_iter().map(|change| self.prepare(change)).collect();
-        self.ask(|answer| Request::Commit { changes, answer }).await
+        let held = Box::new(held);
+        self.ask(|answer| Request::Commit { changes, held, answer }).await
     }
 
     /// A small fact about the store itself.
@@ -325,15 +444,17 @@ impl Store {
     /// Everything that costs time is done here, by who asks.
     fn prepare(&self, change: Change) -> Prepared {
         let Change { key, expect, op } = change;
-        let put = match op {
-            Op::Delete => None,
-            Op::Put(value) => {
-                let draft = Draft::new(value);
-                let record = self.durable.then(|| Record::of(&draft.text, draft.gap));
-                Some((draft, record))
-            }
+        let (value, rebase) = match op {
+            Op::Delete => (None, None),
+            Op::Put(value) => (Some(value), None),
+            Op::Rebase(value, rebase) => (Some(value), Some(rebase)),
         };
-        Prepared { key, expect, put }
+        let put = value.map(|value| {
+            let draft = Draft::new(value);
+            let record = self.durable.then(|| Record::of(&draft.text, draft.gap));
+            (draft, record)
+        });
+        Prepared { key, expect, put, rebase }
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, CommitError> {
@@ -343,6 +464,37 @@ impl Store {
         queue.send(request(answer)).await.map_err(|_| closed())?;
         told.await.map_err(|_| closed())?
     }
+}
+
+/// An object at an earlier version, and whether it exists now.
+type Before = (Option<Arc<Object>>, bool);
+
+/// Leads a part of the newest state back to its version.
+fn undo(read: memory::UndoablePage) -> ListPage {
+    let memory::UndoablePage { version, mut objects, is_complete, beyond, undone } = read;
+    if undone.is_empty() {
+        return ListPage { version, objects, remaining: beyond };
+    }
+    // What each changed object was at `version`, and whether it exists now.
+    let mut changed = BTreeMap::<(Box<str>, Box<str>), Before>::new();
+    for Event { kind, object, previous, .. } in undone {
+        let key = (object.namespace.clone(), object.name.clone());
+        changed.entry(key).or_insert((previous, false)).1 = kind != EventKind::Deleted;
+    }
+    let key = |object: &Object| (object.namespace.clone(), object.name.clone());
+    let end = objects.last().filter(|_| !is_complete).map(|last| key(last));
+    objects.retain(|object| !changed.contains_key(&key(object)));
+    let mut remaining = beyond;
+    for (at, (then, exists)) in changed {
+        if end.as_ref().is_none_or(|end| at <= *end) {
+            objects.extend(then);
+            continue;
+        }
+        // It lies behind this part, whose length was counted as of now.
+        remaining = remaining + usize::from(then.is_some()) - usize::from(exists);
+    }
+    objects.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    ListPage { version, objects, remaining }
 }
 
 impl Drop for Store {

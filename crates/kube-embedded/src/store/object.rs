@@ -104,6 +104,11 @@ impl Object {
         self.view.get_or_init(|| read()).clone().downcast().unwrap_or_else(|_| read())
     }
 
+    /// Whether a parsed view is kept with the object.
+    pub(super) fn has_view(&self) -> bool {
+        self.view.get().is_some()
+    }
+
     /// Selectable fields, computed once.
     pub fn fields(&self, compute: impl FnOnce(&Value) -> Fields) -> &Fields {
         self.fields.get_or_init(|| compute(&self.value()))

@@ -2,9 +2,14 @@
 //!
 //! It takes the transactions that wait, decides each against the newest state and the ones before it,
 //! writes all that hold in one durable group, and only then shows them and answers. While it waits for
-//! the disk the next group gathers in the queue. It never parses or serialises JSON.
+//! the disk the next group gathers in the queue. It parses and serialises JSON only to rebase a change on one that was
+//! decided just before ([`Rebase`]).
+//!
+//! After a failed sync it writes nothing more and answers that the outcome is unknown; the process is to be restarted.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::file::{Disk, Record, Write};
 use super::memory::State;
 use super::object::Draft;
-use super::{CommitError, Durability, Event, EventKind, Expect, Key, Object, Shared};
+use super::{CommitError, Durability, Event, EventKind, Expect, Key, Object, Rebase, Shared};
 
 /// A group takes no more than this, so that the first in it does not wait for too many others.
 const GROUP_TRANSACTIONS: usize = 512;
@@ -25,8 +30,17 @@ const RELAXED_FOR: Duration = Duration::from_millis(100);
 pub(super) type Answer<T> = oneshot::Sender<Result<T, CommitError>>;
 
 pub(super) enum Request {
-    Commit { changes: Vec<Prepared>, answer: Answer<Vec<Arc<Object>>> },
-    Meta { key: String, value: Box<[u8]>, answer: Answer<()> },
+    /// `held` is dropped when the changes are visible or have failed, before the answer.
+    Commit {
+        changes: Vec<Prepared>,
+        held: Box<dyn Any + Send>,
+        answer: Answer<Vec<Arc<Object>>>,
+    },
+    Meta {
+        key: String,
+        value: Box<[u8]>,
+        answer: Answer<()>,
+    },
 }
 
 /// A change that is ready to be decided.
@@ -35,6 +49,8 @@ pub(super) struct Prepared {
     pub expect: Expect,
     /// The new document, or `None` to delete.
     pub put: Option<(Draft, Option<Record>)>,
+    /// Makes the change anew where another one came first.
+    pub rebase: Option<Rebase>,
 }
 
 /// A change that will happen if the group becomes durable.
@@ -45,7 +61,25 @@ struct Effect {
 }
 
 /// Tells who asked, once it is known whether the group was written.
-type Tell = Box<dyn FnOnce(Result<(), String>) + Send>;
+type Tell = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
+
+/// Why a group was not written.
+#[derive(Clone)]
+enum Unwritten {
+    /// Nothing of it will be found in the file.
+    Refused(String),
+    /// It may be found in the file, or not.
+    Unknown(String),
+}
+
+impl From<Unwritten> for CommitError {
+    fn from(unwritten: Unwritten) -> Self {
+        match unwritten {
+            Unwritten::Refused(why) => Self::Unavailable(why),
+            Unwritten::Unknown(why) => Self::Unknown(why),
+        }
+    }
+}
 
 #[derive(Default)]
 struct Group {
@@ -67,8 +101,15 @@ pub(super) struct Sequencer {
 }
 
 impl Sequencer {
-    /// Works until the store is dropped.
-    pub fn run(mut self) {
+    /// Works until the store is dropped. A panic makes the store fail.
+    pub fn run(self) {
+        let shared = self.shared.clone();
+        if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
+            shared.fail();
+        }
+    }
+
+    fn work(mut self) {
         while let Some(first) = self.queue.blocking_recv() {
             let mut group = self.gather(first);
             let written = self.write(&mut group);
@@ -81,6 +122,7 @@ impl Sequencer {
             }
         }
         if let Some(disk) = &mut self.disk
+            && !disk.has_lost_sync()
             && (self.durability == Durability::Relaxed || disk.is_unsure())
         {
             let version = self.shared.state.read().version;
@@ -101,11 +143,14 @@ impl Sequencer {
         group
     }
 
-    fn write(&mut self, group: &mut Group) -> Result<(), String> {
+    fn write(&mut self, group: &mut Group) -> Result<(), Unwritten> {
         if group.effects.is_empty() && group.meta.is_empty() {
             return Ok(());
         }
         if let Some(disk) = &mut self.disk {
+            if disk.has_lost_sync() {
+                return Err(Unwritten::Refused("a sync of the disk failed before".to_owned()));
+            }
             let effects = group.effects.iter_mut().map(|effect| match &mut effect.record {
                 Some(record) => Write::Put(&effect.key, effect.event.version, record),
                 None => Write::Remove(&effect.key),
@@ -115,9 +160,14 @@ impl Sequencer {
             let relaxed = self.durability == Durability::Relaxed && self.synced.elapsed() < RELAXED_FOR;
             let durability = if relaxed { redb::Durability::None } else { redb::Durability::Immediate };
             let newest = |key: &Key| self.shared.get(key);
-            disk.write(group.version, &mut writes, durability, &newest).inspect_err(|error| {
+            if let Err(error) = disk.write(group.version, &mut writes, durability, &newest) {
                 tracing::error!(error, changes = group.effects.len(), "the store cannot be written");
-            })?;
+                if disk.has_lost_sync() {
+                    self.shared.fail();
+                    return Err(Unwritten::Unknown(error));
+                }
+                return Err(Unwritten::Refused(error));
+            }
             if !relaxed {
                 self.synced = Instant::now();
             }
@@ -151,10 +201,11 @@ impl Group {
     /// owed to a change that nobody may know of before.
     fn take(&mut self, request: Request, state: &State) {
         match request {
-            Request::Commit { changes, answer } => {
+            Request::Commit { changes, held, answer } => {
                 let decided = self.decide(changes, state);
                 self.answers.push(Box::new(move |written| {
-                    let told = written.map_err(CommitError::Unavailable).and(decided);
+                    let told = written.map_err(CommitError::from).and(decided);
+                    drop(held);
                     // Who asked may have gone away meanwhile.
                     let _ = answer.send(told);
                 }));
@@ -163,7 +214,7 @@ impl Group {
                 self.size += value.len();
                 self.meta.push((key, value));
                 self.answers.push(Box::new(move |written| {
-                    let _ = answer.send(written.map_err(CommitError::Unavailable));
+                    let _ = answer.send(written.map_err(CommitError::from));
                 }));
             }
         }
@@ -173,10 +224,20 @@ impl Group {
         let mut effects: Vec<Effect> = Vec::with_capacity(changes.len());
         let mut newest: HashMap<Key, Option<Arc<Object>>> = HashMap::new();
         let mut version = self.version;
-        for Prepared { key, expect, put } in changes {
+        for Prepared { key, mut expect, mut put, rebase } in changes {
             let known = newest.get(&key).or_else(|| self.newest.get(&key)).cloned();
             let previous =
                 known.unwrap_or_else(|| state.get(&key.storage, &key.namespace, &key.name).cloned());
+            if let (Some(rebase), Some(found)) = (rebase, &previous)
+                && expect != Expect::Version(found.version)
+                && let Some(value) =
+                    catch_unwind(AssertUnwindSafe(|| rebase.apply(&found.value()))).ok().flatten()
+            {
+                let draft = Draft::new(value);
+                let durable = put.is_some_and(|(_, record)| record.is_some());
+                let record = durable.then(|| Record::of(&draft.text, draft.gap));
+                (expect, put) = (Expect::Version(found.version), Some((draft, record)));
+            }
             match (expect, &previous) {
                 (Expect::Absent, Some(_)) => return Err(CommitError::Exists(key)),
                 (Expect::Absent, None) if put.is_none() => return Err(CommitError::Moved(key, None)),

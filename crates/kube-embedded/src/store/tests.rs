@@ -231,7 +231,19 @@ proptest! {
                     .filter(|(at, _)| namespace.is_none_or(|ns| ns == at.0))
                     .map(|(at, version)| (at.clone(), *version))
                     .collect();
-                prop_assert_eq!(found, expected);
+                prop_assert_eq!(&found, &expected);
+                for limit in [1, 2, 5] {
+                    let (mut pages, mut start) = (Vec::new(), None);
+                    loop {
+                        let page = store.part("configmaps", namespace, Some(version as u64), start.as_ref(), Some(limit)).unwrap();
+                        prop_assert!(page.objects.len() <= limit);
+                        pages.extend(page.objects.iter().map(|o| ((o.namespace.to_string(), o.name.to_string()), o.version)));
+                        prop_assert_eq!(page.remaining, expected.len() - pages.len());
+                        let Some(last) = page.objects.last().filter(|_| page.remaining > 0) else { break };
+                        start = Some(ListStart::after(last));
+                    }
+                    prop_assert_eq!(&pages, &expected);
+                }
             }
         }
     }
@@ -245,4 +257,23 @@ async fn each_storage_knows_its_last_change() {
     assert_eq!(store.storage_version("configmaps"), made);
     let gone = store.commit(vec![delete("a", made)]).await.unwrap()[0].version;
     assert_eq!((store.storage_version("configmaps"), store.storage_version("secrets")), (gone, 0));
+}
+
+#[tokio::test]
+async fn history_counts_the_parsed_views_that_it_keeps_alive() {
+    let kept = async |parse: bool| {
+        let store = Store::in_memory();
+        let data = "x".repeat(1 << 20);
+        let mut version = store.commit(vec![create("a")]).await.unwrap()[0].version;
+        for _ in 0..60 {
+            if parse {
+                let object = store.get("configmaps", "n", "a").unwrap();
+                object.view::<serde_json::Map<String, serde_json::Value>>();
+            }
+            version = store.commit(vec![update("a", version, &data)]).await.unwrap()[0].version;
+        }
+        (1..version).filter(|at| store.watch("configmaps", *at).is_ok()).count()
+    };
+    let (plain, parsed) = (kept(false).await, kept(true).await);
+    assert!(parsed <= plain / 2 + 1, "{plain} events without views, {parsed} with them");
 }

@@ -13,6 +13,8 @@ use crate::store::{Change, CommitError, Expect, Op};
 
 /// How often a generated name may collide before the client is told.
 const NAME_TRIES: usize = 8;
+/// How often a write is prepared anew because a quota changed.
+const TRIES: usize = 20;
 
 pub async fn create(call: &Call) -> Result<Answer> {
     call.query.check_write("CreateOptions", None)?;
@@ -26,7 +28,7 @@ pub async fn create(call: &Call) -> Result<Answer> {
 
 /// Stores a new object that is in stored form. `own` writes its managed fields.
 pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
-    for attempt in 1.. {
+    for attempt in 1..=TRIES {
         let mut object = given.clone();
         meta::stamp_new(call, &mut object)?;
         own(call, &mut object);
@@ -39,21 +41,29 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
         let mut value = prepared.value;
         to_storage_late(call, &mut value);
         let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(value) };
-        match call.cluster.commit(change, prepared.also).await {
+        match call.cluster.commit_holding(change, prepared.also, prepared.reserved).await {
             Ok(stored) => return Ok(Answer::Stored(201, stored)),
             Err(CommitError::Exists(key))
                 if key.name.as_ref() == name && key.storage == call.resource.storage =>
             {
-                if !generated || attempt == NAME_TRIES {
+                if !generated || attempt >= NAME_TRIES {
                     return Err(exists(call, &name));
                 }
             }
-            // Somebody changed the quota meanwhile: count again.
+            // A quota has another limit now, or none is left of it: count again.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
+            Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }
-    unreachable!("the loop ends by an answer")
+    Err(quota_conflict(call))
+}
+
+/// The quotas of the namespace changed during every attempt.
+pub fn quota_conflict(call: &Call) -> ApiError {
+    let why = "the resource quotas of the namespace changed during the request; please try again";
+    ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why)
 }
 
 /// Custom resources are handled in the version of the request until they are stored.
@@ -68,7 +78,7 @@ struct Prepared {
     value: Value,
     also: Vec<Change>,
     /// Addresses taken for it; free again, unless stored, when this goes.
-    _reserved: admission::Reserved,
+    reserved: admission::Reserved,
 }
 
 fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> {
@@ -94,7 +104,7 @@ fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> 
     admission::establish(&call.cluster, &request, &mut object);
     let also =
         admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;
-    Ok(Prepared { value: object, also, _reserved: reserved })
+    Ok(Prepared { value: object, also, reserved })
 }
 
 /// What is wrong with a new object: the kind's own complaints first, as Kubernetes has them.

@@ -1,5 +1,6 @@
 //! Deleting: at once, gracefully, or when the last finalizer has gone.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Answer, Call};
@@ -109,8 +110,7 @@ fn text(value: &Value) -> String {
 
 /// Deletes `call.name`, or begins to.
 pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
-    let mut races = 0;
-    while races < TRIES {
+    for _ in 0..TRIES {
         let live = call.live()?;
         check_preconditions(call, &live, options)?;
         let old = live.value();
@@ -143,9 +143,10 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
         };
         match done {
             Ok(answer) => return Ok(answer),
-            // Somebody changed the quota meanwhile: count again.
-            Err(CommitError::Moved(other, _)) if other != call.key(&call.name) => {}
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => races += 1,
+            // Somebody was faster, with the object or with a quota.
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
+            Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }
@@ -244,14 +245,14 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     if by_controller && metadata["deletionTimestamp"].is_null() {
         fields.insert("deletionTimestamp".to_owned(), rfc3339(call.cluster.clock().now()).into());
     } else if metadata["deletionTimestamp"].is_null() {
-        let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
+        let at = after_grace(call.cluster.clock().now(), grace);
         fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
         fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         if let Some(generation) = metadata["generation"].as_i64() {
-            fields.insert("generation".to_owned(), (generation + 1).into());
+            fields.insert("generation".to_owned(), generation.saturating_add(1).into());
         }
     } else if marked_grace.is_some_and(|marked| grace < marked) {
-        let at = call.cluster.clock().now() + jiff::SignedDuration::from_secs(grace);
+        let at = after_grace(call.cluster.clock().now(), grace);
         fields.insert("deletionTimestamp".to_owned(), rfc3339(at).into());
         fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
@@ -287,6 +288,12 @@ fn finalizers(call: &Call, metadata: &Value, options: &Deletion) -> Vec<Value> {
         }
     }
     list
+}
+
+/// The end of a grace period. Kubernetes sets no upper bound on the period; the end is at most the last time that can
+/// be written.
+fn after_grace(now: Timestamp, seconds: i64) -> Timestamp {
+    now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
 /// How long a pod may take to stop.

@@ -2,6 +2,8 @@
 //!
 //! Elsewhere: what a budget allows (`crate::control::disruption`).
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -225,7 +227,7 @@ fn why_not(budget: &Budget) -> String {
 async fn spend(call: &Call, budget: &Object, pod: &str) -> Result<()> {
     let mut value = budget.value();
     let now = rfc3339(call.cluster.clock().now());
-    let left = value["status"]["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
+    let left = value["status"]["disruptionsAllowed"].as_i64().unwrap_or(0).saturating_sub(1);
     value["status"]["disruptionsAllowed"] = left.into();
     if left == 0 {
         disruption::set_allowed(&mut value, &now);

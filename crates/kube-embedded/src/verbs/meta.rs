@@ -132,7 +132,7 @@ pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
         }
     };
     if changed {
-        new["metadata"]["generation"] = (generation + 1).into();
+        new["metadata"]["generation"] = generation.saturating_add(1).into();
     }
 }
 

@@ -44,7 +44,7 @@ pub use actor::ControllerManager;
 pub use body::go_package;
 pub use convert::{Shown, show, shown};
 pub use delete::Deletion;
-pub use watch::WatchStream;
+pub use watch::{BASE_BYTES as WATCH_BYTES, WatchStream};
 
 /// One request about a resource.
 pub struct Call {
@@ -137,6 +137,10 @@ impl Call {
             let error = FieldError::invalid(&path, self.query.include_object.as_str(), why);
             ApiError::bad_request(format!("Unable to convert to Table as requested: {error}"))
         })
+    }
+
+    fn exists(&self) -> bool {
+        self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name).is_some()
     }
 
     fn live(&self) -> Result<Arc<Object>> {

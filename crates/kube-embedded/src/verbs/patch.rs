@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::body::{Origin, accept, bad_patch, check_patched_kind, validate_fields, write_kind};
 use super::convert::from_storage;
-use super::update::{modify, take_part};
+use super::update::{TRIES, lost_race, modify, stale, take_part};
 use super::{Answer, Call, create, managed, meta};
 use crate::decode::{
     self,
@@ -120,13 +120,24 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
     let decoded = decode::body::patch(PatchKind::Apply, &call.body)?;
     let body = &decoded.value;
     repeated_keys(call, &decoded.duplicates)?;
-    let exists = call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_some();
-    if !exists {
-        if !call.subresource.is_empty() {
-            return Err(call.not_found());
+    for _ in 0..TRIES {
+        let exists = call.exists();
+        let answer = if exists {
+            apply_to_live(call, body).await
+        } else if call.subresource.is_empty() {
+            apply_new(call, body).await
+        } else {
+            Err(call.not_found())
+        };
+        if !lost_race(call, exists, &answer) {
+            return answer;
         }
-        return apply_new(call, body).await;
     }
+    Err(stale(call))
+}
+
+/// Applies to an object that is there.
+async fn apply_to_live(call: &Call, body: &Value) -> Result<Answer> {
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);

@@ -1,14 +1,12 @@
 //! Reading: one object, or a collection in pages.
 
-use std::sync::Arc;
-
 use super::select::Selection;
 use super::{Answer, Call, Page};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::http::query::{Query, refuse};
 use crate::selector::ContinueToken;
-use crate::store::{Object, Snapshot, Store};
+use crate::store::{ListPage, ListStart, Object, Store};
 
 pub fn get(call: &Call) -> Result<Answer> {
     let unreadable = |error: ApiError| {
@@ -35,20 +33,9 @@ pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let namespace = selection.namespace.as_deref();
     let asked = parse_version(&query.resource_version)?;
     let mut begun: Option<ContinueToken> = None;
-    let snapshot = if query.continue_token.is_empty() {
-        match asked {
-            Some(version) if version != 0 && query.resource_version_match == "Exact" => {
-                not_from_the_future(store, version)?;
-                store
-                    .list_at(storage, namespace, version)
-                    .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old."))?
-            }
-            Some(version) => {
-                not_from_the_future(store, version)?;
-                store.list(storage, namespace)
-            }
-            None => store.list(storage, namespace),
-        }
+    let version = if query.continue_token.is_empty() {
+        asked.map_or(Ok(()), |version| not_from_the_future(store, version))?;
+        asked.filter(|&version| version != 0 && query.resource_version_match == "Exact")
     } else {
         if asked.is_some_and(|version| version != 0) {
             return Err(ApiError::bad_request(
@@ -58,28 +45,32 @@ pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
         let all = call.resource.namespaced && namespace.is_none();
         let token = ContinueToken::decode(&query.continue_token, all)
             .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
-        let snapshot = match u64::try_from(token.version) {
-            Ok(version) => store.list_at(storage, namespace, version).map_err(|_| expired_page(&token))?,
-            // A token without a version goes on with whatever there is now.
-            Err(_) => store.list(storage, namespace),
-        };
+        // A token without a version goes on with whatever there is now.
+        let version = u64::try_from(token.version).ok();
         begun = Some(token);
-        snapshot
+        version
     };
-    Ok(cut(snapshot, selection, begun.as_ref(), query))
-}
-
-/// The part of a snapshot that comes after the last page, at most `limit` objects of it.
-fn cut(snapshot: Snapshot, selection: &Selection, begun: Option<&ContinueToken>, query: &Query) -> Page {
-    let behind = |object: &Arc<Object>| {
+    let start = begun.as_ref().map(|token| ListStart {
         // Within one namespace a token's key is the name alone.
-        let namespace = if selection.namespace.is_some() { "" } else { object.namespace.as_ref() };
-        !begun.is_some_and(|token| token.skips(namespace, &object.name))
-    };
-    let version = snapshot.version;
+        namespace: namespace.unwrap_or(&token.namespace).into(),
+        name: token.name.as_str().into(),
+        is_after: token.after,
+    });
     // Any version at all is answered from memory, where pages save nothing.
     let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0 && query.resource_version != "0");
-    let mut rest = snapshot.objects.into_iter().filter(behind);
+    // A selector may have to look at everything.
+    let most = limit.filter(|_| selection.is_everything());
+    let part = store.part(storage, namespace, version, start.as_ref(), most).map_err(|_| match &begun {
+        Some(token) => expired_page(token),
+        None => ApiError::expired("The resourceVersion for the provided list is too old."),
+    })?;
+    Ok(cut(part, selection, limit))
+}
+
+/// At most `limit` selected objects of a part, and where the next page begins.
+fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Page {
+    let ListPage { version, objects, remaining } = part;
+    let mut rest = objects.into_iter();
     let Some(limit) = limit else {
         let objects = rest.filter(|object| selection.matches(object)).collect();
         return Page { version, objects, continue_token: String::new(), remaining: None };
@@ -95,8 +86,7 @@ fn cut(snapshot: Snapshot, selection: &Selection, begun: Option<&ContinueToken>,
     }
     // Kubernetes says how many remain only where it need not look at them.
     let (more, remaining) = if selection.is_everything() {
-        let count = rest.count();
-        (count > 0, Some(count).filter(|&count| count > 0))
+        (remaining > 0, Some(remaining).filter(|&count| count > 0))
     } else {
         (rest.any(|object| selection.matches(&object)), None)
     };

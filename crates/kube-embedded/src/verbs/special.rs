@@ -6,7 +6,7 @@ use super::body::decode_as;
 use super::{Answer, Call, body, evict, logs, patch, pods, read, scale, update};
 use crate::access::reviews::{self, Scope};
 use crate::access::{csr, tokens};
-use crate::admission::nodes;
+use crate::admission::{self, Operation, nodes};
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
 
@@ -70,7 +70,11 @@ fn token(call: &Call) -> Result<Answer> {
     let place = (call.namespace.as_str(), call.name.as_str());
     nodes::check_token(store, call.cluster.authorizer(), &call.user, place, &body)?;
     let key = call.cluster.pki().signing_key();
-    let answer = tokens::request(store, &key, now, &call.namespace, &call.name, &body)?;
+    let request = call.admission(Operation::Create, &call.name, None);
+    let admit = |token: &Value| {
+        admission::evaluate_policies(&call.cluster, &request, Some(token), &mut |warning| call.warn(warning))
+    };
+    let answer = tokens::request(store, &key, now, place, &body, admit)?;
     Ok(Answer::Other(201, answer))
 }
 

@@ -17,7 +17,7 @@ use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
 
 /// How often a change that lost the race is computed again.
-const TRIES: usize = 20;
+pub const TRIES: usize = 20;
 
 pub async fn replace(call: &Call) -> Result<Answer> {
     replace_then(call, |_| Ok(())).await
@@ -28,13 +28,34 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
     call.query.check_write("UpdateOptions", None)?;
     let mut object = body::read(call)?;
     meta::place(call, &mut object)?;
-    if call.cluster.store().get(&call.resource.storage, &call.namespace, &call.name).is_none() {
-        let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
-        if !conduct::creates_on_update(&call.resource) || versioned || !call.subresource.is_empty() {
-            return Err(call.not_found());
+    let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
+    let creates = conduct::creates_on_update(&call.resource) && !versioned && call.subresource.is_empty();
+    for _ in 0..TRIES {
+        let exists = call.exists();
+        let answer = if exists {
+            change(call, &object, &finish).await
+        } else if creates {
+            create::insert(call, object.clone(), |call, object| managed::update(call, None, object)).await
+        } else {
+            Err(call.not_found())
+        };
+        if !lost_race(call, exists, &answer) {
+            return answer;
         }
-        return create::insert(call, object, |call, object| managed::update(call, None, object)).await;
     }
+    Err(stale(call))
+}
+
+/// The object appeared while it was created, or went while it was changed: the request is to be answered by what is
+/// there now.
+pub fn lost_race(call: &Call, existed: bool, answer: &Result<Answer>) -> bool {
+    let Err(error) = answer else { return false };
+    let expected = if existed { "NotFound" } else { "AlreadyExists" };
+    error.reason == expected && call.exists() != existed
+}
+
+/// Replaces an object that is there.
+async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
     modify(call, |live| {
         let mut object = object.clone();
         let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -55,8 +76,7 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
 /// Computes a change from the newest state with `make` (the object in stored form, with its managed fields), checks
 /// it and stores it.
 pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
-    let mut races = 0;
-    while races < TRIES {
+    for _ in 0..TRIES {
         let live = call.live()?;
         let mut old = live.value();
         if call.resource.is_custom() {
@@ -87,23 +107,26 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
             })
         } else {
             create::to_storage_late(call, &mut object);
-            let result =
-                call.cluster.commit(Change { key, expect, op: Op::Put(object) }, prepared.also).await;
+            let result = call
+                .cluster
+                .commit_holding(Change { key, expect, op: Op::Put(object) }, prepared.also, prepared.reserved)
+                .await;
             result.map(|stored| Answer::Stored(200, stored))
         };
         match committed {
             Ok(answer) => return Ok(answer),
-            // Somebody changed the quota meanwhile: count again.
-            Err(CommitError::Moved(other, _)) if other != call.key(&call.name) => {}
-            // Somebody was faster. Whoever meant the version before will be told so by the next attempt.
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => races += 1,
+            // Somebody was faster, with the object or with a quota. Whoever meant the version before will be told so
+            // by the next attempt.
+            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
+            Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }
     Err(stale(call))
 }
 
-fn stale(call: &Call) -> ApiError {
+pub fn stale(call: &Call) -> ApiError {
     ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
 }
 
@@ -198,7 +221,7 @@ fn copy(to: &mut Value, from: &Value, key: &str) {
 
 struct Prepared {
     also: Vec<Change>,
-    _reserved: admission::Reserved,
+    reserved: admission::Reserved,
 }
 
 fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
@@ -225,7 +248,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     }
     admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
-    Ok(Prepared { also, _reserved: reserved })
+    Ok(Prepared { also, reserved })
 }
 
 fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {

@@ -3,6 +3,11 @@
 //! A watch is a cursor into the store's history. What leaves the selection is told as DELETED with its last
 //! selected content, what enters it as ADDED. Always true: a stream never skips a change; where history no
 //! longer holds the next one, it says so (410) and ends. One of custom resources ends when their CRD changes.
+//!
+//! The state at the beginning is read page by page as the client takes it, and events are encoded one at a time: a watch
+//! whose client does not read holds one page, and what it holds counts against the user's share of memory. Pages may
+//! be of different versions; events that a page already shows are left out, and the bookmark that ends the initial
+//! events is sent when all have caught up with the last page.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,6 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use governor::bytes::Reserved;
+use governor::{Flow, Level, Rejected};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -27,13 +34,21 @@ use crate::http::negotiate::{Representation, View};
 use crate::http::query::{Query, refuse};
 use crate::print;
 use crate::schema::resources::Resource;
-use crate::store::{Event, EventKind, Object, TooOld, Watch};
+use crate::store::{Event, EventKind, ListPage, ListStart, Object, TooOld, Watch};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(55);
 /// As long as the longest default of Kubernetes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
+/// Whatever the client asks for.
+const MAX_TIMEOUT: Duration = Duration::from_hours(1);
+/// A page of the initial state: at most so many objects and, but for one, bytes.
+const PAGE_OBJECTS: usize = 500;
+const PAGE_BYTES: usize = 1 << 20;
+/// Covered by what every watch reserves when it is opened.
+pub const BASE_BYTES: u64 = 64 << 10;
 
 /// An open watch; ask it for [`WatchStream::next`] until it ends.
+#[expect(clippy::struct_excessive_bools, reason = "independent options and states of one watch")]
 pub struct WatchStream {
     cluster: Cluster,
     resource: Arc<Resource>,
@@ -45,6 +60,16 @@ pub struct WatchStream {
     redefinitions: watch::Receiver<()>,
     /// The newest version that the client knows about or need not.
     seen: u64,
+    initial: Initial,
+    /// Whether the end of the initial events is announced.
+    announces_end: bool,
+    /// Versions of the pages of the initial state, until the events have caught up with the last of them.
+    pages: Pages,
+    /// What is encoded next.
+    pending: VecDeque<Pending>,
+    /// For `pending`, beyond [`BASE_BYTES`].
+    reserved: Option<Reserved>,
+    payer: Option<(Level, Flow)>,
     ready: VecDeque<Bytes>,
     /// What may end the stream or fall due is waited for over its whole life: to begin anew after each event would
     /// cost every watcher more than the event.
@@ -53,6 +78,48 @@ pub struct WatchStream {
     next_bookmark: Pin<Box<Sleep>>,
     columns_sent: bool,
     ended: bool,
+}
+
+/// How far the state at the beginning has been told.
+enum Initial {
+    /// The next page begins here.
+    Page(Option<ListStart>),
+    /// All pages are told; events up to this version, that of the last page, are not.
+    CatchUp(u64),
+    Done,
+}
+
+/// Something to be encoded.
+enum Pending {
+    Added(Arc<Object>),
+    Event(Event),
+}
+
+/// Up to which version the pages of the initial state show their objects.
+#[derive(Default)]
+struct Pages(Vec<(Option<ObjectKey>, u64)>);
+
+/// Namespace and name.
+type ObjectKey = (Box<str>, Box<str>);
+
+impl Pages {
+    /// Adds a page that ends with the object `last`, or with the collection.
+    fn push(&mut self, last: Option<&Object>, version: u64) {
+        let end = last.map(|last| (last.namespace.clone(), last.name.clone()));
+        match self.0.last_mut() {
+            Some(previous) if previous.1 == version => previous.0 = end,
+            _ => self.0.push((end, version)),
+        }
+    }
+
+    /// Whether the page with the object shows it as it was at `version` or later.
+    fn show(&self, object: &Object, version: u64) -> bool {
+        let at = (&object.namespace, &object.name);
+        let is_before =
+            |end: &Option<(Box<str>, Box<str>)>| end.as_ref().is_some_and(|(ns, name)| (ns, name) < at);
+        let page = self.0.partition_point(|(end, _)| is_before(end));
+        self.0.get(page).is_some_and(|(_, shown)| *shown >= version)
+    }
 }
 
 /// Opens a watch, with the current state first where the request asks for it.
@@ -67,11 +134,9 @@ pub fn open(call: &Call) -> Result<WatchStream> {
     })?;
     let initial = call.query.send_initial_events.unwrap_or(asked.unwrap_or(0) == 0);
     let lifetime = call.query.timeout_seconds.filter(|&s| s > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
-    let snapshot = initial.then(|| store.list(&call.resource.storage, selection.namespace.as_deref()));
-    let from = match (&snapshot, asked) {
-        (Some(snapshot), _) => snapshot.version,
-        (None, Some(version)) if version > 0 => version,
-        (None, _) => store.version(),
+    let from = match asked {
+        Some(version) if version > 0 && !initial => version,
+        _ => store.version(),
     };
     let now = Instant::now();
     let redefinitions = call.cluster.redefinitions();
@@ -90,37 +155,67 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         cursor,
         redefinitions,
         seen: from,
+        initial: if initial { Initial::Page(None) } else { Initial::Done },
+        announces_end: call.query.send_initial_events == Some(true) && call.query.allow_bookmarks,
+        pages: Pages::default(),
+        pending: VecDeque::new(),
+        reserved: None,
+        payer: None,
         ready: VecDeque::new(),
         stopping: call.cluster.stopping().boxed(),
-        deadline: Box::pin(sleep_until(now + lifetime)),
+        deadline: Box::pin(sleep_until(now + lifetime.min(MAX_TIMEOUT))),
         next_bookmark: Box::pin(sleep_until(now + BOOKMARK_EVERY)),
         columns_sent: false,
         ended: false,
     };
     if let Some(old) = too_old {
         stream.expire(old);
-    }
-    for object in snapshot.into_iter().flat_map(|snapshot| snapshot.objects) {
-        if stream.selection.matches(&object) {
-            stream.push("ADDED", &object);
-        }
-    }
-    if call.query.send_initial_events == Some(true) && stream.bookmarks {
-        let annotations = json!({"k8s.io/initial-events-end": "true"});
-        stream.bookmark(Some(annotations));
+    } else if initial {
+        stream.take_page();
     }
     Ok(stream)
 }
 
 impl WatchStream {
+    /// Charges what the stream holds to a user, from the first page on.
+    pub fn charge(&mut self, level: Level, flow: Flow) -> Result<(), Rejected> {
+        self.payer = Some((level, flow));
+        let size = |pending: &Pending| match pending {
+            Pending::Added(object) => object.bytes.len() as u64,
+            Pending::Event(event) => event.object.bytes.len() as u64,
+        };
+        let bytes = self.pending.iter().map(size).sum();
+        if bytes > BASE_BYTES {
+            self.reserved = Some(self.cluster.governor().reserve(level, flow, bytes)?);
+        }
+        Ok(())
+    }
+
     /// The next line, or the end.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
             }
+            if let Some(pending) = self.pending.pop_front() {
+                self.encode(&pending);
+                continue;
+            }
+            self.reserved = None;
             if self.ended {
                 return None;
+            }
+            if !matches!(self.initial, Initial::Done) {
+                if self.is_over() {
+                    self.ended = true;
+                } else if let Initial::CatchUp(version) = self.initial {
+                    self.catch_up(version);
+                } else {
+                    self.take_page();
+                    // A selector may leave out page after page.
+                    tokio::task::yield_now().await;
+                }
+                continue;
             }
             tokio::select! {
                 () = &mut self.stopping => self.ended = true,
@@ -149,10 +244,88 @@ impl WatchStream {
         }
     }
 
+    /// Whether the stream's time is up or the server stops, for a client that is still busy with the initial state.
+    fn is_over(&mut self) -> bool {
+        self.deadline.deadline() <= Instant::now() || (&mut self.stopping).now_or_never().is_some()
+    }
+
+    fn take_page(&mut self) {
+        let Initial::Page(start) = &self.initial else { return };
+        let (storage, namespace) = (&self.resource.storage, self.selection.namespace.as_deref());
+        let store = self.cluster.store();
+        let part = store.part(storage, namespace, None, start.as_ref(), Some(PAGE_OBJECTS));
+        let ListPage { version, mut objects, remaining } = match part {
+            Ok(part) => part,
+            Err(old) => return self.expire(old),
+        };
+        if self.pages.0.is_empty()
+            && let Ok(cursor) = store.watch(storage, version)
+        {
+            // Nothing has been told yet: the events begin behind the first page.
+            (self.cursor, self.seen) = (cursor, version);
+        }
+        let mut bytes = 0;
+        let fitting = objects.iter().take_while(|object| {
+            let is_first = bytes == 0;
+            bytes += object.bytes.len();
+            is_first || bytes <= PAGE_BYTES
+        });
+        let fitting = fitting.count();
+        let is_last = remaining == 0 && fitting == objects.len();
+        objects.truncate(fitting);
+        let last = objects.last().filter(|_| !is_last);
+        self.pages.push(last.map(AsRef::as_ref), version);
+        self.initial = match last {
+            Some(last) => Initial::Page(Some(ListStart::after(last))),
+            None => Initial::CatchUp(version),
+        };
+        objects.retain(|object| self.selection.matches(object));
+        let bytes = objects.iter().map(|object| object.bytes.len()).sum();
+        if self.reserve(bytes) {
+            self.pending = objects.into_iter().map(Pending::Added).collect();
+        }
+    }
+
+    /// Tells what happened to the pages that were told before the last one, and announces the end.
+    fn catch_up(&mut self, version: u64) {
+        if self.seen < version
+            && let Some(events) = self.cursor.next().now_or_never()
+        {
+            return self.take(events);
+        }
+        self.seen = self.seen.max(version);
+        self.initial = Initial::Done;
+        self.pages = Pages::default();
+        if self.announces_end {
+            let annotations = json!({"k8s.io/initial-events-end": "true"});
+            self.bookmark(Some(annotations));
+        }
+    }
+
     fn take(&mut self, events: Result<Vec<Event>, TooOld>) {
-        match events {
-            Ok(events) => events.iter().for_each(|event| self.tell(event)),
-            Err(old) => self.expire(old),
+        let events = match events {
+            Ok(events) => events,
+            Err(old) => return self.expire(old),
+        };
+        let size = |event: &Event| event.object.bytes.len();
+        if self.reserve(events.iter().map(size).sum()) {
+            self.pending = events.into_iter().map(Pending::Event).collect();
+        }
+    }
+
+    /// Reserves the memory of what is about to be pending; without it the watch ends.
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        let Some((level, flow)) = self.payer.filter(|_| bytes > BASE_BYTES) else { return true };
+        match self.cluster.governor().reserve(level, flow, bytes) {
+            Ok(reserved) => {
+                self.reserved = Some(reserved);
+                true
+            }
+            Err(rejected) => {
+                self.fail(&ApiError::rejected(&rejected));
+                false
+            }
         }
     }
 
@@ -163,14 +336,21 @@ impl WatchStream {
         now.zip(row.custom.as_ref()).is_some_and(|(now, then)| now.is_defined_as(then))
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn encode(&mut self, pending: &Pending) {
+        let event = match pending {
+            Pending::Added(object) => return self.push("ADDED", object),
+            Pending::Event(event) => event,
+        };
         self.seen = event.version;
+        if self.pages.show(&event.object, event.version) {
+            return;
+        }
         let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
         let now = (event.kind != EventKind::Deleted).then_some(&event.object);
         let after = now.filter(|object| self.selection.matches(object));
         match (before, after) {
-            (None, Some(object)) => self.push("ADDED", &object.clone()),
-            (Some(_), Some(object)) => self.push("MODIFIED", &object.clone()),
+            (None, Some(object)) => self.push("ADDED", object),
+            (Some(_), Some(object)) => self.push("MODIFIED", object),
             (Some(last), None) => {
                 let last = last.at_version(event.version);
                 self.push("DELETED", &last);
@@ -221,8 +401,12 @@ impl WatchStream {
 
     fn expire(&mut self, old: TooOld) {
         let message = format!("too old resource version: {} ({})", self.seen, old.oldest);
-        let status = ApiError::expired(message).status();
-        self.ready.push_back(frame("ERROR", &Shown::Value(status)));
+        self.fail(&ApiError::expired(message));
+    }
+
+    /// Ends the stream with this error.
+    fn fail(&mut self, error: &ApiError) {
+        self.ready.push_back(frame("ERROR", &Shown::Value(error.status())));
         self.ended = true;
     }
 }
@@ -265,3 +449,6 @@ fn check_watch_options(query: &Query) -> Result<()> {
     }
     refuse("ListOptions", &errors)
 }
+
+#[cfg(test)]
+mod tests;

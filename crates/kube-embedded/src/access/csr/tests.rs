@@ -107,6 +107,28 @@ fn a_signed_certificate_says_who_and_how_long_and_passes_tls() {
     assert!(verifier.verify_client_cert(&der, &[], at(601)).is_err());
 }
 
+#[test]
+fn certificate_of_a_tenants_node_lasts_a_day_at_most() {
+    const HOUR: i64 = 3600;
+    let data = tempfile::tempdir().unwrap();
+    let pki = Pki::open(&data.path().join("pki"), &[], now()).unwrap();
+    #[rustfmt::skip]
+    let table = [
+        ("system:node:uaaaaaaaaaa-edge", None,                  24 * HOUR),
+        ("system:node:uaaaaaaaaaa-edge", Some(365 * 24 * HOUR), 24 * HOUR),
+        ("system:node:uaaaaaaaaaa-edge", Some(HOUR),            HOUR),
+        ("system:node:operators",        None,                  365 * 24 * HOUR),
+    ];
+    for (name, asked, expected) in table {
+        let usages = ["client auth", "digital signature"];
+        let mut csr = csr(KUBELET_CLIENT, (name, "system:nodes"), &[], &usages, true);
+        csr["spec"]["expirationSeconds"] = json!(asked);
+        let status = sign(&pki, &csr, now()).unwrap();
+        let end = certificate_ends(&json!({ "status": status })).unwrap();
+        assert_eq!(end.as_second() - now().as_second(), expected, "{name} {asked:?}");
+    }
+}
+
 #[tokio::test]
 async fn approving_needs_the_signer_and_nodes_join_by_themselves() {
     let store = Store::in_memory();

@@ -192,3 +192,31 @@ fn a_selector_names_a_node_only_if_it_narrows_to_it() {
     assert_eq!(in_reviewed_selector(&of("NotIn")), None);
     assert_eq!(in_reviewed_selector(&json!({"rawSelector": "spec.nodeName=edge"})), Some("edge"));
 }
+
+#[tokio::test]
+async fn tenants_node_reviews_no_tokens_and_ends_with_its_tenant() {
+    let (store, authorizer) = authorizer().await;
+    let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes", "system:authenticated"]);
+    let may = |user: &User, text: &str| authorizer.decide(user, &asked(text)).allowed;
+    let own = "get -/nodes uaaaaaaaaaa-edge";
+    assert!(!may(&node, own), "its tenant has no namespace");
+    store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
+    assert!(may(&node, own));
+    let reviews = [
+        ("create authentication.k8s.io/tokenreviews -", false),
+        ("create authorization.k8s.io/localsubjectaccessreviews n/-", false),
+        ("create authorization.k8s.io/subjectaccessreviews -", true),
+    ];
+    for (text, allowed) in reviews {
+        assert_eq!(may(&node, text), allowed, "{text}");
+        assert!(may(&edge(), text), "{text}");
+    }
+}
+
+#[test]
+fn tenants_node_is_known_by_its_name() {
+    assert_eq!(tenant_of("uaaaaaaaaaa-edge-1"), Some("uaaaaaaaaaa"));
+    for name in ["edge-1", "uaaaaaaaaaa", "uaaaaaaaaaa-", "uaaaaaaaaa1-edge", "node-0"] {
+        assert_eq!(tenant_of(name), None, "{name}");
+    }
+}

@@ -32,7 +32,7 @@ impl World {
 
     fn ask(&self, spec: &Value) -> Result<Value> {
         use crate::clock::Clock as _;
-        request(&self.store, &self.key, self.clock.now(), "a", "bot", &json!({ "spec": spec }))
+        request(&self.store, &self.key, self.clock.now(), ("a", "bot"), &json!({ "spec": spec }), |_| Ok(()))
     }
 
     fn token(&self, spec: &Value) -> String {

@@ -1,5 +1,7 @@
 //! How many pods there should be, and how many of them healthy.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ pub async fn count(context: &Context, spec: &BudgetSpec, pods: &[Arc<Object>]) -
     let desired = if spec.max_unavailable.is_null() {
         share(&spec.min_available, pods)
     } else {
-        (pods - share(&spec.max_unavailable, pods)).max(0)
+        pods.saturating_sub(share(&spec.max_unavailable, pods)).max(0)
     };
     Ok(Expected { pods, desired, unmanaged })
 }

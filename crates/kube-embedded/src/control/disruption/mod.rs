@@ -155,7 +155,7 @@ async fn measure(
     let disrupted = still_disrupted(&budget, &views, now);
     let healthy = count_healthy(&views, &disrupted);
     let next = disrupted.values().min().copied().map_or(Next::Rest, |since| Next::At(given_up(since)));
-    let allowed = if expected.pods <= 0 { 0 } else { (healthy - expected.desired).max(0) };
+    let allowed = if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired).max(0) };
     let wanted = BudgetStatus {
         observed_generation: budget.metadata.generation,
         disrupted_pods: disrupted,

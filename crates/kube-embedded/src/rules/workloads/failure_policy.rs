@@ -165,7 +165,7 @@ pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
         if let Some(last) = previous.filter(|last| *last >= from) {
             return Err(format!("non-increasing order, previous: {last}, current: {from}"));
         }
-        total += to - from + 1;
+        total = to.saturating_sub(from).saturating_add(1).saturating_add(total);
         previous = Some(to);
     }
     Ok(total)

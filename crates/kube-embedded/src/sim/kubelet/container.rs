@@ -3,6 +3,8 @@
 //! All that is known of a container is in its status: when it began, how it ended, how often it was restarted. So a
 //! kubelet that starts anew goes on where another one stopped.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -124,12 +126,12 @@ impl Container<'_> {
             state = match state {
                 State::Waiting(..) if last.is_some() => {
                     let ended = last.as_ref().expect("it was looked at");
-                    let due = ended.at + back_off(count);
+                    let due = later(ended.at, back_off(count));
                     if now < due {
                         next = Some(due);
                         break;
                     }
-                    count += 1;
+                    count = count.saturating_add(1);
                     begun_now = true;
                     told.extend(self.told_of_start());
                     State::Running(now)
@@ -148,7 +150,7 @@ impl Container<'_> {
                 }
                 State::Running(since) => {
                     let Some(end) = &self.script.end else { break };
-                    let due = since + end.after;
+                    let due = later(since, end.after);
                     // Everybody sees that it runs before it ends.
                     if begun_now || now < due {
                         next = Some(due.max(now));
@@ -170,7 +172,7 @@ impl Container<'_> {
                     let ran_well = ended.at.duration_since(ended.begun) >= RAN_WELL;
                     last = Some(ended);
                     if count == 0 || ran_well {
-                        count += 1;
+                        count = count.saturating_add(1);
                         begun_now = true;
                         told.extend(self.told_of_start());
                         State::Running(now)
@@ -202,7 +204,7 @@ impl Container<'_> {
             Start::NotYet => Some((self.waits_for.to_owned(), String::new())),
             Start::NoConfig(why) => Some(("CreateContainerConfigError".to_owned(), why.clone())),
             Start::NoImage => {
-                let until = self.pod_start + PULLS_FOR;
+                let until = later(self.pod_start, PULLS_FOR);
                 let image = self.image;
                 Some(if now < until {
                     *next = Some(until);
@@ -227,7 +229,7 @@ impl Container<'_> {
     fn readiness(&self, state: &State, now: Timestamp) -> (bool, Option<Timestamp>) {
         match (state, self.script.ready_after) {
             (State::Running(since), Some(after)) => {
-                let at = *since + after;
+                let at = later(*since, after);
                 (at <= now, Some(at).filter(|at| *at > now))
             }
             _ => (false, None),
@@ -339,9 +341,14 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
+/// Times come from a status that others may write: the sum is at most the last time that can be written.
+fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
 /// How long a container waits that has been restarted so often.
 fn back_off(restarts: i64) -> SignedDuration {
-    let doublings = u32::try_from(restarts.clamp(1, 16) - 1).unwrap_or(0);
+    let doublings = u32::try_from(restarts.clamp(1, 16).saturating_sub(1)).unwrap_or(0);
     SignedDuration::from_secs((FIRST_BACK_OFF << doublings).min(LONGEST_BACK_OFF))
 }
 

@@ -3,6 +3,8 @@
 //! All of them are renewed together, in one small transaction, before they run out. A real kubelet renews four times
 //! as often, for fear of a lost message; here none is lost, and a cluster at rest should rest.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -72,10 +74,13 @@ impl Controller for Leases {
             });
         }
         let values: Vec<Value> = leases.iter().map(|lease| lease.value()).collect();
-        let renewed = values.iter().map(|value| renewed_at(value).unwrap_or(Timestamp::UNIX_EPOCH));
+        // A time in the future is not a renewal of ours: it must not stop the renewals.
+        let past = |value| renewed_at(value).filter(|at| *at <= now).unwrap_or(Timestamp::UNIX_EPOCH);
+        let renewed = values.iter().map(past);
         let Some(oldest) = renewed.min() else { return Ok(Next::Rest) };
-        if oldest + RENEWED_EVERY > now {
-            return Ok(Next::At(oldest + RENEWED_EVERY));
+        let due = later(oldest);
+        if due > now {
+            return Ok(Next::At(due));
         }
         let renewals = leases.iter().zip(values).map(|(lease, mut value)| {
             value["spec"]["renewTime"] = rfc3339_micro(now).into();
@@ -83,8 +88,12 @@ impl Controller for Leases {
             Change { key: Key::new(&key.storage, NAMESPACE, &lease.name), expect, op: Op::Put(value) }
         });
         context.store.commit(renewals.collect()).await?;
-        Ok(Next::At(now + RENEWED_EVERY))
+        Ok(Next::At(later(now)))
     }
+}
+
+fn later(at: Timestamp) -> Timestamp {
+    at.checked_add(RENEWED_EVERY).unwrap_or(Timestamp::MAX)
 }
 
 fn new(node: &Object, now: Timestamp) -> Value {

@@ -69,20 +69,27 @@ pub(super) fn choose(
     };
     let spec = &wishes.pod.spec;
     let repelling = |_: usize, node: &Node, _: &Place| {
-        -i64::try_from(untolerated(spec, node, &["PreferNoSchedule"]).len()).unwrap_or(i64::MAX)
+        i64::try_from(untolerated(spec, node, &["PreferNoSchedule"]).len())
+            .unwrap_or(i64::MAX)
+            .saturating_neg()
     };
     let weighed = [
         (TAINTS, scored(&repelling)),
         (PREFERENCE, scored(&|_, node, _| preference(spec, node))),
-        (EVENNESS, scored(&|_, node, place| -crowd(node, place))),
+        (EVENNESS, scored(&|_, node, place| crowd(node, place).saturating_neg())),
         (COMPANY, scored(&|at, _, _| company[at])),
         (ROOM, open.iter().map(|(.., place)| room(place, &asked, wishes).0).collect()),
         (BALANCE, open.iter().map(|(.., place)| room(place, &asked, wishes).1).collect()),
     ];
-    let total = |at: usize| weighed.iter().map(|(weight, scores)| weight * scores[at]).sum::<i64>();
+    let total = |at: usize| {
+        weighed
+            .iter()
+            .map(|(weight, scores)| weight.saturating_mul(scores[at]))
+            .fold(0_i64, i64::saturating_add)
+    };
     let best = (0..open.len()).max_by_key(|at| {
         let (_, name, _, place) = open[*at];
-        (total(*at), -place.taken.pods, std::cmp::Reverse(name))
+        (total(*at), place.taken.pods.saturating_neg(), std::cmp::Reverse(name))
     });
     Ok(open[best.expect("several nodes are open")].1.to_owned())
 }
@@ -95,17 +102,23 @@ fn normalise(scores: &[i64]) -> Vec<i64> {
     if range == 0 {
         return scores.iter().map(|_| 0).collect();
     }
-    scores.iter().map(|score| (score - least) * BEST / range).collect()
+    scores.iter().map(|score| score.saturating_sub(least).saturating_mul(BEST) / range).collect()
+}
+
+/// `taken` of `has`, from 0 to [`BEST`].
+fn share(taken: i128, has: i128) -> i64 {
+    let share = taken.max(0).saturating_mul(BEST.into()).checked_div(has);
+    share.and_then(|share| i64::try_from(share).ok()).unwrap_or(BEST).min(BEST)
 }
 
 /// How much is left on a node with the pod on it, and how evenly CPU and memory are used.
 fn room(place: &Place, asked: &Resources, wishes: &Wishes<'_>) -> (i64, i64) {
     let (cpu, memory) = asked.assumed_of_pod(&wishes.pod.spec);
-    let used =
-        |taken: i64, has: i64| if has <= 0 { BEST } else { (taken.saturating_mul(BEST) / has).min(BEST) };
-    let cpu = used(place.assumed.0 + cpu, place.allocatable.cpu);
-    let memory = used(place.assumed.1 + memory, place.allocatable.memory);
-    ((BEST - cpu + BEST - memory) / 2, BEST - (cpu - memory).abs() / 2)
+    let used = |taken: i128, has: i128| if has <= 0 { BEST } else { share(taken, has) };
+    let cpu = used(place.assumed.0.saturating_add(cpu), place.allocatable.cpu);
+    let memory = used(place.assumed.1.saturating_add(memory), place.allocatable.memory);
+    let free = |used: i64| BEST.saturating_sub(used);
+    (free(cpu).saturating_add(free(memory)) / 2, BEST.saturating_sub(cpu.saturating_sub(memory).abs() / 2))
 }
 
 /// All that can keep a pod from a node.

@@ -140,21 +140,27 @@ pub(super) fn preferences(wishes: &Wishes<'_>, picture: &Picture, namespaces: Na
             let terms =
                 items(&wishes.pod.spec.affinity[*kind], "preferredDuringSchedulingIgnoredDuringExecution");
             let read = |term: &Value| Term::read(&term["podAffinityTerm"], wishes.namespace);
-            terms.iter().map(move |term| (read(term), sign * term["weight"].as_i64().unwrap_or(0)))
+            terms
+                .iter()
+                .map(move |term| (read(term), term["weight"].as_i64().unwrap_or(0).saturating_mul(*sign)))
         })
         .collect();
     for (_, node, place) in picture.places().take_while(|_| !terms.is_empty()) {
         for (group, members) in &place.groups {
             for (term, weight) in terms.iter().filter(|(term, _)| term.covers(group, namespaces)) {
                 if let Some(domain) = term.domain(node) {
-                    *weights.entry(domain).or_default() += weight * i64::from(members.count);
+                    let sum = weights.entry(domain).or_default();
+                    *sum = weight.saturating_mul(members.count.into()).saturating_add(*sum);
                 }
             }
         }
     }
     let of_node = |node: &Node| {
         let here = |(key, value): &Domain| node.metadata.labels.get(key) == Some(value);
-        weights.iter().filter(|(domain, _)| here(domain)).map(|(_, weight)| weight).sum()
+        weights
+            .iter()
+            .filter(|(domain, _)| here(domain))
+            .fold(0_i64, |sum, (_, weight)| sum.saturating_add(*weight))
     };
     picture.places().map(|(_, node, _)| of_node(node)).collect()
 }

@@ -44,7 +44,7 @@ pub(super) struct Place {
     pub allocatable: Resources,
     pub taken: Resources,
     /// Thousandths of a CPU and bytes that are taken to be used, for comparing nodes.
-    pub assumed: (i64, i64),
+    pub assumed: (i128, i128),
     pub groups: BTreeMap<Group, Members>,
     pub ports: HashMap<Port, u32>,
     /// How many pods of each owner are here, by its uid.
@@ -56,7 +56,7 @@ pub(super) struct Place {
 struct Placed {
     node: String,
     asked: Resources,
-    assumed: (i64, i64),
+    assumed: (i128, i128),
     group: Group,
     anti: Arc<[Term]>,
     ports: Vec<Port>,
@@ -169,8 +169,8 @@ impl Picture {
 impl Place {
     fn enter(&mut self, pod: &Placed) {
         self.taken.add(&pod.asked);
-        self.assumed.0 += pod.assumed.0;
-        self.assumed.1 += pod.assumed.1;
+        self.assumed.0 = self.assumed.0.saturating_add(pod.assumed.0);
+        self.assumed.1 = self.assumed.1.saturating_add(pod.assumed.1);
         let members = self.groups.entry(pod.group.clone());
         members.or_insert_with(|| Members { count: 0, anti: pod.anti.clone() }).count += 1;
         for port in &pod.ports {
@@ -183,10 +183,10 @@ impl Place {
 
     fn leave(&mut self, pod: &Placed) {
         self.taken.subtract(&pod.asked);
-        self.assumed.0 -= pod.assumed.0;
-        self.assumed.1 -= pod.assumed.1;
+        self.assumed.0 = self.assumed.0.saturating_sub(pod.assumed.0);
+        self.assumed.1 = self.assumed.1.saturating_sub(pod.assumed.1);
         if let Some(members) = self.groups.get_mut(&pod.group) {
-            members.count -= 1;
+            members.count = members.count.saturating_sub(1);
             if members.count == 0 {
                 self.groups.remove(&pod.group);
             }
@@ -202,7 +202,7 @@ impl Place {
 
 fn one_less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
+        *count = count.saturating_sub(1);
         if *count == 0 {
             counts.remove(key);
         }

@@ -1,4 +1,9 @@
 //! What pods ask for and nodes have, in whole numbers.
+//!
+//! Sums are `i128`: each amount of an object fits `i64`, so that no number of pods makes a sum saturate. A sum that
+//! saturated would stay wrong after the pod is gone.
+
+#![warn(clippy::arithmetic_side_effects)]
 
 use std::collections::BTreeMap;
 
@@ -8,18 +13,18 @@ use serde_json::Value;
 use crate::control::view::PodSpec;
 
 /// What a container that asks for nothing is taken to use when nodes are compared: thousandths of a CPU, and bytes.
-const ASSUMED_CPU: i64 = 100;
-const ASSUMED_MEMORY: i64 = 200 << 20;
+const ASSUMED_CPU: i128 = 100;
+const ASSUMED_MEMORY: i128 = 200 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resources {
     /// Thousandths of a CPU.
-    pub cpu: i64,
-    pub memory: i64,
-    pub storage: i64,
-    pub pods: i64,
+    pub cpu: i128,
+    pub memory: i128,
+    pub storage: i128,
+    pub pods: i128,
     /// Huge pages and what nodes advertise beyond the usual.
-    pub others: BTreeMap<String, i64>,
+    pub others: BTreeMap<String, i128>,
 }
 
 impl Resources {
@@ -27,11 +32,11 @@ impl Resources {
         let mut found = Self::default();
         for (name, amount) in amounts {
             match name.as_str() {
-                "cpu" => found.cpu = amount.milli_value(),
-                "memory" => found.memory = amount.value(),
-                "ephemeral-storage" => found.storage = amount.value(),
-                "pods" => found.pods = amount.value(),
-                _ => drop(found.others.insert(name.clone(), amount.value())),
+                "cpu" => found.cpu = amount.milli_value().into(),
+                "memory" => found.memory = amount.value().into(),
+                "ephemeral-storage" => found.storage = amount.value().into(),
+                "pods" => found.pods = amount.value().into(),
+                _ => drop(found.others.insert(name.clone(), amount.value().into())),
             }
         }
         found
@@ -52,41 +57,44 @@ impl Resources {
     }
 
     /// The same for comparing nodes, where a container that asks for nothing counts, too.
-    pub fn assumed_of_pod(&self, spec: &PodSpec) -> (i64, i64) {
+    pub fn assumed_of_pod(&self, spec: &PodSpec) -> (i128, i128) {
         let silent = |name: &str| {
             let asks = |resources: &Value| !resources["requests"][name].is_null();
             let silent = spec.containers.iter().filter(|container| !asks(&container.resources)).count();
-            i64::try_from(silent).unwrap_or(i64::MAX)
+            i128::try_from(silent).unwrap_or(i128::MAX)
         };
-        (self.cpu + silent("cpu") * ASSUMED_CPU, self.memory + silent("memory") * ASSUMED_MEMORY)
+        let more = |name: &str, each: i128| silent(name).saturating_mul(each);
+        let memory = self.memory.saturating_add(more("memory", ASSUMED_MEMORY));
+        (self.cpu.saturating_add(more("cpu", ASSUMED_CPU)), memory)
     }
 
     pub fn add(&mut self, more: &Self) {
-        self.change(more, 1);
+        self.change(more, i128::saturating_add);
     }
 
     pub fn subtract(&mut self, less: &Self) {
-        self.change(less, -1);
+        self.change(less, i128::saturating_sub);
     }
 
-    fn change(&mut self, by: &Self, sign: i64) {
-        self.cpu += sign * by.cpu;
-        self.memory += sign * by.memory;
-        self.storage += sign * by.storage;
-        self.pods += sign * by.pods;
+    fn change(&mut self, by: &Self, how: impl Fn(i128, i128) -> i128) {
+        self.cpu = how(self.cpu, by.cpu);
+        self.memory = how(self.memory, by.memory);
+        self.storage = how(self.storage, by.storage);
+        self.pods = how(self.pods, by.pods);
         for (name, amount) in &by.others {
-            *self.others.entry(name.clone()).or_default() += sign * amount;
+            let sum = self.others.entry(name.clone()).or_default();
+            *sum = how(*sum, *amount);
         }
     }
 
     /// What of `asked` does not fit beside `taken`, in Kubernetes' words.
     pub fn lacks(&self, taken: &Self, asked: &Self) -> Vec<String> {
         let mut lacking = Vec::new();
-        if taken.pods + asked.pods > self.pods {
+        if taken.pods.saturating_add(asked.pods) > self.pods {
             lacking.push("Too many pods".to_owned());
         }
-        let mut compare = |name: &str, has: i64, taken: i64, asked: i64| {
-            if asked > 0 && asked > has - taken {
+        let mut compare = |name: &str, has: i128, taken: i128, asked: i128| {
+            if asked > 0 && asked > has.saturating_sub(taken) {
                 lacking.push(format!("Insufficient {name}"));
             }
         };

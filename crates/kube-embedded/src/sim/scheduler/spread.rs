@@ -68,7 +68,9 @@ impl Spread {
             let too_few = constraint.matching.len() < constraint.min_domains;
             let least = if too_few { None } else { constraint.matching.values().min().copied() };
             let here = constraint.matching.get(value).copied().unwrap_or(0);
-            if here + i64::from(constraint.counts_itself) - least.unwrap_or(0) > constraint.max_skew {
+            if here.saturating_add(constraint.counts_itself.into()).saturating_sub(least.unwrap_or(0))
+                > constraint.max_skew
+            {
                 return Some(Refusal::now(REFUSAL));
             }
         }

@@ -1,5 +1,7 @@
 //! What is to be done about a `CronJob`: which of its Jobs go, whether one is started, when to look again. Pure.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -172,10 +174,13 @@ fn recent(
     if now < second {
         return Ok((Some(first), 0));
     }
-    let pause = (second.as_second() - first.as_second()).max(1);
-    let missed = (now.as_second() - first.as_second()) / pause + 1;
+    let pause = second.as_second().saturating_sub(first.as_second()).max(1);
+    let elapsed = now.as_second().saturating_sub(first.as_second());
+    let missed = elapsed.checked_div(pause).unwrap_or(0).saturating_add(1);
     // Times need not be evenly spaced: begin one pause early and walk.
-    let begin = first.checked_add(SignedDuration::from_secs((missed - 2) * pause)).unwrap_or(first);
+    let begin = first
+        .checked_add(SignedDuration::from_secs(missed.saturating_sub(2).saturating_mul(pause)))
+        .unwrap_or(first);
     let walk = std::iter::successors(times.next(begin), |at| times.next(*at));
     Ok((walk.take_while(|at| *at <= now).last(), missed))
 }

@@ -121,7 +121,7 @@ async fn version(
     let data = revisions::data_of(&set.spec.template);
     let (mut same, old): (Vec<_>, Vec<_>) =
         history.into_iter().partition(|object| object.view::<Revision>().data == data);
-    let number = old.last().map_or(0, |last| last.view::<Revision>().revision) + 1;
+    let number = old.last().map_or(0, |last| last.view::<Revision>().revision).saturating_add(1);
     let mut collisions = set.status.collision_count;
     let current = match same.pop() {
         Some(found) if found.view::<Revision>().revision < number => {
@@ -279,7 +279,7 @@ fn status(set: &DaemonSet, version: &Version, counts: Counts) -> Value {
     let rest = [
         ("updatedNumberScheduled", updated),
         ("numberAvailable", available),
-        ("numberUnavailable", desired - available),
+        ("numberUnavailable", desired.saturating_sub(available)),
         ("collisionCount", version.collisions),
     ];
     for (name, count) in rest.into_iter().filter(|(_, count)| *count != 0) {

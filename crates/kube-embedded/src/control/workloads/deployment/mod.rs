@@ -207,7 +207,7 @@ impl Rollout<'_> {
             // Another set has the name that this template would have: it gets another one.
             Err(error) if error.reason == "AlreadyExists" => {
                 let mut status = self.deployment.status.clone();
-                status.collision_count = Some(status.collision_count.unwrap_or_default() + 1);
+                status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
                 self.say(None, &status).await
             }
             // Nothing can be made here any more.

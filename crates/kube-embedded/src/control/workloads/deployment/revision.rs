@@ -58,7 +58,7 @@ pub fn of(set: &ReplicaSet) -> Option<i64> {
 
 /// The revision after those of the old sets.
 pub fn next<'a>(old: impl Iterator<Item = &'a ReplicaSet>) -> i64 {
-    old.filter_map(of).fold(0, i64::max) + 1
+    old.filter_map(of).fold(0, i64::max).saturating_add(1)
 }
 
 /// What a set has to note that is made as this revision.

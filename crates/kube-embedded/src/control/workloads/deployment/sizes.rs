@@ -4,6 +4,8 @@
 //! availability allows, those pods first that do not work anyway. When the Deployment is scaled in the middle of that,
 //! or while it is paused, all its sets grow or shrink in proportion.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::cmp::Reverse;
 
 use super::revision;
@@ -72,8 +74,8 @@ fn grown(deployment: &Deployment, sets: &Sets<'_>, size: i64) -> i64 {
     if !deployment.is_rolling() {
         return deployment.spec.replicas;
     }
-    let room = (deployment.most() - sets.asked()).max(0);
-    size + room.min(deployment.spec.replicas - size)
+    let room = deployment.most().saturating_sub(sets.asked()).max(0);
+    size.saturating_add(room.min(deployment.spec.replicas.saturating_sub(size)))
 }
 
 /// One turn of a rolling update: up or else down.
@@ -88,27 +90,27 @@ pub fn roll(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
 }
 
 fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec<Size> {
-    let needed = deployment.spec.replicas - deployment.unavailable();
-    let starting = new.spec.replicas - new.status.available_replicas;
+    let needed = deployment.spec.replicas.saturating_sub(deployment.unavailable());
+    let starting = new.spec.replicas.saturating_sub(new.status.available_replicas);
     let mut sizes = Vec::new();
     // Pods of the new set that do not work yet must not cost pods of the old ones that do.
-    let mut excess = sets.asked() - needed - starting;
+    let mut excess = sets.asked().saturating_sub(needed).saturating_sub(starting);
     if excess <= 0 {
         return sizes;
     }
     let mut old: Vec<_> = sets.old().map(|(at, set)| (at, set, set.spec.replicas)).collect();
     for (at, set, size) in &mut old {
-        let by = (*size - set.status.available_replicas).min(excess);
+        let by = size.saturating_sub(set.status.available_replicas).min(excess);
         if by > 0 {
-            (*size, excess) = (*size - by, excess - by);
+            (*size, excess) = (size.saturating_sub(by), excess.saturating_sub(by));
             sizes.push(Size { at: *at, to: *size });
         }
     }
-    let mut spare = sets.available() - needed;
+    let mut spare = sets.available().saturating_sub(needed);
     for (at, _, size) in &mut old {
         let by = spare.min(*size);
         if by > 0 {
-            (*size, spare) = (*size - by, spare - by);
+            (*size, spare) = (size.saturating_sub(by), spare.saturating_sub(by));
             sizes.push(Size { at: *at, to: *size });
         }
     }
@@ -157,7 +159,7 @@ fn in_proportion(
     mut active: Vec<(usize, &ReplicaSet)>,
 ) -> Vec<Size> {
     let allowed = if deployment.spec.replicas > 0 { deployment.most() } else { 0 };
-    let add = allowed - sets.asked();
+    let add = allowed.saturating_sub(sets.asked());
     // The largest first, which gets what is left over; of equal ones the newest when growing, the oldest when shrinking.
     match add {
         0 => {}
@@ -173,11 +175,11 @@ fn in_proportion(
             1.. => share.min(rest),
             _ => share.max(rest),
         };
-        rest -= by;
-        sizes.push(Size { at: *at, to: set.spec.replicas + by });
+        rest = rest.saturating_sub(by);
+        sizes.push(Size { at: *at, to: set.spec.replicas.saturating_add(by) });
     }
     if let Some(largest) = sizes.first_mut() {
-        largest.to = (largest.to + rest).max(0);
+        largest.to = largest.to.saturating_add(rest).max(0);
     }
     sizes.retain(|size| {
         let set = sets.all[size.at];
@@ -190,7 +192,7 @@ fn in_proportion(
 fn share(deployment: &Deployment, set: &ReplicaSet) -> i64 {
     let size = set.spec.replicas;
     if deployment.spec.replicas == 0 {
-        return -size;
+        return size.saturating_neg();
     }
     let noted = revision::most(set).filter(|most| *most > 0);
     let before = noted.unwrap_or(deployment.status.replicas);
@@ -198,7 +200,9 @@ fn share(deployment: &Deployment, set: &ReplicaSet) -> i64 {
         return 0;
     }
     // Rounded to the nearest, halves up.
-    (2 * size * deployment.most() + before).div_euclid(2 * before) - size
+    let (part, whole) = (i128::from(size).saturating_mul(2), i128::from(before).saturating_mul(2));
+    let grown = part.saturating_mul(deployment.most().into()).saturating_add(before.into()).div_euclid(whole);
+    i64::try_from(grown).unwrap_or(i64::MAX).saturating_sub(size)
 }
 
 #[cfg(test)]
@@ -233,7 +237,7 @@ mod tests {
     ) -> Vec<i64> {
         let views: Vec<_> = sets.iter().map(|found| set(*found)).collect();
         let mut sizes: Vec<_> = sets.iter().map(|set| set.0).collect();
-        let sets = Sets { all: views.iter().collect(), current: Some(views.len() - 1) };
+        let sets = Sets { all: views.iter().collect(), current: views.len().checked_sub(1) };
         for size in change(deployment, &sets) {
             sizes[size.at] = size.to;
         }

@@ -1,5 +1,7 @@
 //! What a Deployment says of itself: counters, whether enough pods are available, whether its rollout gets on. Pure.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::sizes::Sets;
@@ -61,11 +63,11 @@ pub fn count(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status
         updated_replicas: sets.current().map_or(0, |new| new.status.replicas),
         ready_replicas: sum(|set| set.status.ready_replicas),
         available_replicas: available,
-        unavailable_replicas: (sets.asked() - available).max(0),
+        unavailable_replicas: sets.asked().saturating_sub(available).max(0),
         terminating_replicas: terminating(sets),
         ..deployment.status.clone()
     };
-    let (said, message) = if available >= deployment.spec.replicas - deployment.unavailable() {
+    let (said, message) = if available >= deployment.spec.replicas.saturating_sub(deployment.unavailable()) {
         (("True", "MinimumReplicasAvailable"), "Deployment has minimum availability.")
     } else {
         (("False", "MinimumReplicasUnavailable"), "Deployment does not have minimum availability.")
@@ -136,7 +138,7 @@ fn say_progress(deployment: &Deployment, sets: &Sets<'_>, status: &mut Status, n
 
 /// New pods came, old ones went, or more are ready or available.
 fn gets_on(before: &Status, now: &Status) -> bool {
-    let old = |status: &Status| status.replicas - status.updated_replicas;
+    let old = |status: &Status| status.replicas.saturating_sub(status.updated_replicas);
     now.updated_replicas > before.updated_replicas
         || old(now) < old(before)
         || now.ready_replicas > before.ready_replicas

@@ -1,5 +1,7 @@
 //! A Deployment as its controller reads it, and its status as it writes it.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -104,14 +106,15 @@ impl Deployment {
     /// because a rollout must be able to begin.
     fn fenceposts(&self) -> (i64, i64) {
         let RollingUpdate { max_surge, max_unavailable } = &self.spec.strategy.rolling_update;
-        let surge = amount(max_surge, |percent| (percent * self.spec.replicas + 99) / 100);
-        let unavailable = amount(max_unavailable, |percent| percent * self.spec.replicas / 100);
+        let surge =
+            amount(max_surge, |percent| percent.saturating_mul(self.spec.replicas).saturating_add(99) / 100);
+        let unavailable = amount(max_unavailable, |percent| percent.saturating_mul(self.spec.replicas) / 100);
         if (surge, unavailable) == (0, 0) { (0, 1) } else { (surge, unavailable) }
     }
 
     /// How many pods there may be in all.
     pub fn most(&self) -> i64 {
-        self.spec.replicas + self.surge()
+        self.spec.replicas.saturating_add(self.surge())
     }
 
     /// All that is asked for is there, new and available, and nothing else.

@@ -48,7 +48,7 @@ pub async fn carry_out(
         Step::Nothing => {}
         Step::Create(wanted) => {
             let (made, refusal) = create(context, object, look, wanted).await;
-            status.active -= count(wanted.len() - made);
+            status.active = status.active.saturating_sub(count(wanted.len().saturating_sub(made)));
             refused = refusal;
         }
         Step::Dismiss(places) => {
@@ -226,8 +226,8 @@ fn new_pod(object: &Object, look: &Look<'_>, index: Option<i64>) -> Value {
 fn failures_after(job: &Job, pod: &Pod) -> (i64, i64) {
     let (failures, ignored) = (failures_of(pod, INDEX_FAILURES), failures_of(pod, INDEX_IGNORED));
     match meaning(job, pod) {
-        Meaning::Ignore => (failures, ignored + 1),
-        _ => (failures + 1, ignored),
+        Meaning::Ignore => (failures, ignored.saturating_add(1)),
+        _ => (failures.saturating_add(1), ignored),
     }
 }
 

@@ -1,5 +1,7 @@
 //! How long a Job waits after a failure: ten seconds, twice as long after each further one, ten minutes at most.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::control::view::{ContainerStatus, Pod};
@@ -26,15 +28,15 @@ impl Backoff {
         let failures = failed.map(finished_at).filter(|at| success.is_none_or(|success| *at > success));
         let before = if success.is_some() { Self::default() } else { self };
         failures.fold(before, |backoff, at| Self {
-            failures: backoff.failures + 1,
+            failures: backoff.failures.saturating_add(1),
             last: backoff.last.max(Some(at)),
         })
     }
 
     /// When there may be another pod.
     pub fn until(self) -> Option<Timestamp> {
-        let doublings = u32::try_from(self.failures - 1).ok()?.min(10);
-        self.last?.checked_add((FIRST * (1 << doublings)).min(LONGEST)).ok()
+        let doublings = u32::try_from(self.failures.saturating_sub(1)).ok()?.min(10);
+        self.last?.checked_add(FIRST.saturating_mul(1 << doublings).min(LONGEST)).ok()
     }
 }
 

@@ -11,7 +11,8 @@ impl Indexes {
     pub fn parse(text: &str, completions: i64) -> Self {
         let interval = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (first.parse().ok()?, last.parse::<i64>().ok()?.min(completions - 1));
+            let (first, last) =
+                (first.parse().ok()?, last.parse::<i64>().ok()?.min(completions.saturating_sub(1)));
             (first < completions).then_some((first, last))
         };
         Self(text.split(',').filter_map(interval).collect()).with(&Self::default())
@@ -28,7 +29,7 @@ impl Indexes {
         let mut merged: Vec<(i64, i64)> = Vec::with_capacity(all.len());
         for (first, last) in all {
             match merged.last_mut() {
-                Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
+                Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
                 _ => merged.push((first, last)),
             }
         }
@@ -36,7 +37,9 @@ impl Indexes {
     }
 
     pub fn total(&self) -> i64 {
-        self.0.iter().map(|(first, last)| last - first + 1).sum()
+        self.0
+            .iter()
+            .fold(0, |sum, (first, last)| sum.saturating_add(last.saturating_sub(*first).saturating_add(1)))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -52,7 +55,8 @@ impl Indexes {
     pub fn shared_with(&self, other: &Self) -> i64 {
         let (mut a, mut b, mut shared) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.0.get(a), other.0.get(b)) {
-            shared += (x.1.min(y.1) - x.0.max(y.0) + 1).max(0);
+            let common = x.1.min(y.1).saturating_sub(x.0.max(y.0)).saturating_add(1);
+            shared = common.max(0).saturating_add(shared);
             if x.1 <= y.1 {
                 a += 1;
             } else {
@@ -69,7 +73,7 @@ impl Indexes {
         for (first, last) in self.0.iter().copied().chain([(completions, completions)]) {
             let room = count - missing.len();
             missing.extend((next..first.min(completions)).take(room));
-            next = next.max(last + 1);
+            next = next.max(last.saturating_add(1));
         }
         missing
     }
@@ -79,7 +83,7 @@ impl fmt::Display for Indexes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (first, last)) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
-            match last - first {
+            match last.saturating_sub(*first) {
                 0 => write!(f, "{comma}{first}")?,
                 1 => write!(f, "{comma}{first},{last}")?,
                 _ => write!(f, "{comma}{first}-{last}")?,

@@ -86,8 +86,11 @@ impl<'a> Look<'a> {
             pods,
             now,
             terminating: count(pods.iter().filter(|pod| is_terminating(pod)).count()),
-            succeeded: job.status.succeeded + count(succeeded.len() + uncounted.succeeded.len()),
-            failed: job.status.failed + counted + count(uncounted.failed.len()),
+            succeeded: job
+                .status
+                .succeeded
+                .saturating_add(count(succeeded.len() + uncounted.succeeded.len())),
+            failed: job.status.failed.saturating_add(counted).saturating_add(count(uncounted.failed.len())),
             backoff: before.after(succeeded.into_iter(), failed.into_iter()),
             active,
             indexes: None,
@@ -177,7 +180,7 @@ impl<'a> Look<'a> {
                 let message = "Job has exceeded the specified maximal number of failed indexes";
                 return Some(Verdict::new(false, "MaxFailedIndexesExceeded", message));
             }
-            if failed > 0 && failed + indexes.succeeded.total() >= self.completions() {
+            if failed > 0 && failed.saturating_add(indexes.succeeded.total()) >= self.completions() {
                 return Some(Verdict::new(false, "FailedIndexes", "Job has failed indexes"));
             }
         }
@@ -246,5 +249,5 @@ pub fn failures_of(pod: &Pod, annotation: &str) -> i64 {
 }
 
 pub fn failures_in_all(pod: &Pod) -> i64 {
-    failures_of(pod, INDEX_FAILURES) + failures_of(pod, INDEX_IGNORED)
+    failures_of(pod, INDEX_FAILURES).saturating_add(failures_of(pod, INDEX_IGNORED))
 }

@@ -75,7 +75,7 @@ pub fn decide(look: &Look<'_>) -> Plan {
         Step::Create(pods) => (count(pods.len()), &[]),
         Step::Dismiss(pods) | Step::End(pods) => (0, pods),
     };
-    status.active = count(look.active.len() - removed.len()) + added;
+    status.active = count(look.active.len().saturating_sub(removed.len())).saturating_add(added);
     status.terminating = Some(look.terminating + count(removed.len()));
     status.ready = Some(look.ready(&look.active) - look.ready(removed));
     let mut turned = None;
@@ -120,14 +120,15 @@ fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
         // Once one has succeeded, the others are left to end by themselves.
         None if look.succeeded > 0 => active,
         None => spec.parallelism,
-        Some(completions) => (completions - look.succeeded).clamp(0, spec.parallelism),
+        Some(completions) => completions.saturating_sub(look.succeeded).clamp(0, spec.parallelism),
     };
-    let step = dismiss(look, usize::try_from(active - wanted).unwrap_or(0));
+    let step = dismiss(look, usize::try_from(active.saturating_sub(wanted)).unwrap_or(0));
     if step != Step::Nothing {
         return (step, None);
     }
     let awaited = if look.job.replaces_ended_only() { look.terminating } else { 0 };
-    let missing = usize::try_from(wanted - awaited - active).unwrap_or(0).min(AT_ONCE);
+    let missing =
+        usize::try_from(wanted.saturating_sub(awaited).saturating_sub(active)).unwrap_or(0).min(AT_ONCE);
     if missing == 0 {
         return (Step::Nothing, None);
     }
@@ -174,7 +175,7 @@ fn index_backoff(look: &Look<'_>, index: i64) -> Backoff {
     last.map_or_else(Backoff::default, |at| {
         let pod = &look.pods[*at];
         let last = Some(finished_at(pod));
-        Backoff { failures: failures_in_all(pod) + 1, last }
+        Backoff { failures: failures_in_all(pod).saturating_add(1), last }
     })
 }
 
@@ -278,8 +279,8 @@ pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
         count(before - list.len())
     };
     let (succeeded, failed) = (gone(succeeded), gone(failed));
-    status.succeeded += succeeded;
-    status.failed += failed;
+    status.succeeded = status.succeeded.saturating_add(succeeded);
+    status.failed = status.failed.saturating_add(failed);
 }
 
 /// Says the last word, once every pod is counted and none is on its way out. Answers whether it was said.

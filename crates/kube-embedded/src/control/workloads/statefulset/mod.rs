@@ -123,7 +123,7 @@ async fn versions(
     let mut collisions = set.status.collision_count;
     let data = revisions::data_of(&set.spec.template);
     let last = history.last().map(|last| last.view::<Revision>());
-    let next = last.as_ref().map_or(1, |last| last.revision + 1);
+    let next = last.as_ref().map_or(1, |last| last.revision.saturating_add(1));
     let equal = history.iter().rev().find(|object| object.view::<Revision>().data == data);
     let update = match (equal, history.last()) {
         (Some(found), _) if last.is_some_and(|last| last.data == data) => found.clone(),

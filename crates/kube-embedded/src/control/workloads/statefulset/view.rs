@@ -1,5 +1,7 @@
 //! A StatefulSet as its controller reads it.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -77,7 +79,7 @@ impl StatefulSet {
     /// The numbers that its pods should have.
     pub fn ordinals(&self) -> Range<i64> {
         let start = self.spec.ordinals.start;
-        start..start + self.spec.replicas
+        start..start.saturating_add(self.spec.replicas)
     }
 
     /// One pod at a time, in order; otherwise all together.
@@ -94,7 +96,7 @@ impl StatefulSet {
     pub fn first_updated(&self) -> i64 {
         let partition =
             self.spec.update_strategy.rolling_update.as_ref().map_or(0, |rolling| rolling.partition);
-        self.spec.ordinals.start + partition
+        self.spec.ordinals.start.saturating_add(partition)
     }
 
     /// Pods below this number are made from the current revision. Without a partition that is as many as there are of
@@ -103,7 +105,7 @@ impl StatefulSet {
         let strategy = &self.spec.update_strategy;
         match &strategy.rolling_update {
             None if strategy.r#type == "RollingUpdate" => {
-                self.spec.ordinals.start + self.status.current_replicas
+                self.spec.ordinals.start.saturating_add(self.status.current_replicas)
             }
             _ => self.first_updated(),
         }

@@ -1,0 +1,364 @@
+//! A chaos run: generated hostile objects of every built-in kind against a cluster with all controllers.
+//!
+//! Objects are generated from the schema: a valid object of the kind where one is known, with a few fields set to extreme
+//! numbers, times and lengths. After each batch a canary Deployment must roll out, no reconcile or request may have
+//! panicked, and no background task may have ended. `CHAOS_SEED` selects the run, `CHAOS_SECONDS` its length.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::deployment;
+use crate::access::User;
+use crate::cluster::{Cluster, Config};
+use crate::schema::resources::Resource;
+use crate::schema::types::{Shape, TypeRef};
+use crate::sim::Simulation;
+
+const SECONDS: u64 = 30;
+/// Objects between two canaries.
+const BATCH: usize = 150;
+/// What all objects of the run may take: quotas bound what controllers create.
+const MAX_STORED_BYTES: usize = 256 << 20;
+
+/// Xorshift: the run is reproduced by its seed.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+}
+
+/// An extreme value of a scalar type; `None` for what has parts.
+fn extreme(ty: TypeRef<'_>, rng: &mut Rng) -> Option<Value> {
+    let text = |rng: &mut Rng| {
+        let long = "x".repeat(70_000);
+        let all = [
+            "",
+            "a",
+            "A_b.c",
+            "-1",
+            "9223372036854775808",
+            "%",
+            "../..",
+            "\u{0}",
+            "ü\u{202e}",
+            "0-9223372036854775807",
+            &long,
+        ];
+        Value::from(rng.pick(&all))
+    };
+    let time =
+        ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z", "2026-01-02T03:04:05Z"];
+    Some(match ty.shape() {
+        Shape::String => text(rng),
+        Shape::Int32 => rng.pick(&[i64::from(i32::MIN), -1, 0, 1, 7, 86_400, i64::from(i32::MAX)]).into(),
+        Shape::Int64 => rng.pick(&[i64::MIN, -1, 0, 1, 400_000_000_000, 1 << 53, i64::MAX]).into(),
+        Shape::Double => rng.pick(&[f64::MIN, -1.0, 0.0, 1e300, f64::MAX]).into(),
+        Shape::Bool => (rng.below(2) == 0).into(),
+        Shape::Bytes => rng.pick(&["", "AAAA", "!", "/////w=="]).into(),
+        Shape::Time => rng.pick(&time).into(),
+        Shape::MicroTime => rng.pick(&time).replace('Z', ".999999Z").into(),
+        Shape::Duration => rng.pick(&["0s", "-1h0m0s", "2562047h47m16.854775807s", "1ns"]).into(),
+        Shape::Quantity => rng
+            .pick(&["0", "-1", "1n", "9223372036854775807", "9223372036854775807E", "1e30", "8Ei", "1e-9"])
+            .into(),
+        Shape::IntOrString => {
+            let all =
+                [json!(-1), json!(0), json!(i32::MAX), json!("0%"), json!("999999999999999999%"), json!("a")];
+            rng.pick(&all)
+        }
+        Shape::Any => json!({"a": i64::MAX}),
+        Shape::Struct(_) | Shape::Map(_) | Shape::List(_) => return None,
+    })
+}
+
+/// Some value of a type, down to `depth`.
+fn any(ty: TypeRef<'_>, rng: &mut Rng, depth: usize) -> Value {
+    if let Some(scalar) = extreme(ty, rng) {
+        return scalar;
+    }
+    match ty.shape() {
+        Shape::Struct(body) => {
+            let mut fields = Map::new();
+            for field in &body.fields {
+                if depth > 0 && (field.required || rng.below(body.fields.len()) < 2) {
+                    fields.insert(field.name.to_string(), any(ty.follow(field.ty), rng, depth - 1));
+                }
+            }
+            fields.into()
+        }
+        Shape::Map(map) if depth > 0 => json!({"a": any(ty.follow(map.value), rng, depth - 1)}),
+        Shape::List(list) if depth > 0 => json!([any(ty.follow(list.element), rng, depth - 1)]),
+        Shape::Map(_) => json!({}),
+        _ => json!([]),
+    }
+}
+
+/// Sets one field somewhere in `value` to something extreme.
+fn mutate(ty: TypeRef<'_>, value: &mut Value, rng: &mut Rng) {
+    match (ty.shape(), &mut *value) {
+        (Shape::Struct(body), Value::Object(fields)) if !body.fields.is_empty() => {
+            // Mostly further down where something is, so that deep numbers are met.
+            let present: Vec<_> =
+                body.fields.iter().filter(|field| fields.contains_key(field.name.as_ref())).collect();
+            let field = if !present.is_empty() && rng.below(3) > 0 {
+                rng.pick(&present)
+            } else {
+                &body.fields[rng.below(body.fields.len())]
+            };
+            if matches!(field.name.as_ref(), "metadata" | "kind" | "apiVersion") {
+                return;
+            }
+            let child = ty.follow(field.ty);
+            match fields.get_mut(field.name.as_ref()) {
+                Some(inner) => mutate(child, inner, rng),
+                None => drop(fields.insert(field.name.to_string(), any(child, rng, 3))),
+            }
+        }
+        (Shape::List(list), Value::Array(items)) if !items.is_empty() => {
+            let at = rng.below(items.len());
+            mutate(ty.follow(list.element), &mut items[at], rng);
+        }
+        (Shape::Map(map), Value::Object(fields)) if !fields.is_empty() => {
+            let key = rng.pick(&fields.keys().cloned().collect::<Vec<_>>());
+            mutate(ty.follow(map.value), fields.get_mut(&key).unwrap(), rng);
+        }
+        _ => *value = any(ty, rng, 3),
+    }
+}
+
+/// A valid object of the kinds that controllers act on.
+fn valid(kind: &str) -> Value {
+    let pod = json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1m"}}, "ports": [{"containerPort": 80}]}]});
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod});
+    let selector = json!({"matchLabels": {"app": "a"}});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = "Never".into();
+    let job = json!({"template": once, "completions": 2, "parallelism": 1, "backoffLimit": 1});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    match kind {
+        "Pod" => json!({"spec": pod}),
+        "Deployment" => {
+            json!({"spec": {"replicas": 1, "selector": selector, "template": template, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%"}}}})
+        }
+        "ReplicaSet" => json!({"spec": {"replicas": 1, "selector": selector, "template": template}}),
+        "ReplicationController" => {
+            json!({"spec": {"replicas": 1, "selector": {"app": "a"}, "template": template}})
+        }
+        "StatefulSet" => {
+            json!({"spec": {"replicas": 1, "serviceName": "a", "selector": selector, "template": template, "ordinals": {"start": 1}}})
+        }
+        "DaemonSet" => {
+            json!({"spec": {"selector": selector, "template": template, "updateStrategy": {"type": "RollingUpdate"}}})
+        }
+        "Job" => json!({"spec": job}),
+        "CronJob" => {
+            json!({"spec": {"schedule": "* * * * *", "startingDeadlineSeconds": 10, "jobTemplate": {"spec": job}}})
+        }
+        "Service" => json!({"spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}),
+        "PersistentVolumeClaim" => json!({"spec": claim}),
+        "PersistentVolume" => {
+            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}})
+        }
+        "PodDisruptionBudget" => json!({"spec": {"minAvailable": "50%", "selector": selector}}),
+        "HorizontalPodAutoscaler" => {
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "h"}}})
+        }
+        "Lease" => {
+            json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 10, "renewTime": "2026-01-02T03:04:05.000000Z"}})
+        }
+        "Event" => {
+            json!({"involvedObject": {"kind": "Pod", "name": "a", "namespace": "hostile"}, "reason": "a", "type": "Normal", "lastTimestamp": "2026-01-02T03:04:05Z"})
+        }
+        "Node" => json!({"spec": {}, "status": {"capacity": {"cpu": "1"}, "allocatable": {"cpu": "1"}}}),
+        "CertificateSigningRequest" => {
+            json!({"spec": {"request": "AAAA", "signerName": "a.example.com/b", "usages": ["client auth"], "expirationSeconds": 600}})
+        }
+        "ConfigMap" | "Secret" => json!({"data": {"a": "AAAA"}}),
+        "Endpoints" => json!({"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]}),
+        "EndpointSlice" => {
+            json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], "ports": [{"port": 80}]})
+        }
+        "ControllerRevision" => json!({"revision": 1, "data": {}}),
+        "PriorityClass" => json!({"value": 1}),
+        "LimitRange" => json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "2"}}]}}),
+        _ => Value::Null,
+    }
+}
+
+struct Run {
+    cluster: Cluster,
+    client: kube::Client,
+    rng: Rng,
+    accepted: usize,
+}
+
+impl Run {
+    async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+        let sent = self.client.send(request.body(body.to_string().into_bytes().into()).unwrap());
+        let answer =
+            tokio::time::timeout(Duration::from_mins(1), sent).await.expect("an answer in time").unwrap();
+        let code = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    fn path(resource: &Resource, name: &str, sub: &str) -> String {
+        let root = if resource.group.is_empty() { "/api/" } else { "/apis/" };
+        let place = if resource.namespaced { "/namespaces/hostile" } else { "" };
+        let path = format!("{root}{}{place}/{}", resource.api_version(), resource.name);
+        [&path, name, sub]
+            .iter()
+            .filter(|part| !part.is_empty())
+            .map(|part| (*part).to_owned())
+            .collect::<Vec<_>>()
+            .join("/")
+    }
+
+    /// One hostile object, and what one can do with it.
+    async fn attack(&mut self, resource: &Resource, number: usize) {
+        let root = resource.root();
+        let mut object = valid(&resource.kind);
+        if object.is_null() {
+            object = any(root, &mut self.rng, 4);
+        }
+        for _ in 0..=self.rng.below(3) {
+            mutate(root, &mut object, &mut self.rng);
+        }
+        let name = format!("h{number}");
+        object["metadata"] = json!({"name": name, "labels": {"app": "a"}});
+        if self.rng.below(3) == 0 {
+            let extreme = self.rng.pick(&["9223372036854775807", "-1", "a"]);
+            object["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": extreme,
+                "batch.kubernetes.io/job-index-failure-count": extreme, "deployment.kubernetes.io/max-replicas": extreme});
+        }
+        object["kind"] = resource.kind.as_ref().into();
+        object["apiVersion"] = resource.api_version().into();
+        let (code, _) = self.send("POST", &Self::path(resource, "", ""), &object).await;
+        if !(200..300).contains(&code) {
+            return;
+        }
+        self.accepted += 1;
+        if resource.subresource("status").is_some() && resource.kind.as_ref() != "Namespace" {
+            let mut status = json!({"status": {}});
+            mutate(root, &mut status, &mut self.rng);
+            self.send("PATCH", &Self::path(resource, &name, "status"), &status).await;
+        }
+        if resource.subresource("scale").is_some() {
+            let replicas = self.rng.pick(&[i64::from(i32::MAX), 0, 3]);
+            let scale = json!({"spec": {"replicas": replicas}});
+            self.send("PATCH", &Self::path(resource, &name, "scale"), &scale).await;
+        }
+        if self.rng.below(3) > 0 {
+            let grace = self.rng.pick(&[i64::MAX, -1, 0, 400_000_000_000]);
+            let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace});
+            self.send("DELETE", &Self::path(resource, &name, ""), &options).await;
+        }
+    }
+
+    /// A Deployment of another tenant rolls out.
+    async fn canary(&self, number: usize) {
+        let path = "/apis/apps/v1/namespaces/canary/deployments";
+        let name = format!("canary-{number}");
+        let (code, answer) = self.send("POST", path, &deployment(&name, 1, &json!({}))).await;
+        assert_eq!(code, 201, "{answer:#}");
+        let until = Instant::now() + Duration::from_mins(1);
+        loop {
+            let (_, found) = self.send("GET", &format!("{path}/{name}"), &Value::Null).await;
+            if found["status"]["availableReplicas"] == 1 {
+                break;
+            }
+            let failing = self.cluster.health().failing();
+            assert!(
+                Instant::now() < until,
+                "the canary does not roll out: {:#}\n{failing:?}",
+                found["status"]
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.send("DELETE", &format!("{path}/{name}"), &Value::Null).await;
+    }
+
+    fn check(&self, seed: u64) {
+        let metrics = self.cluster.metrics();
+        assert_eq!((metrics.panics(), metrics.restarts()), (0, 0), "CHAOS_SEED={seed}");
+        assert_eq!(self.cluster.health().failing(), [], "CHAOS_SEED={seed}");
+        let store = self.cluster.store();
+        let stored: usize = store
+            .storages()
+            .iter()
+            .flat_map(|storage| store.list(storage, None).objects)
+            .map(|object| object.bytes.len())
+            .sum();
+        assert!(stored < MAX_STORED_BYTES, "{stored} bytes are stored, CHAOS_SEED={seed}");
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chaos_of_hostile_objects_stops_no_controller() {
+    let seed = setting("CHAOS_SEED", 20_261_118);
+    let simulation = Some(Simulation { addresses: true, ..Simulation::default() });
+    let cluster = Cluster::open(Config { simulation, ..Config::default() }).await.unwrap();
+    let client = cluster.client(User::admin());
+    let mut run = Run { client, rng: Rng(seed | 1), accepted: 0, cluster };
+    for namespace in ["hostile", "canary"] {
+        let (code, _) =
+            run.send("POST", "/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await;
+        assert_eq!(code, 201);
+    }
+    // As the platform bounds a workspace: without a quota a Deployment of 2^31 replicas fills any cluster.
+    let hard = json!({"pods": "40", "count/jobs.batch": "40", "count/replicasets.apps": "60"});
+    let quota = json!({"metadata": {"name": "quota"}, "spec": {"hard": hard}});
+    assert_eq!(run.send("POST", "/api/v1/namespaces/hostile/resourcequotas", &quota).await.0, 201);
+    let kinds: Vec<_> = run
+        .cluster
+        .registry()
+        .resources()
+        .iter()
+        .filter(|resource| resource.has_verb("create") && !resource.is_view())
+        // These bind what every tenant does; tenants do not write them.
+        .filter(|resource| {
+            !resource.kind.contains("AdmissionPolicy") && !resource.kind.contains("WebhookConfiguration")
+        })
+        .filter(|resource| {
+            !matches!(resource.kind.as_ref(), "CustomResourceDefinition" | "APIService" | "ResourceQuota")
+        })
+        .cloned()
+        .collect();
+    assert!(kinds.len() > 40, "{}", kinds.len());
+    let until = Instant::now() + Duration::from_secs(setting("CHAOS_SECONDS", SECONDS));
+    let mut number = 0;
+    // Every kind at least once, however slow the machine is.
+    while number < 2 * kinds.len() || Instant::now() < until {
+        let kind = kinds[number % kinds.len()].clone();
+        run.attack(&kind, number).await;
+        number += 1;
+        if number.is_multiple_of(BATCH) {
+            run.canary(number).await;
+            run.check(seed);
+        }
+    }
+    run.canary(number).await;
+    run.check(seed);
+    assert!(run.accepted * 10 > number, "{} of {number} objects were accepted", run.accepted);
+    run.cluster.stop();
+}
