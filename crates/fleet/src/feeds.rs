@@ -8,11 +8,13 @@ use k8s_openapi::api::{apps, batch, core};
 use kube::Api;
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config;
+use kube_access::controller::runtime::isolate_sync;
+use kube_access::controller::{TaskHandle, runtime};
+use kube_access::feed::Changes;
 use kube_access::{Change, Feed};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::sync::{Mutex, watch};
 
 use crate::job::{CronJob, Job};
 use crate::node::Node;
@@ -79,7 +81,7 @@ pub(crate) struct Followed<P> {
 
 impl Feeds {
     /// Begins to watch; the tasks enter what is heard.
-    pub fn start(client: &kube::Client, state: &Shared, tasks: &mut JoinSet<()>) -> Self {
+    pub fn start(client: &kube::Client, state: &Shared, tasks: &mut Vec<TaskHandle>) -> Self {
         let words = Words::default();
         let mut start = Start { client, state, tasks };
         let with = |words: &Words| words.clone();
@@ -171,7 +173,7 @@ fn enter<T: Kept>(table: &mut crate::state::Table<T>, change: Change<T>) {
 struct Start<'a> {
     client: &'a kube::Client,
     state: &'a Shared,
-    tasks: &'a mut JoinSet<()>,
+    tasks: &'a mut Vec<TaskHandle>,
 }
 
 impl Start<'_> {
@@ -189,26 +191,35 @@ impl Start<'_> {
         let api = Api::all_with(self.client.clone(), &ApiResource::erase::<K>(&()));
         let feed = Feed::keeping(api, Config::default().page_size(PAGE), keep);
         let (tell, known) = watch::channel(false);
-        self.tasks.spawn(follow(feed.clone(), self.state.clone(), enter, tell));
+        let (followed, state) = (feed.clone(), self.state.clone());
+        let (tell, changes) = (Arc::new(tell), Arc::new(Mutex::new(feed.changes())));
+        let start = move || follow(followed.clone(), changes.clone(), state.clone(), enter, tell.clone());
+        self.tasks.push(runtime().spawn("fleet-state", &K::plural(&()), start));
         Followed { feed, known }
     }
 }
 
-/// Enters every change, and says when all that there was has been entered.
+/// Enters every change, and says when all that there was has been entered. One object that cannot be entered keeps no other out; the
+/// subscription outlives a restart, so that no deletion is missed.
 pub(crate) async fn follow<P: Send + Sync + 'static>(
     feed: Feed<P>,
+    changes: Arc<Mutex<Changes<P>>>,
     state: Shared,
     enter: fn(&mut State, Change<P>),
-    known: watch::Sender<bool>,
+    known: Arc<watch::Sender<bool>>,
 ) {
-    let mut changes = feed.changes();
+    let mut changes = changes.lock().await;
     let mut synced = std::pin::pin!(feed.synced());
     loop {
         tokio::select! {
             // First what waits: a feed has everything waiting for us before it says that it has heard all.
             biased;
             change = changes.next() => match change {
-                Some(change) => enter(&mut state.write(), change),
+                Some(change) => {
+                    if let Err(error) = isolate_sync(|| enter(&mut state.write(), change)) {
+                        tracing::error!(%error, "an object cannot be entered into the state of the fleet");
+                    }
+                }
                 None => return,
             },
             () = &mut synced, if !*known.borrow() => drop(known.send_replace(true)),

@@ -14,9 +14,8 @@ use std::time::Duration;
 use domain::clock::Clock;
 use futures::future::join_all;
 use kube_access::Clients;
-use parking_lot::Mutex;
+use kube_access::controller::{TaskHandle, runtime};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use feeds::{Feeds, Shared};
@@ -135,7 +134,7 @@ pub(crate) struct Inner {
     /// Nothing where the cluster has no pools.
     pools: watch::Receiver<Option<Pools>>,
     /// What feeds the state; ends with it.
-    _tasks: Mutex<JoinSet<()>>,
+    _tasks: Vec<TaskHandle>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -152,12 +151,18 @@ impl Fleet {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Self, StartError> {
-        let (state, mut tasks) = (Shared::default(), JoinSet::new());
+        let (state, mut tasks) = (Shared::default(), Vec::new());
         let feeds = Feeds::start(&clients.own(), &state, &mut tasks);
         let (tell, pools) = watch::channel(None);
         let (settle, mut settled) = watch::channel(false);
-        tasks.spawn(served::watch_pools(clients.own(), state.clone(), tell, settle));
-        tasks.spawn(metrics::follow(clients.own(), state.clone(), clock, settings.metrics_every));
+        let (tell, settle, own, shared) = (Arc::new(tell), Arc::new(settle), clients.own(), state.clone());
+        tasks.push(runtime().spawn("fleet-state", "nodepools", move || {
+            served::watch_pools(own.clone(), shared.clone(), tell.clone(), settle.clone())
+        }));
+        let (own, shared, every) = (clients.own(), state.clone(), settings.metrics_every);
+        tasks.push(runtime().spawn("fleet-metrics", "", move || {
+            metrics::follow(own.clone(), shared.clone(), clock.clone(), every)
+        }));
         let all = async {
             join_all(Kind::ALL.iter().map(|kind| feeds.known(*kind))).await;
             // Its sender lives as long as the fleet.
@@ -171,7 +176,6 @@ impl Fleet {
             let kinds: Vec<_> = unknown().map(|kind| kind.name()).collect();
             tracing::warn!(?kinds, "the cluster does not tell what there is of these; going on without them");
         }
-        let tasks = Mutex::new(tasks);
         Ok(Self(Arc::new(Inner { clients, settings, state, feeds, pools, _tasks: tasks })))
     }
 

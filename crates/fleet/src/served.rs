@@ -16,7 +16,7 @@ use kube_access::feed::Changes;
 use kube_access::{Change, Feed};
 use kube_types::NodePool;
 use kube_types::marks::CRD_REVISION;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::feeds::{Shared, follow};
 use crate::pool::{Pool, Told};
@@ -74,8 +74,8 @@ pub(crate) fn resource(version: &str) -> ApiResource {
 pub(crate) async fn watch_pools(
     client: kube::Client,
     state: Shared,
-    tell: watch::Sender<Option<Pools>>,
-    settled: watch::Sender<bool>,
+    tell: Arc<watch::Sender<Option<Pools>>>,
+    settled: Arc<watch::Sender<bool>>,
 ) {
     let name = format!("{}.{}", NodePool::plural(&()), NodePool::group(&()));
     let config = Config::default().fields(&format!("metadata.name={name}"));
@@ -130,6 +130,7 @@ async fn serve(
     let feed = Feed::keeping(api, Config::default(), Pool::of);
     tell.send_replace(Some(Pools { feed: feed.clone(), resource, ours: *ours }));
     let (entered, mut known) = watch::channel(false);
+    let changes = Arc::new(Mutex::new(feed.changes()));
     let settle = async {
         if known.wait_for(|known| *known).await.is_ok() {
             // A cluster without a single pool has pools all the same.
@@ -137,7 +138,7 @@ async fn serve(
             settled.send_replace(true);
         }
     };
-    tokio::join!(follow(feed, state.clone(), enter, entered), settle);
+    tokio::join!(follow(feed, changes, state.clone(), enter, Arc::new(entered)), settle);
     pending().await
 }
 

@@ -21,9 +21,9 @@ use kube::{Api, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::controller::{TaskHandle, runtime};
 use follow::Sent;
 use store::Store;
 
@@ -48,7 +48,7 @@ pub struct Feed<P>(Arc<Watching<P>>);
 
 struct Watching<P> {
     shared: Arc<Shared<P>>,
-    task: AbortHandle,
+    _task: TaskHandle,
 }
 
 struct Shared<P> {
@@ -126,9 +126,14 @@ impl<P: Send + Sync + 'static> Feed<P> {
             health: watch::Sender::new(health),
             refusal: watch::Sender::new(None),
         });
-        let task =
-            tokio::spawn(follow::follow(api, config, sent, Box::new(keep), shared.clone())).abort_handle();
-        Self(Arc::new(Watching { shared, task }))
+        let (keep, followed, path): (follow::Keep<K, P>, _, _) =
+            (Arc::new(keep), shared.clone(), api.resource_url().to_owned());
+        let task = runtime().spawn("cache", &path, move || {
+            // After a panic nothing is heard until everything has been listed anew.
+            followed.lost(None);
+            follow::follow(api.clone(), config.clone(), sent, keep.clone(), followed.clone())
+        });
+        Self(Arc::new(Watching { shared, _task: task }))
     }
 }
 
@@ -151,6 +156,12 @@ impl<P> Feed<P> {
     /// First what there is, then every change. Ends with the feed.
     pub fn changes(&self) -> Changes<P> {
         let id = self.0.shared.store.lock().subscribe();
+        Changes { shared: self.0.shared.clone(), id }
+    }
+
+    /// The same of one object alone, whether it exists yet or not. `namespace` is empty for kinds without one.
+    pub fn changes_of(&self, namespace: &str, name: &str) -> Changes<P> {
+        let id = self.0.shared.store.lock().subscribe_to(namespace, name);
         Changes { shared: self.0.shared.clone(), id }
     }
 
@@ -189,7 +200,6 @@ impl<P> Clone for Feed<P> {
 
 impl<P> Drop for Watching<P> {
     fn drop(&mut self) {
-        self.task.abort();
         self.shared.store.lock().end();
     }
 }

@@ -59,7 +59,8 @@ pub fn next(lease: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
 pub fn held(old: Option<&LeaseSpec>, me: &str, now: Timestamp) -> LeaseSpec {
     let mut lease = old.cloned().unwrap_or_default();
     if lease.holder_identity.as_deref() != Some(me) {
-        lease.lease_transitions = Some(old.map_or(0, |old| old.lease_transitions.unwrap_or_default() + 1));
+        lease.lease_transitions =
+            Some(old.map_or(0, |old| old.lease_transitions.unwrap_or_default().saturating_add(1)));
         lease.acquire_time = Some(MicroTime(now));
         lease.holder_identity = Some(me.to_owned());
     }
@@ -120,6 +121,19 @@ mod tests {
         assert!(RENEW + RETRY < STEP_DOWN && STEP_DOWN * 5 <= LEASE * 4);
         // A holder dies just after a renewal that was just missed, and the first call to take over has no answer.
         assert!(RENEW + LEASE + RENEW + RETRY < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn hostile_lease_is_taken_without_overflow() {
+        let hostile = LeaseSpec { lease_transitions: Some(i32::MAX), ..lease(Some("other"), Some(i32::MAX)) };
+        for now in [Timestamp::MIN, Timestamp::MAX] {
+            let taken = held(Some(&hostile), "me", now);
+            assert_eq!((taken.lease_transitions, taken.lease_duration_seconds), (Some(i32::MAX), Some(10)));
+        }
+        let negative =
+            LeaseSpec { lease_transitions: Some(i32::MIN), ..lease(Some("other"), Some(i32::MIN)) };
+        assert_eq!(next(Some(&negative), "me", Duration::MAX), Step::Take);
+        assert_eq!(held(Some(&negative), "me", Timestamp::MIN).lease_transitions, Some(i32::MIN + 1));
     }
 
     #[test]

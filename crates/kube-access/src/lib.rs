@@ -1,19 +1,20 @@
 //! What every user of a cluster needs of it, over a `kube::Client` and nothing else.
 //!
 //! Modules in reading order: as whom one asks ([`clients`]), how long one waits ([`patience`]) and whether somebody may
-//! ([`review`]), our kinds in it ([`install`]), what there is and what changes ([`feed`]), work that follows from it ([`queue`]),
+//! ([`review`]), our kinds in it ([`install`]), what there is and what changes ([`feed`]), the controller runtime ([`controller`]),
 //! and to be the only one who does something ([`judge`], [`lock`]: a Lease that one of many may hold).
 
 pub mod clients;
+pub mod controller;
 pub mod feed;
 pub mod install;
 pub mod judge;
 pub mod lock;
 pub mod patience;
-pub mod queue;
 pub mod review;
 
 pub use clients::Clients;
+pub use controller::queue;
 pub use feed::{Change, Feed};
 pub use install::{InstallError, install};
 pub use lock::{Lock, Lost, Missed, Sightings};

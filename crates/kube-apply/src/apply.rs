@@ -54,11 +54,22 @@ pub struct Options {
     pub validate: bool,
     /// Until when definitions may take to be established; a minute where it is not said.
     pub deadline: Option<Instant>,
+    /// Former objects of a manifest that is not trusted. They are the base of a three-way merge; they neither prove that a
+    /// live object is ours nor are they removed.
+    pub merge_only: Vec<Object>,
 }
 
 impl Options {
     pub fn new(way: Way) -> Self {
-        Self { way, ownership: None, force_replace: false, dry_run: false, validate: true, deadline: None }
+        Self {
+            way,
+            ownership: None,
+            force_replace: false,
+            dry_run: false,
+            validate: true,
+            deadline: None,
+            merge_only: Vec::new(),
+        }
     }
 
     /// The same for objects of this release.
@@ -173,15 +184,19 @@ async fn look_at_all(
     former: &HashMap<Id, Placed>,
     options: &Options,
 ) -> Result<Vec<Work>, Vec<Failure>> {
+    let unproven = target.place_former(&options.merge_only);
+    let unproven: HashMap<Id, Placed> = unproven.into_iter().map(|placed| (placed.id(), placed)).collect();
+    let unproven = &unproven;
     let looks = wanted.into_iter().map(|placed| async {
         let id = placed.id();
-        let last = former.get(&id).map(|placed| placed.object.clone());
+        let owned = former.get(&id);
+        let last = owned.or_else(|| unproven.get(&id)).map(|placed| placed.object.clone());
         let found = match write::look(&target.client, &placed, options).await {
             Ok(found) => found,
             Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),
         };
         // What was ours before is ours.
-        let strange = options.ownership.as_ref().filter(|owner| last.is_none() && !owner.take);
+        let strange = options.ownership.as_ref().filter(|owner| owned.is_none() && !owner.take);
         match strange.zip(found.as_ref()).and_then(|(owner, found)| owner.complaint(found)) {
             Some(complaint) => Err(Failure::new(&placed.object, id, Why::Taken(complaint))),
             None => Ok(Work { placed, last, found }),

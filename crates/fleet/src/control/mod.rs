@@ -16,6 +16,7 @@ use k8s_openapi::api::core;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::ApiResource;
+use kube_access::controller::runtime;
 use kube_access::queue::{self, Next};
 use kube_access::{Change, Feed};
 use kube_types::FIELD_MANAGER;
@@ -54,17 +55,22 @@ impl fmt::Display for Key {
 impl Fleet {
     /// Looks after pools for ever, where they are ours to look after; ended by dropping it. Only the leader may.
     pub async fn lead(&self) -> Infallible {
+        runtime().run("node-pool-controller", "", || self.control_pools()).await
+    }
+
+    async fn control_pools(&self) {
         let mut served = self.0.pools.clone();
         loop {
             let now = served.borrow_and_update().clone();
             let work = async {
                 if let Some(pools) = now.filter(|pools| self.0.settings.manage_pools.includes(pools.ours)) {
-                    Arc::new(Controller::new(self, pools)).run().await;
+                    return Arc::new(Controller::new(self, pools)).run().await;
                 }
-                pending::<Infallible>().await
+                pending::<()>().await;
             };
             tokio::select! {
-                never = work => match never {},
+                // The watches have ended: everything is begun anew.
+                () = work => return,
                 changed = served.changed() => if changed.is_err() {
                     return pending().await;
                 },
@@ -96,7 +102,7 @@ impl Controller {
         self.pools.synced().await;
         self.nodes.synced().await;
         let keys = stream::select(self.of_nodes(), self.of_pools());
-        queue::run(keys, AT_ONCE, move |key: &Key| self.clone().pass(key.clone())).await;
+        queue::run("node-pool", keys, AT_ONCE, move |key: &Key| self.clone().pass(key.clone())).await;
     }
 
     fn pass(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, kube::Error>> {

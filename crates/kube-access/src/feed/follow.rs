@@ -1,7 +1,8 @@
 //! How a feed hears: it lists once, watches from there, and begins again where it must.
 //!
 //! `kube::runtime::watcher` does the same, but does not say that a watch stands again before something changes, and
-//! a single object that cannot be read keeps it from all others. Here such an object counts as absent, and the log names it.
+//! a single object that cannot be read keeps it from all others. Here such an object counts as absent, and the log names it; so does one
+//! whose projection panics.
 //!
 //! A watch need not be believed. What it says again or too late is held against the versions that are known (`Store::is_news`);
 //! where those do not tell, and every [`LISTED_EVERY`] watches in any case, everything is listed anew, so that nothing that a watch
@@ -24,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::readable::{Page, Readable, Unreadable};
 use super::store::{Heard, News};
 use super::{Refusal, Shared};
+use crate::controller::runtime::isolate_sync;
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
 const WATCH: u32 = 30;
@@ -106,7 +108,7 @@ where
             pause = PAUSE;
         } else {
             sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            pause = LONGEST_PAUSE.min(pause.saturating_mul(2));
         }
     }
 }
@@ -119,7 +121,7 @@ pub(super) enum Sent {
 }
 
 /// Makes of an object what is kept of it.
-type Keep<K, P> = Box<dyn Fn(K) -> P + Send + Sync>;
+pub(super) type Keep<K, P> = Arc<dyn Fn(K) -> P + Send + Sync>;
 
 struct Follower<K, P> {
     client: kube::Client,
@@ -160,7 +162,7 @@ where
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let events = self.client.request_events::<Readable<K>>(request).await?;
-        self.watches += 1;
+        self.watches = self.watches.saturating_add(1);
         self.shared.heard();
         if std::mem::take(&mut self.lost) {
             tracing::info!(path = self.request.url_path, "the watch stands again");
@@ -280,13 +282,25 @@ where
     /// The object as it is kept, or of one that cannot be read its metadata.
     fn readable(&self, object: Readable<K>) -> Result<Heard<P>, Box<ObjectMeta>> {
         match object.0 {
-            Ok(object) => Ok(Heard::of(object, &self.keep)),
-            Err(Unreadable { metadata, why }) => {
-                let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
-                tracing::warn!(path, name, error = why, "an object cannot be read, and counts as absent");
-                Err(metadata)
+            Ok(object) => {
+                let metadata = object.meta();
+                let metadata = ObjectMeta {
+                    name: metadata.name.clone(),
+                    namespace: metadata.namespace.clone(),
+                    resource_version: metadata.resource_version.clone(),
+                    ..ObjectMeta::default()
+                };
+                let heard = isolate_sync(|| Heard::of(object, &*self.keep));
+                heard.map_err(|panicked| self.absent(Box::new(metadata), &panicked.to_string()))
             }
+            Err(Unreadable { metadata, why }) => Err(self.absent(metadata, &why)),
         }
+    }
+
+    fn absent(&self, metadata: Box<ObjectMeta>, error: &str) -> Box<ObjectMeta> {
+        let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
+        tracing::warn!(path, name, error, "an object cannot be read, and counts as absent");
+        metadata
     }
 }
 
@@ -304,7 +318,7 @@ impl<P> Shared<P> {
         self.health.send_modify(|health| health.synced = true);
     }
 
-    fn lost(&self, refusal: Option<Refusal>) {
+    pub(super) fn lost(&self, refusal: Option<Refusal>) {
         self.health.send_modify(|health| health.alive = false);
         self.refusal.send_replace(refusal);
     }

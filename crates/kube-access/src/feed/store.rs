@@ -65,6 +65,8 @@ struct Known<P> {
 
 /// What one subscriber has yet to be told.
 struct Waiting<P> {
+    /// The one object that is meant; none: all.
+    only: Option<Key>,
     places: BTreeMap<Key, u64>,
     entries: BTreeMap<u64, (Key, Pending<P>)>,
     next: u64,
@@ -168,10 +170,24 @@ impl<P> Store<P> {
 
     /// A subscriber who is to be told all that there is.
     pub(super) fn subscribe(&mut self) -> u64 {
-        let mut waiting = Waiting { places: BTreeMap::new(), entries: BTreeMap::new(), next: 0, waker: None };
+        let mut waiting = Waiting::new(None);
         for (key, known) in &self.objects {
             waiting.add(key, false, &Change::Applied(known.object.clone()));
         }
+        self.enter(waiting)
+    }
+
+    /// A subscriber who is to be told of one object.
+    pub(super) fn subscribe_to(&mut self, namespace: &str, name: &str) -> u64 {
+        let key = key(namespace, name);
+        let mut waiting = Waiting::new(Some(key.clone()));
+        if let Some(known) = self.objects.get(&key) {
+            waiting.add(&key, false, &Change::Applied(known.object.clone()));
+        }
+        self.enter(waiting)
+    }
+
+    fn enter(&mut self, waiting: Waiting<P>) -> u64 {
         self.next += 1;
         self.subscribers.insert(self.next, waiting);
         self.next
@@ -201,7 +217,8 @@ impl<P> Store<P> {
     }
 
     fn tell(&mut self, key: &Key, known: bool, change: &Change<P>) {
-        for waiting in self.subscribers.values_mut() {
+        let concerned = |waiting: &&mut Waiting<P>| waiting.only.as_ref().is_none_or(|only| only == key);
+        for waiting in self.subscribers.values_mut().filter(concerned) {
             waiting.add(key, known, change);
             waiting.wake();
         }
@@ -209,6 +226,10 @@ impl<P> Store<P> {
 }
 
 impl<P> Waiting<P> {
+    fn new(only: Option<Key>) -> Self {
+        Self { only, places: BTreeMap::new(), entries: BTreeMap::new(), next: 0, waker: None }
+    }
+
     /// `known`: an object was there under this name before the change. For whom nothing waits, what was there is known.
     fn add(&mut self, key: &Key, known: bool, change: &Change<P>) {
         let place = match self.places.entry(key.clone()) {

@@ -336,3 +336,89 @@ async fn of_metadata_nothing_else_is_asked_for() {
         "{asked:?}"
     );
 }
+
+#[tokio::test]
+async fn object_whose_projection_panics_counts_as_absent() {
+    let world = World::new().await;
+    for name in ["a", "hostile", "z"] {
+        write(&world, name, "0").await;
+    }
+    let feed = Feed::start(maps(world.admin()), short(), |map: &mut ConfigMap| {
+        assert!(map.name_any() != "hostile", "injected");
+    });
+    feed.synced().await;
+    assert_eq!(known(&feed), ["a=0", "z=0"]);
+    write(&world, "hostile", "1").await;
+    write(&world, "z", "1").await;
+    until("the cache follows the others", async || (known(&feed) == ["a=0", "z=1"]).then_some(())).await;
+}
+
+/// A ConfigMap; the first that is decoded panics.
+#[derive(Clone, Debug)]
+struct PanicsOnce(ConfigMap);
+
+impl<'de> serde::Deserialize<'de> for PanicsOnce {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        static DECODED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        assert!(DECODED.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0, "injected");
+        ConfigMap::deserialize(from).map(Self)
+    }
+}
+
+impl Resource for PanicsOnce {
+    type DynamicType = ();
+    type Scope = <ConfigMap as Resource>::Scope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::kind(&())
+    }
+
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::group(&())
+    }
+
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::version(&())
+    }
+
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::plural(&())
+    }
+
+    fn meta(&self) -> &kube::core::ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+#[tokio::test]
+async fn cache_that_panics_is_restarted() {
+    let world = World::new().await;
+    write(&world, "a", "0").await;
+    let api: Api<PanicsOnce> = Api::namespaced(world.admin(), NAMESPACE);
+    let feed = Feed::keeping(api, short(), |map: PanicsOnce| map.0);
+    timeout(testkit::until::LIMIT, feed.synced()).await.expect("the cache was not restarted");
+    assert_eq!(known(&feed), ["a=0"]);
+    write(&world, "b", "0").await;
+    until("the cache follows", async || (known(&feed) == ["a=0", "b=0"]).then_some(())).await;
+}
+
+#[tokio::test]
+async fn subscription_to_one_object_hears_of_no_other() {
+    let world = World::new().await;
+    for name in ["a", "b"] {
+        write(&world, name, "0").await;
+    }
+    let feed = feed(&world, &Fault::none());
+    feed.synced().await;
+    let (mut of_a, mut of_new) = (feed.changes_of(NAMESPACE, "a"), feed.changes_of(NAMESPACE, "new"));
+    assert_eq!(next(&mut of_a).await, "a=0");
+    write(&world, "b", "1").await;
+    write(&world, "new", "0").await;
+    write(&world, "a", "1").await;
+    assert_eq!(next(&mut of_a).await, "a=1");
+    assert_eq!(next(&mut of_new).await, "new=0");
+}

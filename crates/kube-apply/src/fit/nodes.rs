@@ -85,8 +85,9 @@ fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
             on_each_node(&mut nodes, turn, &workload, &needs)
         } else {
             let new = new_pods(turn, &workload);
-            let lost = (0..new).filter(|_| !put(&mut nodes, workload.template(), &needs)).count();
-            (new, u64::try_from(lost).unwrap_or(u64::MAX))
+            // Where one finds no node, none after it does: what is tried is bounded by the nodes and not by `replicas`.
+            let placed = (0..new).take_while(|_| put(&mut nodes, workload.template(), &needs)).count();
+            (new, new.saturating_sub(u64::try_from(placed).unwrap_or(u64::MAX)))
         };
         if lost > 0 {
             shortages.push(Shortage::Nodes { id: turn.id.clone(), pods: lost, of: new });
@@ -99,7 +100,7 @@ fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
 fn new_pods(turn: &Turn, workload: &Workload<'_>) -> u64 {
     let there = turn.live.as_ref().and_then(Workload::of).map_or(0, |live| live.pods(0));
     let surge = if turn.needs_surge() { workload.surge(0) } else { 0 };
-    workload.pods(0).saturating_sub(there) + surge
+    workload.pods(0).saturating_sub(there).saturating_add(surge)
 }
 
 fn put(nodes: &mut [Node], template: &Value, needs: &Amounts) -> bool {

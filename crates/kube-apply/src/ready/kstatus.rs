@@ -115,7 +115,7 @@ fn short_of(lines: &[(i64, i64, &str)]) -> Option<State> {
 }
 
 fn too_many(there: i64, wanted: i64) -> Option<State> {
-    (there > wanted).then(|| Progressing(format!("Pending termination: {}", there - wanted)))
+    (there > wanted).then(|| Progressing(format!("Pending termination: {}", there.saturating_sub(wanted))))
 }
 
 fn wanted_replicas(live: &Value) -> i64 {
@@ -179,7 +179,7 @@ fn stateful_set(live: &Value) -> State {
     // Only the upper numbers are brought to the new revision.
     if let Some(partition) = number(live, "/spec/updateStrategy/rollingUpdate/partition") {
         let updated = count(live, "/status/updatedReplicas");
-        return short_of(&[(updated, wanted - partition, "Updated")]).unwrap_or(Ready);
+        return short_of(&[(updated, wanted.saturating_sub(partition), "Updated")]).unwrap_or(Ready);
     }
     short_of(&[(count(live, "/status/currentReplicas"), wanted, "Current")])
         .or_else(|| {

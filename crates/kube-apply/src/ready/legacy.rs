@@ -102,9 +102,9 @@ fn deployment(live: &Value) -> State {
         0
     };
     // Ready pods may be old ones: so many of them surely are new.
-    let old = (count(live, "/status/replicas") - count(live, "/status/updatedReplicas")).max(0);
-    let ready = (count(live, "/status/readyReplicas") - old).max(0);
-    enough(ready, wanted - unavailable, "Deployment does not have enough pods ready")
+    let old = count(live, "/status/replicas").saturating_sub(count(live, "/status/updatedReplicas")).max(0);
+    let ready = count(live, "/status/readyReplicas").saturating_sub(old).max(0);
+    enough(ready, wanted.saturating_sub(unavailable), "Deployment does not have enough pods ready")
 }
 
 fn daemon_set(live: &Value) -> State {
@@ -120,7 +120,7 @@ fn daemon_set(live: &Value) -> State {
         return Progressing(format!("DaemonSet does not have enough Pods scheduled: {updated}/{wanted}"));
     }
     let unavailable = share(live.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable"), wanted, true);
-    let wanted = wanted - unavailable.unwrap_or(wanted);
+    let wanted = wanted.saturating_sub(unavailable.unwrap_or(wanted));
     enough(count(live, "/status/numberReady"), wanted, "DaemonSet does not have enough Pods ready")
 }
 
@@ -134,8 +134,12 @@ fn stateful_set(live: &Value) -> State {
     let partition = count(live, "/spec/updateStrategy/rollingUpdate/partition");
     let wanted = number(live, "/spec/replicas").unwrap_or(1);
     let updated = count(live, "/status/updatedReplicas");
-    if updated < wanted - partition {
-        return enough(updated, wanted - partition, "StatefulSet does not have enough Pods scheduled");
+    if updated < wanted.saturating_sub(partition) {
+        return enough(
+            updated,
+            wanted.saturating_sub(partition),
+            "StatefulSet does not have enough Pods scheduled",
+        );
     }
     let ready = count(live, "/status/readyReplicas");
     if ready != wanted {

@@ -48,7 +48,7 @@ async fn a_key_waits_once_however_often_it_is_handed_in() {
         sleep(SECOND).await;
         Ok::<_, String>(Next::Rest)
     };
-    run(keys.chain(stream::once(async { "c".to_owned() })), 1, pass).await;
+    run("test", keys.chain(stream::once(async { "c".to_owned() })), 1, pass).await;
     // The keys all come while the first is passed over, which has to be passed over again for that.
     assert_eq!((log.of("a").len(), log.of("b").len(), log.of("c").len()), (2, 1, 1));
 }
@@ -59,7 +59,7 @@ async fn a_change_during_a_pass_makes_another_pass_after_it() {
     let (keys, handed_in) = unbounded();
     let (noted, inside) = (log.clone(), under_way.clone());
     // On a task of its own, as a controller runs.
-    let running = tokio::spawn(run(handed_in, 4, async move |key: &String| {
+    let running = tokio::spawn(run("test", handed_in, 4, async move |key: &String| {
         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one key is never passed over twice at once");
         noted.note(key);
         sleep(SECOND).await;
@@ -82,7 +82,7 @@ async fn a_change_during_a_pass_makes_another_pass_after_it() {
 async fn failures_pause_and_double_and_a_success_forgets_them() {
     let log = Log::new();
     let (keys, handed_in) = unbounded();
-    let passes = run(handed_in, 1, async |key: &String| match log.note(key) {
+    let passes = run("test", handed_in, 1, async |key: &String| match log.note(key) {
         5 => Ok(Next::After(2 * SECOND)),
         7 | 9 => Ok(Next::Rest),
         _ => Err("not yet"),
@@ -105,7 +105,7 @@ async fn failures_pause_and_double_and_a_success_forgets_them() {
 async fn a_change_ends_a_pause_and_keys_that_fail_hold_up_nobody() {
     let log = Log::new();
     let (keys, handed_in) = unbounded();
-    let passes = run(handed_in, 1, async |key: &String| {
+    let passes = run("test", handed_in, 1, async |key: &String| {
         let times = log.note(key);
         if key == "bad" && times < 9 { Err("never") } else { Ok(Next::After(60 * SECOND)) }
     });
@@ -131,7 +131,7 @@ async fn many_keys_are_passed_over_at_once_but_not_too_many() {
     let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = Instant::now();
     let keys = stream::iter((0..100).map(|number| format!("key-{number}")));
-    run(keys, 10, async |_: &String| {
+    run("test", keys, 10, async |_: &String| {
         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         sleep(SECOND).await;
         now.fetch_sub(1, Ordering::SeqCst);
@@ -140,4 +140,34 @@ async fn many_keys_are_passed_over_at_once_but_not_too_many() {
     .await;
     assert_eq!(most.load(Ordering::SeqCst), 10);
     assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_that_panics_is_an_error_of_its_key_alone() {
+    let log = Log::new();
+    let keys = stream::iter(["hostile", "a", "b"].map(str::to_owned)).chain(stream::pending());
+    let pass = async |key: &String| {
+        let passes = log.note(key);
+        assert!(key != "hostile" || passes >= 4, "injected");
+        Ok::<_, String>(Next::After(SECOND))
+    };
+    let controller = run("test", keys, 2, pass);
+    assert!(tokio::time::timeout(SECOND * 49 / 10, controller).await.is_err(), "the controller goes on");
+    // Retried with backoff until it succeeds; the others as if nothing had happened.
+    assert_eq!(log.of("hostile"), [0.0, 0.2, 0.6, 1.4, 2.4, 3.4, 4.4]);
+    for other in ["a", "b"] {
+        assert_eq!(log.of(other), [0.0, 1.0, 2.0, 3.0, 4.0], "{other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeue_delay_has_an_upper_bound() {
+    let log = Log::new();
+    let keys = stream::iter(["a".to_owned()]).chain(stream::pending());
+    let pass = async |key: &String| {
+        log.note(key);
+        Ok::<_, String>(Next::After(Duration::MAX))
+    };
+    assert!(tokio::time::timeout(MAX_DELAY + SECOND, run("test", keys, 1, pass)).await.is_err());
+    assert_eq!(log.of("a").len(), 2);
 }

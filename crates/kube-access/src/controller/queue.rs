@@ -11,9 +11,13 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
+use super::runtime::{isolate, runtime};
+
 /// The pause after a first failure; each further one of the same key doubles it.
 pub const PAUSE: Duration = Duration::from_millis(200);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Upper bound of every delay. A key that asks for a longer one is reconciled earlier, which is always correct.
+const MAX_DELAY: Duration = Duration::from_hours(24 * 30);
 
 /// When a key is due again after a pass that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +29,14 @@ pub enum Next {
 }
 
 /// Passes over every key that is handed in, over so many at once. Ends when the keys do and all that was due is done.
-pub async fn run<K, E>(keys: impl Stream<Item = K>, at_once: usize, sync: impl AsyncFn(&K) -> Result<Next, E>)
-where
+///
+/// A panic in `sync` is an error of that key: it is logged, counted for `controller`, and tried again with backoff, and the other keys go on.
+pub async fn run<K, E>(
+    controller: &'static str,
+    keys: impl Stream<Item = K>,
+    at_once: usize,
+    sync: impl AsyncFn(&K) -> Result<Next, E>,
+) where
     K: Ord + Clone + Display,
     E: Display,
 {
@@ -38,7 +48,7 @@ where
             && let Some(key) = due.begin()
         {
             passes.push(async {
-                let done = sync(&key).await;
+                let done = isolate(sync(&key)).await;
                 (key, done)
             });
         }
@@ -48,7 +58,20 @@ where
         let wakes = due.wakes();
         tokio::select! {
             key = keys.next(), if !keys.is_done() => key.into_iter().for_each(|key| due.add(key)),
-            Some((key, done)) = passes.next(), if !passes.is_empty() => due.end(key, done, Instant::now()),
+            Some((key, done)) = passes.next(), if !passes.is_empty() => {
+                let done = match done {
+                    Ok(Ok(next)) => Ok(next),
+                    Ok(Err(error)) => {
+                        runtime().count_error(controller, false);
+                        Err(error.to_string())
+                    }
+                    Err(panicked) => {
+                        runtime().count_error(controller, true);
+                        Err(panicked.to_string())
+                    }
+                };
+                due.end(controller, key, done, Instant::now());
+            }
             () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => due.wake(Instant::now()),
             else => {}
         }
@@ -98,7 +121,7 @@ impl<K: Ord + Clone + Display> Due<K> {
         Some(key)
     }
 
-    fn end<E: Display>(&mut self, key: K, done: Result<Next, E>, now: Instant) {
+    fn end(&mut self, controller: &'static str, key: K, done: Result<Next, String>, now: Instant) {
         let state = self.states.entry(key.clone()).or_default();
         state.under_way = false;
         let later = match done {
@@ -110,17 +133,23 @@ impl<K: Ord + Clone + Display> Due<K> {
                 }
             }
             Err(error) => {
-                let pause = pause(state.failures);
+                let backoff = pause(state.failures);
+                // Once per backoff step: a key that keeps failing does not fill the log.
+                if state.failures == 0 || backoff > pause(state.failures.saturating_sub(1)) {
+                    tracing::warn!(controller, %key, error, ?backoff, "reconcile failed; retrying");
+                } else {
+                    tracing::debug!(controller, %key, error, ?backoff, "reconcile failed; retrying");
+                }
                 state.failures = state.failures.saturating_add(1);
-                tracing::warn!(%key, %error, ?pause, "failed; will try again");
-                Some(pause)
+                Some(backoff)
             }
         };
         match later {
             _ if state.waits => self.waiting.push_back(key),
             Some(pause) => {
-                state.timer = Some(now + pause);
-                self.timers.insert((now + pause, key));
+                let at = now + pause.min(MAX_DELAY);
+                state.timer = Some(at);
+                self.timers.insert((at, key));
             }
             None => drop(self.states.remove(&key)),
         }

@@ -1,0 +1,10 @@
+//! Controller runtime: reconcile queues, panic isolation and supervision of tasks.
+//!
+//! Modules:
+//! - [`queue`]: keys to reconcile, with backoff; a panic in one reconcile is an error of that key alone.
+//! - [`runtime`]: restarts controllers, caches, listeners and sweeps that end or panic, counts it, and reports what is not healthy.
+
+pub mod queue;
+pub mod runtime;
+
+pub use runtime::{Panicked, Runtime, TaskHandle, isolate, runtime};

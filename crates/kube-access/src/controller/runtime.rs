@@ -1,0 +1,234 @@
+//! Supervision of long-running tasks and isolation of panics.
+//!
+//! [`Runtime::run`] restarts a task that ended or panicked, with exponential backoff. From the failure until the restarted task
+//! has been stable for a while, [`Runtime::failing`] names it; `/readyz` shows that. [`isolate`] turns a panic into an error.
+//!
+//! Tasks run inside the caller's future, not on a task of their own, unless they are started with [`Runtime::spawn`]. So work that may
+//! only be done while a Lease is held is dropped together with it.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+/// Backoff after the first failure of a task; each further failure doubles it.
+const BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// A restarted task counts as healthy after this time, or after its last backoff if that was longer.
+const STABLE_AFTER: Duration = Duration::from_secs(1);
+/// A task that ran for this long starts again with the shortest backoff.
+const RESET_AFTER: Duration = Duration::from_mins(1);
+
+/// A future panicked. The message is for the log: it may quote an object.
+#[derive(Debug, thiserror::Error)]
+#[error("panicked: {0}")]
+pub struct Panicked(pub String);
+
+impl Panicked {
+    fn new(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Self(text.unwrap_or_else(|| "no message".to_owned()))
+    }
+}
+
+/// Runs a future and returns its panic as an error.
+pub async fn isolate<F: Future>(future: F) -> Result<F::Output, Panicked> {
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| Panicked::new(&*payload))
+}
+
+/// Runs a function and returns its panic as an error.
+pub fn isolate_sync<T>(function: impl FnOnce() -> T) -> Result<T, Panicked> {
+    std::panic::catch_unwind(AssertUnwindSafe(function)).map_err(|payload| Panicked::new(&*payload))
+}
+
+/// The runtime of this process: what `/readyz` and `/metrics` show.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(Runtime::default);
+    &RUNTIME
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabels {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabels {
+    task: &'static str,
+}
+
+/// Supervises tasks and counts failures. Cheap to clone; clones share state.
+#[derive(Clone, Default)]
+pub struct Runtime(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    failing: Mutex<Failing>,
+    restarts: Family<TaskLabels, Counter>,
+    errors: Family<ControllerLabels, Counter>,
+    panics: Family<ControllerLabels, Counter>,
+}
+
+/// Tasks that are not healthy, by an id of their own: several may have one name.
+#[derive(Default)]
+struct Failing {
+    next_id: u64,
+    tasks: BTreeMap<u64, String>,
+}
+
+impl Runtime {
+    pub fn register(&self, registry: &mut Registry) {
+        let Inner { restarts, errors, panics, .. } = &*self.0;
+        registry.register("task_restarts", "Tasks restarted after they ended or panicked", restarts.clone());
+        registry.register("reconcile_errors", "Reconciles that failed, panics included", errors.clone());
+        registry.register("reconcile_panics", "Reconciles that panicked", panics.clone());
+    }
+
+    /// Tasks that ended or panicked and are not stable again, one line each. Contains nothing of any object but the path of a watch.
+    pub fn failing(&self) -> Vec<String> {
+        self.0.failing.lock().tasks.values().cloned().collect()
+    }
+
+    /// Runs a task for ever. `start` begins it anew after each end. `name` labels the metric; `subject` tells tasks of one name apart.
+    ///
+    /// Cancel-safe: dropping the future drops the task.
+    pub async fn run<F: Future>(
+        &self,
+        name: &'static str,
+        subject: &str,
+        start: impl FnMut() -> F,
+    ) -> Infallible {
+        self.run_until(name, subject, start, || false).await;
+        unreachable!("it never stops")
+    }
+
+    /// As [`Runtime::run`]; a task that ends once `is_stopping` holds is not restarted.
+    pub async fn run_until<F: Future>(
+        &self,
+        name: &'static str,
+        subject: &str,
+        mut start: impl FnMut() -> F,
+        is_stopping: impl Fn() -> bool,
+    ) {
+        let health = TaskHealth::new(
+            self,
+            if subject.is_empty() { name.to_owned() } else { format!("{name} {subject}") },
+        );
+        let mut backoff = BACKOFF;
+        let mut restarts = 0_u64;
+        loop {
+            let started = Instant::now();
+            let ended = {
+                let mut task = pin!(isolate(async { start().await }));
+                let mut stable = pin!(sleep(STABLE_AFTER.max(backoff)));
+                loop {
+                    tokio::select! {
+                        ended = &mut task => break ended,
+                        () = &mut stable, if health.is_failing() => health.recovered(),
+                    }
+                }
+            };
+            if is_stopping() {
+                return;
+            }
+            if started.elapsed() >= RESET_AFTER {
+                backoff = BACKOFF;
+            }
+            restarts = restarts.saturating_add(1);
+            let cause = match &ended {
+                Ok(_) => "ended",
+                Err(_) => "panicked",
+            };
+            health.failed(&format!("{cause}, {restarts} restarts"));
+            self.0.restarts.get_or_create(&TaskLabels { task: name }).inc();
+            let error = ended.err().map(|panicked| panicked.0).unwrap_or_default();
+            tracing::error!(task = name, subject, error, ?backoff, "task {cause}; restarting it");
+            sleep(backoff).await;
+            backoff = MAX_BACKOFF.min(backoff.saturating_mul(2));
+        }
+    }
+
+    /// Runs a task for ever on a tokio task of its own, until the handle is dropped.
+    #[must_use = "the task ends when the handle is dropped"]
+    pub fn spawn<F: Future + Send>(
+        &self,
+        name: &'static str,
+        subject: &str,
+        start: impl FnMut() -> F + Send + 'static,
+    ) -> TaskHandle
+    where
+        F::Output: Send,
+    {
+        let (runtime, subject) = (self.clone(), subject.to_owned());
+        let task = async move { match runtime.run(name, &subject, start).await {} };
+        TaskHandle(tokio::spawn(task).abort_handle())
+    }
+
+    pub(super) fn count_error(&self, controller: &'static str, is_panic: bool) {
+        let labels = ControllerLabels { controller };
+        self.0.errors.get_or_create(&labels).inc();
+        if is_panic {
+            self.0.panics.get_or_create(&labels).inc();
+        }
+    }
+}
+
+/// A supervised task; dropping it aborts the task.
+#[derive(Debug)]
+pub struct TaskHandle(AbortHandle);
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The entry of one task in [`Runtime::failing`]; removed when the task is dropped.
+struct TaskHealth<'a> {
+    runtime: &'a Runtime,
+    name: String,
+    id: u64,
+}
+
+impl<'a> TaskHealth<'a> {
+    fn new(runtime: &'a Runtime, name: String) -> Self {
+        let mut failing = runtime.0.failing.lock();
+        failing.next_id = failing.next_id.wrapping_add(1);
+        Self { runtime, name, id: failing.next_id }
+    }
+
+    fn is_failing(&self) -> bool {
+        self.runtime.0.failing.lock().tasks.contains_key(&self.id)
+    }
+
+    fn failed(&self, cause: &str) {
+        self.runtime.0.failing.lock().tasks.insert(self.id, format!("{}: {cause}", self.name));
+    }
+
+    fn recovered(&self) {
+        self.runtime.0.failing.lock().tasks.remove(&self.id);
+        tracing::info!(task = self.name, "task is healthy again");
+    }
+}
+
+impl Drop for TaskHealth<'_> {
+    fn drop(&mut self) {
+        self.runtime.0.failing.lock().tasks.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
