@@ -67,12 +67,15 @@ pub enum Refusal {
     Unseen(WorkspaceName),
     #[error("this needs a sign-in of the person, or a token that is good for everything")]
     NotThemselves,
+    /// They have no role in the workspace, whatever they may do elsewhere.
+    #[error("the account has no role in workspace `{0}`")]
+    NoMember(WorkspaceName),
 }
 
 impl Refusal {
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Role(_) | Self::Scope(_) | Self::NotThemselves => Kind::Forbidden,
+            Self::Role(_) | Self::Scope(_) | Self::NotThemselves | Self::NoMember(_) => Kind::Forbidden,
             Self::Unseen(_) => Kind::NotFound,
         }
     }
@@ -98,6 +101,12 @@ impl Impersonation {
     pub fn groups(&self) -> &[String] {
         &self.groups
     }
+}
+
+/// The group that is bound to cluster-admin for one administrator of the platform. Only calls that the administrator makes
+/// directly carry it, never what is done for a release.
+pub fn administrator_group(id: &UserId) -> String {
+    format!("longshore:platform:admin:{id}")
 }
 
 /// The group of those who have `role` in `workspace`, as RoleBindings name it.
@@ -161,16 +170,40 @@ impl Actor {
         self.platform.contains(&PlatformRole::Admin)
     }
 
-    /// As whom they act in Kubernetes. A token that is good for less than its owner does not get here: what it may not
-    /// do is refused by [`Actor::may`] first.
+    /// The identity of a call that they make directly and that concerns no release: all of their groups. A token that is
+    /// good for less than its owner does not get here: what it may not do is refused by [`Actor::may`] first.
     pub fn impersonation(&self) -> Impersonation {
         match &self.who {
-            Who::Person { id, .. } => Impersonation {
-                user: format!("longshore:user:{id}"),
-                groups: self.memberships.iter().map(|(workspace, role)| group(workspace, *role)).collect(),
-            },
+            Who::Person { id, .. } => {
+                let groups = self.memberships.iter().map(|(workspace, role)| group(workspace, *role));
+                let administrator = self.is_platform_admin().then(|| administrator_group(id));
+                Impersonation {
+                    user: format!("longshore:user:{id}"),
+                    groups: groups.chain(administrator).collect(),
+                }
+            }
             Who::ServiceAccount { namespace, name } => Impersonation::service_account(namespace, name),
         }
+    }
+
+    /// The identity of what is done for a release of `workspace`: the group of that workspace and no other, if role and
+    /// token allow `what` there. An administrator of the platform who is no member acts as a developer.
+    pub fn impersonation_in(
+        &self,
+        what: Capability,
+        workspace: &WorkspaceName,
+    ) -> Result<Impersonation, Refusal> {
+        self.may(what, Place::Workspace(workspace))?;
+        let id = match &self.who {
+            Who::Person { id, .. } => id,
+            Who::ServiceAccount { namespace, name } => {
+                return Ok(Impersonation::service_account(namespace, name));
+            }
+        };
+        let stand_in = self.is_platform_admin().then_some(WorkspaceRole::Developer);
+        let role = self.memberships.get(workspace).copied().or(stand_in);
+        let role = role.ok_or_else(|| Refusal::NoMember(workspace.clone()))?;
+        Ok(Impersonation { user: format!("longshore:user:{id}"), groups: vec![group(workspace, role)] })
     }
 
     /// For the audit trail and for logs.
@@ -247,6 +280,36 @@ mod tests {
         );
         let as_whom = both.impersonation();
         assert_eq!(as_whom.user(), "longshore:user:uhhhhhhhhhh");
-        assert_eq!(as_whom.groups(), ["longshore:ws:acme:admin", "longshore:ws:team:viewer"]);
+        let administrator = "longshore:platform:admin:uhhhhhhhhhh";
+        assert_eq!(as_whom.groups(), ["longshore:ws:acme:admin", "longshore:ws:team:viewer", administrator]);
+    }
+
+    #[test]
+    fn release_identity_has_exactly_one_group() {
+        use Capability::{ChangeReleases, ReadReleases};
+        let token = |words: &[&str]| Via::Token {
+            id: TokenId::from_random([0; 10]),
+            scopes: Scopes::parse(words.iter().copied()).unwrap(),
+        };
+        let admin = [PlatformRole::Admin];
+        let both = [("acme", WorkspaceRole::Admin), ("team", WorkspaceRole::Viewer)];
+        let acme = name("acme");
+        let scope = || Err(Refusal::Scope(ChangeReleases));
+        let rows: &[(Actor, Capability, Result<&str, Refusal>)] = &[
+            (person(&[], &both, session()), ChangeReleases, Ok("longshore:ws:acme:admin")),
+            (person(&admin, &both, session()), ChangeReleases, Ok("longshore:ws:acme:admin")),
+            (person(&admin, &[], session()), ChangeReleases, Ok("longshore:ws:acme:developer")),
+            (person(&admin, &both[1..], session()), ChangeReleases, Ok("longshore:ws:acme:developer")),
+            (person(&[], &both[1..], session()), ChangeReleases, Err(Refusal::Unseen(acme.clone()))),
+            (person(&[], &both, token(&["workspace:acme"])), ChangeReleases, Ok("longshore:ws:acme:admin")),
+            (person(&[], &both, token(&["workspace:team"])), ChangeReleases, scope()),
+            (person(&admin, &[], token(&["nodes"])), ReadReleases, Err(Refusal::Scope(ReadReleases))),
+            (person(&[], &both, token(&["read"])), ChangeReleases, scope()),
+            (person(&[], &both, token(&["read"])), ReadReleases, Ok("longshore:ws:acme:admin")),
+        ];
+        for (actor, what, expected) in rows {
+            let is = actor.impersonation_in(*what, &acme).map(|identity| identity.groups().join(","));
+            assert_eq!(is, expected.clone().map(ToOwned::to_owned), "{actor:?}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! What time it is, asked of one trait, so that tests can hold it.
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 
 /// The source of wall-clock time.
 pub trait Clock: Send + Sync + 'static {
@@ -14,5 +16,26 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+}
+
+/// `at + by`, or the last moment that there is. Lengths of time come from objects: the operator `+` panics on overflow.
+pub fn after(at: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_after_an_extreme_length_is_the_last_moment() {
+        for at in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
+            assert_eq!(after(at, Duration::MAX), Timestamp::MAX);
+            assert_eq!(after(at, Duration::ZERO), at);
+        }
+        let second = Timestamp::from_second(1).unwrap();
+        assert_eq!(after(Timestamp::UNIX_EPOCH, Duration::from_secs(1)), second);
     }
 }

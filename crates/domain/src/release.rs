@@ -1,4 +1,4 @@
-//! The life of a release: its states, what each means, and where it leads.
+//! The life of a release: its states, and what each means.
 //!
 //! Whoever shows or changes a release asks [`TABLE`]: the controllers, the doors, the console. A request has the same states as
 //! its release and, before there is one, `pending` and `dispatching`; `unknown` when its cluster does not answer.
@@ -46,26 +46,25 @@ pub enum Old {
     LastKnown,
 }
 
-/// A row: the state, what it means, where it leads, what those hear who know only the eight old ones, and what is seen
-/// of the application.
-pub type Row = (State, &'static str, &'static [State], Old, Realtime);
+/// A row: the state, what it means, what those hear who know only the eight old ones, and what is seen of the application.
+pub type Row = (State, &'static str, Old, Realtime);
 
 #[rustfmt::skip]
 pub const TABLE: &[Row] = &[
-    (Pending,     "accepted, not yet handed to its cluster",                      &[Dispatching, Failed, Deleting],                                   Is(Creating),    Realtime::NotInstalled),
-    (Dispatching, "being handed to its cluster",                                  &[Creating, Upgrading, Failed, Deleting, Unknown],                 Is(Creating),    Realtime::Installing),
-    (Creating,    "the first installation runs",                                  &[Created, Active, Paused, Failed, Deleting, Suspended, Unknown],  Is(Creating),    Realtime::Installing),
-    (Created,     "installed, not everything is ready yet",                       &[Active, Degraded, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], Is(Created), Realtime::Starting),
-    (Upgrading,   "a change runs",                                                &[Upgraded, Active, Paused, Failed, Deleting, Suspended, Unknown], Is(Upgrading),   Realtime::Restarting),
-    (Rollbacking, "the way back to an earlier version runs",                      &[Upgraded, Active, Paused, Failed, Deleting, Suspended, Unknown], Is(Rollbacking), Realtime::Restarting),
-    (Upgraded,    "changed, not everything is ready yet",                         &[Active, Degraded, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], Is(Upgraded), Realtime::Starting),
-    (Active,      "deployed and ready",                                           &[Degraded, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], Is(Active), Realtime::Running),
-    (Degraded,    "deployed, not ready in time or no longer ready",               &[Active, Upgrading, Rollbacking, Paused, Failed, Suspended, Deleting, Unknown], AsDeployed, Realtime::Failed),
-    (Failed,      "the last operation failed; Stalled says whether it is tried again", &[Creating, Upgrading, Rollbacking, Created, Upgraded, Active, Degraded, Paused, Suspended, Deleting, Unknown], Is(Failed), Realtime::Failed),
-    (Suspended,   "nobody looks after it, by request",                            &[Creating, Upgrading, Rollbacking, Created, Upgraded, Active, Degraded, Failed, Paused, Deleting, Unknown], LastKnown, Realtime::Unknown),
-    (Paused,      "deployed, its workloads at zero by request",                   &[Upgrading, Rollbacking, Failed, Suspended, Deleting, Unknown],   Is(Active),      Realtime::Stopped),
-    (Deleting,    "being uninstalled; a condition says what is in the way",       &[],                                                               Is(Deleting),    Realtime::Stopping),
-    (Unknown,     "its cluster does not answer",                                  &[Dispatching, Creating, Created, Upgrading, Rollbacking, Upgraded, Active, Degraded, Failed, Suspended, Paused, Deleting], LastKnown, Realtime::Unknown),
+    (Pending,     "accepted, not yet handed to its cluster",                      Is(Creating),    Realtime::NotInstalled),
+    (Dispatching, "being handed to its cluster",                                  Is(Creating),    Realtime::Installing),
+    (Creating,    "the first installation runs",                                  Is(Creating),    Realtime::Installing),
+    (Created,     "installed, not everything is ready yet",                       Is(Created), Realtime::Starting),
+    (Upgrading,   "a change runs",                                                Is(Upgrading),   Realtime::Restarting),
+    (Rollbacking, "the way back to an earlier version runs",                      Is(Rollbacking), Realtime::Restarting),
+    (Upgraded,    "changed, not everything is ready yet",                         Is(Upgraded), Realtime::Starting),
+    (Active,      "deployed and ready",                                           Is(Active), Realtime::Running),
+    (Degraded,    "deployed, not ready in time or no longer ready",               AsDeployed, Realtime::Failed),
+    (Failed,      "the last operation failed; Stalled says whether it is tried again", Is(Failed), Realtime::Failed),
+    (Suspended,   "nobody looks after it, by request",                            LastKnown, Realtime::Unknown),
+    (Paused,      "deployed, its workloads at zero by request",                   Is(Active),      Realtime::Stopped),
+    (Deleting,    "being uninstalled; a condition says what is in the way",       Is(Deleting),    Realtime::Stopping),
+    (Unknown,     "its cluster does not answer",                                  LastKnown, Realtime::Unknown),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,11 +99,6 @@ impl State {
         self.row().1
     }
 
-    /// Whether the next state can be `next`. Staying is always possible.
-    pub fn leads_to(self, next: Self) -> bool {
-        self == next || self.row().2.contains(&next)
-    }
-
     /// Whether an operation runs.
     pub fn is_under_way(self) -> bool {
         matches!(self, Dispatching | Creating | Upgrading | Rollbacking | Deleting)
@@ -126,7 +120,7 @@ impl State {
     /// The name for those who know the eight states of KubeSphere 3. `last` is the state before; `first` says that nothing but
     /// the first installation was ever done.
     pub fn old(self, last: Option<Self>, first: bool) -> &'static str {
-        match self.row().3 {
+        match self.row().2 {
             Is(state) => state.as_str(),
             AsDeployed if first => Created.as_str(),
             AsDeployed => Upgraded.as_str(),
@@ -157,7 +151,7 @@ impl State {
             _ if paused => Expect::Stopped,
             _ => Expect::Running,
         };
-        View { expect, realtime: self.row().4 }
+        View { expect, realtime: self.row().3 }
     }
 }
 
@@ -185,19 +179,12 @@ mod tests {
     #[test]
     fn the_table_of_states() {
         let mut picture = String::new();
-        for (state, means, next, _, _) in TABLE {
-            let next: Vec<&str> = next.iter().map(|state| state.as_str()).collect();
+        for (state, means, ..) in TABLE {
             let View { expect, realtime } = state.view(*state == Paused);
             let word = |word: &dyn erased::Word| word.text();
             let (first, later) = (state.old(Some(Active), true), state.old(Some(Active), false));
             let old = if first == later { first.to_owned() } else { format!("{first} or {later}") };
             writeln!(picture, "{state}: {means}").unwrap();
-            writeln!(
-                picture,
-                "  next   {}",
-                if next.is_empty() { "gone".to_owned() } else { next.join(", ") }
-            )
-            .unwrap();
             writeln!(picture, "  view   expect {}, realtime {}", word(&expect), word(&realtime)).unwrap();
             writeln!(picture, "  old    {old}").unwrap();
         }
@@ -245,22 +232,9 @@ mod tests {
     fn what_is_told_before_a_wish_is_looked_at_can_follow() {
         for (state, ..) in TABLE {
             for (deployed, back) in [(true, true), (true, false), (false, false)] {
-                let can_be = deployed || !matches!(state, Created | Upgraded | Active | Degraded | Paused);
                 let told = state.of_older_wish(deployed, back);
-                assert!(!can_be || state.leads_to(told), "{state} and then {told}");
                 assert!(told == Pending || told.is_under_way(), "{told} has come to rest");
             }
-        }
-    }
-
-    #[test]
-    fn every_state_can_end_and_none_is_a_dead_end() {
-        for (state, _, next, ..) in TABLE {
-            assert!(*state == Deleting || next.contains(&Deleting), "{state} cannot be deleted");
-            assert!(
-                *state == Pending || TABLE.iter().any(|row| row.2.contains(state)),
-                "nothing leads to {state}"
-            );
         }
     }
 }

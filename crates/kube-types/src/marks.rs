@@ -18,6 +18,10 @@ pub const DESIRED_POOL: &str = "apps.openyurt.io/desired-nodepool";
 pub const POOL: &str = "apps.openyurt.io/nodepool";
 /// OpenYurt's label of a node that works at the edge.
 pub const EDGE_WORKER: &str = "openyurt.io/is-edge-worker";
+/// Label of a node: `false` keeps the embedded cluster from simulating its kubelet. Other clusters do not read it.
+pub const SIMULATED: &str = "sim.longshore.dev/node";
+/// Label of the roles of a join token: the token's id.
+pub const JOIN_TOKEN: &str = "longshore.dev/join-token";
 /// Label of a piece of a package's bytes: the name of the package.
 pub const PACKAGE: &str = "longshore.dev/package";
 /// Label of the Secrets with a request's values, one for each version: the name of the request.
@@ -40,6 +44,9 @@ pub const TENANT_ID: &str = "longshore.dev/tenant-id";
 pub const UNTOLD: &str = "longshore.dev/untold";
 /// Annotation of a workspace that is to be removed after that moment, and can be brought back until then.
 pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
+/// Annotation of a workspace: when a member last left it, or lost the right to change things in it. Written with that change, so
+/// that a controller that did not see the membership still learns of its end.
+pub const MEMBER_LEFT: &str = "longshore.dev/member-left";
 /// Annotation of a token's Secret: when it was last used, to the minute.
 pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of a namespace: the UID of the workspace that it was made for. One of a former workspace of the same name,
@@ -54,6 +61,8 @@ pub const ASKED: &str = "longshore.dev/asked";
 pub const PREVIOUS: &str = "nodepool.openyurt.io/previous-attributes";
 /// OpenYurt's annotation of a node whose pods stay while it is cut off.
 pub const AUTONOMY: &str = "node.beta.openyurt.io/autonomy";
+/// Annotation of a tenant's node that leaves (`true`): the platform deletes the Node and frees its place in the account.
+pub const LEAVING: &str = "longshore.dev/leaving";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 

@@ -21,6 +21,7 @@ pub use parts::{
 };
 pub use status::{
     Deployed, HelmReleaseStatus, HelmState, InventoryEntry, NotReady, Operation, ResolvedChart, Resources,
+    Revision,
 };
 
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -94,10 +94,14 @@ pub struct HelmRequestSpec {
 /// The person whose rights the release has: their groups are looked up each time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAs {
-    /// The person's id.
+    /// The person's id. Empty: the namespace's deployer, for what was taken from a Helm record that is not trusted.
     pub user: String,
     /// The UID of the person's account: another under the same id is somebody else.
     pub uid: String,
+    /// The scope of the API token by which chart or values were changed; the release never does more. Empty: not limited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub scope: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

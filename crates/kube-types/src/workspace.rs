@@ -74,6 +74,11 @@ pub struct Invitation {
     /// The id of whoever asked.
     pub by: String,
     pub expires: Time,
+    /// SHA-256 of the one-time code by which it is accepted, in hexadecimal; absent where `to` is an id. Addresses and numbers
+    /// are not verified, so an invitation to one is accepted by its code alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub code_hash: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -93,6 +98,15 @@ pub struct WorkspaceStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<OwnedNamespace>,
     pub members: i64,
+    /// Ids of the members who could use the ServiceAccount `longshore-deployer` since it was last recreated. When one of
+    /// them leaves, or may only read from then on, it is recreated in all namespaces, so that its tokens end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 500))]
+    pub deployers: Option<Vec<String>>,
+    /// The annotation `longshore.dev/member-left` for which it was last recreated.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub member_left: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,7 @@ use kube_types::{FIELD_MANAGER, User, UserSpec, marks};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use crate::credentials::revoke_credentials;
 use crate::passwords::Hasher;
 use crate::secrets::{self, Credentials, change_credentials, is_code, new_user_id, random, writing};
 use crate::{Account, Error, Tenancy, pages};
@@ -25,7 +26,7 @@ use crate::{Account, Error, Tenancy, pages};
 pub const LOGIN: &str = "admin";
 
 /// Letters and digits that nobody takes for one another: 32, so that each carries five bits.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const LENGTH: usize = 24;
 
 /// What is told once.
@@ -182,7 +183,7 @@ async fn entrust(
     }
 }
 
-/// Gives the account that `login` names a new password, ends its sessions and lets it in again if it was disabled. For
+/// Gives the account that `login` names a new password, revokes all its credentials and enables it if it was disabled. For
 /// somebody with the cluster's own rights: `client` is theirs, and no actor is asked.
 pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) -> Result<Password, Error> {
     let accounts = accounts(client).await?;
@@ -194,6 +195,7 @@ pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) 
         credentials.raise_epoch(now);
     })
     .await?;
+    revoke_credentials(client.clone(), &account.id, None).await?;
     if account.disabled {
         let users: Api<User> = Api::all(client.clone());
         let change = Patch::Merge(json!({"spec": {"disabled": null}}));

@@ -1,18 +1,26 @@
-//! Changing what somebody is recognised by: the password, and all sessions at once.
+//! Changing credentials: a new password, and the revocation of everything an account authenticates with.
 
 use std::net::IpAddr;
 
 use domain::fields::Password;
-use domain::ids::UserId;
-use domain::roles::Capability;
+use domain::ids::{TokenId, UserId};
+use domain::roles::{Capability, PlatformRole};
 use domain::{Actor, Place};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Preconditions};
+use kube::{Api, ResourceExt};
+use kube_types::{SYSTEM_NAMESPACE, marks};
 
-use crate::secrets::change_credentials;
+use crate::directory::Account;
+use crate::secrets::{self, change_credentials, is_code, writing};
+use crate::tokens::{TokenRecord, TokenText, mint_login};
 use crate::{Error, Tenancy};
 
 impl Tenancy {
-    /// Gives a person a new password and ends all their sessions. For oneself the old secret is needed (the password, or
-    /// a login token where there is none); for others, the right to manage accounts.
+    /// Sets a password. For the caller's own account the old secret is needed (the password, or a login token where there is
+    /// none), and all sessions end. For another account the caller needs the right to manage accounts and a credential that is not
+    /// scoped, because a password is good for everything; everything that the account authenticated with is revoked.
     pub async fn change_password(
         &self,
         actor: &Actor,
@@ -21,47 +29,140 @@ impl Tenancy {
         new: &Password,
         from: IpAddr,
     ) -> Result<(), Error> {
-        if actor.id() == Some(user) {
+        let own = actor.id() == Some(user);
+        if own {
             actor.themselves()?;
             let known = self.recognise(user.as_str(), old.unwrap_or_default(), from).await;
-            // They are signed in: what is wrong is this one field.
+            // The caller is signed in: only this field is wrong.
             known.map_err(|error| match error {
                 Error::WrongCredentials => Error::WrongOldSecret,
                 other => other,
             })?;
         } else {
             self.manages(actor, user)?;
+            actor.themselves()?;
         }
         let kept = self.0.hasher.hash(new).await?;
-        self.change(user, Some(&kept)).await
+        let epoch = raise_epoch(self.0.clients.own(), user, Some(&kept), self.0.clock.now()).await?;
+        if !own {
+            self.revoke_credentials(user, None).await?;
+        }
+        self.0.directory.seen(|directory| directory.epoch(user).is_some_and(|seen| seen >= epoch)).await;
+        Ok(())
     }
 
-    /// Ends all sessions of a person, and every stream that was opened through one.
-    pub async fn revoke_sessions(&self, actor: &Actor, user: &UserId) -> Result<(), Error> {
-        if actor.themselves().ok() != Some(user) {
+    /// Revokes everything that an account authenticates with: sessions, the login token, API tokens and tokens of its
+    /// ServiceAccount (kubeconfigs). Streams that were opened by one of them end. Callers without a password who revoke their own
+    /// credentials get a new login token; another account without one gets in again when an administrator sets a password.
+    pub async fn revoke_all(&self, actor: &Actor, user: &UserId) -> Result<Option<TokenText>, Error> {
+        let own = actor.themselves().ok() == Some(user);
+        if !own {
             self.manages(actor, user)?;
         }
-        self.change(user, None).await
+        let (client, now) = (self.0.clients.own(), self.0.clock.now());
+        let has_password =
+            self.0.directory.credentials(user).is_some_and(|credentials| credentials.password.is_some());
+        let fresh = (own && !has_password).then(|| mint_login(user, now));
+        if let Some((_, record)) = &fresh {
+            secrets::api(client.clone()).create(&writing(), &record.to_secret()).await?;
+        }
+        let epoch = raise_epoch(client, user, None, now).await?;
+        self.revoke_credentials(user, fresh.as_ref().map(|(_, record)| &record.id)).await?;
+        let fresh_is_known = |directory: &crate::Directory| {
+            fresh.as_ref().is_none_or(|(_, record)| directory.token(&record.id).is_some())
+        };
+        self.0
+            .directory
+            .seen(|directory| {
+                directory.epoch(user).is_some_and(|seen| seen >= epoch) && fresh_is_known(directory)
+            })
+            .await;
+        Ok(fresh.map(|(text, _)| text))
+    }
+
+    async fn revoke_credentials(&self, user: &UserId, keep: Option<&TokenId>) -> Result<(), Error> {
+        revoke_credentials(self.0.clients.own(), user, keep).await?;
+        self.0
+            .directory
+            .seen(|directory| directory.tokens_of(user).iter().all(|token| Some(&token.id) == keep))
+            .await;
+        Ok(())
     }
 
     fn manages(&self, actor: &Actor, user: &UserId) -> Result<(), Error> {
         actor.may(Capability::ManageUsers, Place::Platform)?;
         match self.0.directory.account(user) {
-            Some(_) => Ok(()),
+            Some(account) => manages_account(actor, &account),
             None => Err(Error::NotFound { kind: "user", name: user.to_string() }),
         }
     }
+}
 
-    async fn change(&self, user: &UserId, password: Option<&str>) -> Result<(), Error> {
-        let now = self.0.clock.now();
-        let written = change_credentials(self.0.clients.own(), user, now, |credentials| {
-            credentials.raise_epoch(now);
-            if let Some(password) = password {
-                credentials.password = Some(password.to_owned());
-            }
-        });
-        let epoch = written.await?.epoch;
-        self.0.directory.seen(|directory| directory.epoch(user).is_some_and(|seen| seen >= epoch)).await;
-        Ok(())
+/// Whether the caller may change this account, which is another's. Accounts of administrators are changed by a session or an
+/// unscoped token only: a token that is good for less must not decide who administrates the platform.
+pub(crate) fn manages_account(actor: &Actor, account: &Account) -> Result<(), Error> {
+    actor.may(Capability::ManageUsers, Place::Platform)?;
+    if account.platform.contains(&PlatformRole::Admin) {
+        actor.themselves()?;
+    }
+    Ok(())
+}
+
+/// Ends all sessions, and sets the password where there is a new one. Returns the new epoch.
+async fn raise_epoch(
+    client: kube::Client,
+    user: &UserId,
+    password: Option<&str>,
+    now: Timestamp,
+) -> Result<u64, Error> {
+    let written = change_credentials(client, user, now, |credentials| {
+        credentials.raise_epoch(now);
+        if let Some(password) = password {
+            credentials.password = Some(password.to_owned());
+        }
+    });
+    Ok(written.await?.epoch)
+}
+
+/// Deletes the tokens of an account, but for one, and recreates its ServiceAccount, which ends the tokens of its kubeconfigs. Asks
+/// the cluster, not the cache. Idempotent: a failed revocation is repeated by the caller.
+pub(crate) async fn revoke_credentials(
+    client: kube::Client,
+    user: &UserId,
+    keep: Option<&TokenId>,
+) -> Result<(), Error> {
+    let secrets = secrets::api(client.clone());
+    let theirs = ListParams::default().labels(&format!("{}={user}", marks::USER));
+    let keep = keep.map(TokenRecord::secret_name);
+    for secret in secrets.list(&theirs).await? {
+        let name = secret.name_any();
+        if secret.type_.as_deref() != Some(marks::TOKEN_TYPE) || Some(&name) == keep.as_ref() {
+            continue;
+        }
+        match secrets.delete(&name, &DeleteParams::default()).await {
+            Err(error) if !is_code(&error, 404) => return Err(error.into()),
+            _ => {}
+        }
+    }
+    recreate_service_account(client, user).await
+}
+
+/// A new UID ends all tokens. The provisioner creates it, too, where this is cut off in between.
+async fn recreate_service_account(client: kube::Client, user: &UserId) -> Result<(), Error> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, SYSTEM_NAMESPACE);
+    let Some(found) = accounts.get_opt(user.as_str()).await? else { return Ok(()) };
+    let preconditions = Preconditions { uid: found.uid(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match accounts.delete(user.as_str(), &params).await {
+        Err(error) if !is_code(&error, 404) && !is_code(&error, 409) => return Err(error.into()),
+        _ => {}
+    }
+    let ObjectMeta { name, namespace, labels, annotations, .. } = found.metadata;
+    let metadata = ObjectMeta { name, namespace, labels, annotations, ..ObjectMeta::default() };
+    let automount_service_account_token = found.automount_service_account_token;
+    let fresh = ServiceAccount { metadata, automount_service_account_token, ..ServiceAccount::default() };
+    match accounts.create(&writing(), &fresh).await {
+        Err(error) if !is_code(&error, 409) => Err(error.into()),
+        _ => Ok(()),
     }
 }

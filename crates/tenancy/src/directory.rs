@@ -16,13 +16,15 @@ use domain::actor::{Via, Who};
 use domain::clock::Clock;
 use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::Config;
-use kube_access::feed::{Change, Feed};
+use kube_access::controller::runtime::isolate_sync;
+use kube_access::controller::{TaskHandle, runtime};
+use kube_access::feed::{Change, Changes, Feed};
 use kube_types::{User, Workspace, marks};
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::pages::PAGE;
 use crate::quota::Amounts;
@@ -46,6 +48,7 @@ pub use workspace::WorkspaceRecord;
 pub struct Directory {
     shared: Arc<Shared>,
     feeds: Feeds,
+    _tasks: Arc<[TaskHandle; 3]>,
 }
 
 /// What the directory is fed by.
@@ -83,21 +86,21 @@ impl Directory {
     /// Waits until all that there is has been heard, and follows it from there.
     pub(crate) async fn follow(feeds: Feeds, clock: Arc<dyn Clock>) -> Self {
         let shared = Arc::new(Shared { index: RwLock::default(), changed: watch::Sender::new(()), clock });
-        futures::join!(
-            shared.clone().fed_by(&feeds.users, |index, change| match change {
+        let (users, workspaces, secrets) = futures::join!(
+            shared.clone().fed_by("users", &feeds.users, |index, change| match change {
                 Change::Applied(person) => index.user_applied(person),
                 Change::Deleted(person) => index.user_deleted(&person.name),
             }),
-            shared.clone().fed_by(&feeds.workspaces, |index, change| match change {
+            shared.clone().fed_by("workspaces", &feeds.workspaces, |index, change| match change {
                 Change::Applied(workspace) => index.workspace_applied(workspace),
                 Change::Deleted(workspace) => index.workspace_deleted(&workspace.name),
             }),
-            shared.clone().fed_by(&feeds.secrets, |index, change| match change {
+            shared.clone().fed_by("secrets", &feeds.secrets, |index, change| match change {
                 Change::Applied(held) => index.secret_applied(held),
                 Change::Deleted(held) => index.secret_deleted(held),
             }),
         );
-        Self { shared, feeds }
+        Self { shared, feeds, _tasks: Arc::new([users, workspaces, secrets]) }
     }
 
     pub fn account(&self, id: &UserId) -> Option<Arc<Account>> {
@@ -201,26 +204,28 @@ impl Shared {
     /// Enters all that a feed has heard, and goes on with what it hears for as long as there is the feed.
     async fn fed_by<K: Send + Sync + 'static>(
         self: Arc<Self>,
+        name: &'static str,
         feed: &Feed<K>,
         enter: fn(&mut Index, &Change<K>),
-    ) {
+    ) -> TaskHandle {
         feed.synced().await;
         let changes = feed.changes();
         {
             let mut index = self.index.write();
             feed.all().into_iter().for_each(|object| enter(&mut index, &Change::Applied(object)));
         }
-        tokio::spawn(self.go_on(changes, enter));
+        // One subscription for all restarts: no deletion is missed.
+        let changes = Arc::new(Mutex::new(changes));
+        runtime().spawn("directory", name, move || self.clone().go_on(changes.clone(), enter))
     }
 
-    async fn go_on<K>(
-        self: Arc<Self>,
-        changes: impl Stream<Item = Change<K>>,
-        enter: fn(&mut Index, &Change<K>),
-    ) {
-        let mut changes = std::pin::pin!(changes);
+    async fn go_on<K>(self: Arc<Self>, changes: Arc<Mutex<Changes<K>>>, enter: fn(&mut Index, &Change<K>)) {
+        let mut changes = changes.lock().await;
         while let Some(change) = changes.next().await {
-            enter(&mut self.index.write(), &change);
+            // One object that cannot be entered must not keep the others out.
+            if let Err(error) = isolate_sync(|| enter(&mut self.index.write(), &change)) {
+                tracing::error!(%error, "an object cannot be entered into the directory");
+            }
             self.changed.send_replace(());
         }
     }

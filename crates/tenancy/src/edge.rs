@@ -1,8 +1,8 @@
 //! The life of an edge account: how its owner logs in as in OpenYurt's console, and how their machines become its nodes.
 //!
-//! Modules in reading order: what a machine runs to join ([`tool`], [`script`]), the token by which it does ([`token`], [`issue`]),
-//! what it asks for and whether it gets it ([`request`], [`ruling`]), and again before that ends ([`renewal`]), and whose a name
-//! is from then on ([`names`]); what is left over of it all ([`sweep`]).
+//! Modules in reading order: what a machine runs to join ([`tool`], [`script`]), the token by which it does ([`token`], [`issue`], [`reading`]),
+//! what it asks for and whether it gets it ([`request`], [`ruling`]), and again before that ends ([`renewal`]), and what nodes
+//! are called ([`names`]); what is left over of it all ([`sweep`]).
 //!
 //! Always true: a node is an account's when `User.status.joined` says so, which is written before the node has a certificate; no
 //! label and no taint makes it anybody's. Neither kubeconfig nor join token is in any object but its own Secret.
@@ -19,6 +19,7 @@ use crate::{Error, SignedIn, Tenancy};
 
 mod issue;
 pub(crate) mod names;
+pub(crate) mod reading;
 pub(crate) mod renewal;
 pub(crate) mod request;
 pub(crate) mod ruling;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use domain::clock::Clock;
 use kube::runtime::watcher::Config;
+use kube_access::controller::runtime;
 use kube_access::{Clients, Feed};
 
 use directory::Feeds;
@@ -177,17 +178,24 @@ impl Tenancy {
     /// Changes the keys when their time has come, for as long as anybody needs them.
     fn keep_keys_fresh(&self) {
         let inner = Arc::downgrade(&self.0);
+        let gone = inner.clone();
+        let start = move || refresh_keys(inner.clone());
         tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(KEYS).await;
-                let Some(inner) = inner.upgrade() else { return };
-                if let Err(error) = inner.keys.refresh(inner.clock.now()).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "cannot look after the keys of sessions"
-                    );
-                }
-            }
+            runtime().run_until("session-keys", "", start, || gone.strong_count() == 0).await;
         });
+    }
+}
+
+/// Refreshes the keys of sessions until the platform is dropped.
+async fn refresh_keys(inner: std::sync::Weak<Inner>) {
+    loop {
+        tokio::time::sleep(KEYS).await;
+        let Some(inner) = inner.upgrade() else { return };
+        if let Err(error) = inner.keys.refresh(inner.clock.now()).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot look after the keys of sessions"
+            );
+        }
     }
 }

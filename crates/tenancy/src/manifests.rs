@@ -5,9 +5,11 @@
 //! given all of it at each start, by its administrator ([`apply`]).
 
 mod joiners;
+mod nodes;
 mod policy;
 mod pools;
 mod rights;
+mod tokens;
 
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
@@ -43,7 +45,9 @@ pub fn manifests() -> Vec<Value> {
     all.extend(rights::objects());
     all.extend(joiners::objects());
     all.extend(policy::objects());
+    all.extend(nodes::objects());
     all.extend(pools::objects());
+    all.extend(tokens::objects());
     all
 }
 

@@ -8,7 +8,9 @@
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{Capability, WorkspaceRole};
 use domain::{Actor, Place};
+use jiff::Timestamp;
 use kube::ResourceExt;
+use kube_types::marks::MEMBER_LEFT;
 use kube_types::workspace::Member;
 use kube_types::{Workspace, WorkspaceSpec};
 
@@ -63,11 +65,17 @@ impl Tenancy {
         actor.may(Capability::ManageMembers, Place::Workspace(name))?;
         let may_add = actor.may(Capability::ManageUsers, Place::Platform).is_ok()
             && self.0.directory.account(user).is_some_and(|account| !account.leaving);
+        let now = self.0.clock.now();
         self.change_workspace(actor, name, None, |workspace| {
             is_shared(workspace)?;
             let members = &mut workspace.spec.members;
             match members.iter_mut().find(|member| member.user == user.as_str()) {
-                Some(member) => member.role = role.to_string(),
+                Some(member) => {
+                    member.role = role.to_string();
+                    if role == WorkspaceRole::Viewer {
+                        member_left(workspace, now);
+                    }
+                }
                 None if may_add => add(&mut workspace.spec, user, role)?,
                 None => return Err(unknown("member", user)),
             }
@@ -89,6 +97,7 @@ impl Tenancy {
         } else {
             actor.may(Capability::ManageMembers, Place::Workspace(name))?;
         }
+        let now = self.0.clock.now();
         self.change_workspace(actor, name, None, |workspace| {
             is_shared(workspace)?;
             let before = workspace.spec.members.len();
@@ -96,6 +105,7 @@ impl Tenancy {
             if workspace.spec.members.len() == before {
                 return Err(unknown("member", user));
             }
+            member_left(workspace, now);
             has_admin(workspace)
         })
         .await
@@ -126,6 +136,11 @@ pub(crate) fn add(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) 
     }
     spec.members.push(Member { user: user.to_string(), role: role.to_string() });
     Ok(())
+}
+
+/// Records that somebody can no longer change things in the workspace: `longshore-deployer` is recreated for it.
+pub(crate) fn member_left(workspace: &mut Workspace, now: Timestamp) {
+    workspace.annotations_mut().insert(MEMBER_LEFT.to_owned(), now.to_string());
 }
 
 pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {

@@ -13,6 +13,7 @@ use kube::{Api, ResourceExt};
 use kube_types::User;
 
 use crate::change::{at_least, change};
+use crate::credentials::manages_account;
 use crate::directory::Account;
 use crate::register::claims::only;
 use crate::secrets::is_code;
@@ -56,7 +57,7 @@ impl Tenancy {
     ) -> Result<Arc<Account>, Error> {
         let account = self.user(actor, id)?;
         if patch.only_for_administrators() || actor.id() != Some(id) {
-            actor.may(Capability::ManageUsers, Place::Platform)?;
+            manages_account(actor, &account)?;
         } else {
             actor.themselves()?;
         }
@@ -79,7 +80,7 @@ impl Tenancy {
         if actor.id() == Some(id) {
             actor.themselves()?;
         } else {
-            actor.may(Capability::ManageUsers, Place::Platform)?;
+            manages_account(actor, &account)?;
         }
         if let Some(workspace) = self.held_alone(id) {
             return Err(Error::Conflict(format!(

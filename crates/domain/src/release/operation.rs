@@ -56,12 +56,10 @@ impl Record {
     }
 }
 
-/// What a pass over a release saw.
+/// What a pass over a release saw that is neither deleted nor suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that was seen")]
 pub struct Seen {
-    pub deleted: bool,
-    pub suspended: bool,
     /// A release that it depends on is not ready.
     pub blocked: bool,
     pub record: Record,
@@ -92,8 +90,6 @@ pub enum Attempt {
 /// What a pass does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    Uninstall,
-    Suspend,
     /// Until what it depends on is ready.
     WaitForOthers,
     Do(Step),
@@ -115,8 +111,6 @@ pub fn next(seen: &Seen) -> Choice {
     let undone = matches!(seen.record, FailedFirst | FailedLater);
     let changed = !seen.same_hash || undone || (seen.enforce && !seen.own_revision);
     match seen {
-        Seen { deleted: true, .. } => Choice::Uninstall,
-        Seen { suspended: true, .. } => Choice::Suspend,
         // What was left unended is ended, whatever is wanted.
         Seen { record: Pending, .. } => Choice::Do(Recover),
         Seen { record: PendingElsewhere, .. } => Choice::WaitForEnd,
@@ -137,8 +131,6 @@ mod tests {
     use super::*;
 
     const QUIET: Seen = Seen {
-        deleted: false,
-        suspended: false,
         blocked: false,
         record: Deployed,
         same_hash: true,
@@ -161,8 +153,6 @@ mod tests {
             ("killed before it was entered",       Seen { record_is_wanted: true, ..changed },                   Choice::EnterDeployed),
             ("back to what it was, after a failure", Seen { record: FailedLater, ..QUIET },                      Choice::Do(Upgrade)),
             ("asked for again",                    Seen { same_version: false, ..QUIET },                        Choice::EnterVersion),
-            ("deleted",                            Seen { deleted: true, suspended: true, ..changed },           Choice::Uninstall),
-            ("suspended",                          Seen { suspended: true, ..changed },                          Choice::Suspend),
             ("new, and waits for others",          Seen { blocked: true, ..new },                                Choice::WaitForOthers),
             ("deployed, and others are not ready", Seen { blocked: true, ..QUIET },                              Choice::Watch),
             ("interrupted",                        Seen { record: Pending, ..QUIET },                            Choice::Do(Recover)),

@@ -10,6 +10,8 @@ use crate::progress::Transition;
 pub const NOT_READY: usize = 20;
 /// How many objects outside the namespace are listed.
 pub const INVENTORY: usize = 200;
+/// How many revisions are known to be made by the platform.
+pub const REVISIONS: usize = 100;
 /// How many operations are remembered.
 pub const DEPLOYED: usize = 10;
 /// How long a message may be.
@@ -46,6 +48,9 @@ pub struct HelmReleaseStatus {
     /// What is being done now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
+    /// The revisions that the platform made and that Helm keeps. The content of any other record is not trusted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<Revision>,
     /// Objects outside the release's namespace, which nothing else would remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,
@@ -81,6 +86,24 @@ pub struct HelmState {
     pub status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_deployed: Option<Time>,
+}
+
+/// What is known of a Helm record that the platform made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Revision {
+    pub revision: i64,
+    /// The `spec.version` that it was made of; 0 for a remediation, which repeats an earlier revision.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub version: i64,
+    /// SHA-256 over chart, values, manifest and hooks of the record.
+    pub digest: String,
+    /// The identity that it was rendered and applied as.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// Which of its values are sensitive, as JSON pointers; the empty one is all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sensitive: Vec<String>,
 }
 
 /// The chart that the source and the version led to.

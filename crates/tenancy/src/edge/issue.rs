@@ -15,6 +15,7 @@ use kube_types::{NodePool, marks};
 use sha2::{Digest, Sha256};
 use x509_parser::pem::Pem;
 
+use super::names;
 use super::script::{self, Join};
 use super::token::{self, JoinToken};
 use crate::secrets::{is_code, writing};
@@ -56,8 +57,15 @@ impl Tenancy {
         })?;
         let token = self.join_token(&account, pool).await?;
         let namespace = if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace };
-        let join =
-            Join { server: &server, token: &token.words(), authorities: &authorities, namespace, pool };
+        let prefix = names::prefix(&account.id);
+        let join = Join {
+            server: &server,
+            token: &token.words(),
+            authorities: &authorities,
+            namespace,
+            prefix: &prefix,
+            pool,
+        };
         let tool = &self.0.settings.join_tool;
         Ok(JoinScript { join: script::join(tool, &join), reset: script::reset(tool), expires: token.expires })
     }

@@ -1,9 +1,9 @@
-//! Whose the names of nodes are: a name that was let in stays its account's after the node is gone, and after the account is.
+//! Names of tenants' nodes. A new node's name begins with the id of its account (`<id>-`), so the name itself says whose it is: to the
+//! platform, and to admission policies, which see nothing but the user name `system:node:<id>-...`. Ids are never reused.
 //!
-//! The machine still has a certificate of that name, which cannot be revoked. Whoever else were let in under it would share its
-//! identity, and whatever comes back under it must not be taken for a node of nobody.
-//!
-//! One ConfigMap, `longshore-system/node-names`: name to account and moment.
+//! Nodes that joined before names had the prefix keep theirs. Such a name stays its account's after the node and the account are gone, for
+//! as long as a certificate of that name may be valid. They are kept in the ConfigMap `longshore-system/node-names` (name to account and time),
+//! which no new node is added to, and which the policy for older nodes reads as its parameter.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,39 @@ use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::ObjectMeta;
-use kube_types::marks::MANAGED_BY;
-use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
+use kube_types::SYSTEM_NAMESPACE;
 
-/// The name of the ConfigMap.
+/// The ConfigMap with the names of older nodes.
 pub(crate) const NAMES: &str = "node-names";
 
-/// Certificates of nodes are good for a year where a cluster does not say otherwise.
+/// Limit of the label `kubernetes.io/hostname`, which kubelets set to the node's name.
+const LONGEST: usize = 63;
+
+/// Certificates of nodes that joined before their lifetime was limited are valid for a year where a cluster does not say otherwise.
 const KEPT: SignedDuration = SignedDuration::from_hours(366 * 24);
 
-/// Whose each name is, and since when. Pure.
+/// The prefix of the names of this account's nodes.
+pub(crate) fn prefix(id: &UserId) -> String {
+    format!("{id}-")
+}
+
+/// The account that the prefix of a node's name names.
+pub(crate) fn owner_by_prefix(name: &str) -> Option<UserId> {
+    let (id, rest) = name.split_once('-')?;
+    id.parse().ok().filter(|_| !rest.is_empty())
+}
+
+/// Whether a new node of this account may have this name.
+pub(crate) fn is_allowed(name: &str, id: &UserId) -> bool {
+    name.len() <= LONGEST && owner_by_prefix(name).as_ref() == Some(id)
+}
+
+/// Owners of the names of older nodes, with the time of the last certificate. Pure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names(BTreeMap<String, (UserId, Timestamp)>);
 
 impl Names {
-    /// What cannot be read is nobody's.
+    /// Entries that cannot be parsed are skipped.
     pub fn of(map: &ConfigMap) -> Self {
         let entry = |(name, value): (&String, &String)| {
             let (id, since) = value.split_once(' ')?;
@@ -35,11 +52,17 @@ impl Names {
         Self(map.data.iter().flatten().filter_map(entry).collect())
     }
 
-    pub fn owner(&self, name: &str) -> Option<&UserId> {
-        self.0.get(name).map(|(owner, _)| owner)
+    /// The account that a name belongs to. An older node's owner comes before the prefix, which it may have chosen freely.
+    pub fn owner(&self, name: &str) -> Option<UserId> {
+        let older = self.0.get(name).map(|(owner, _)| owner.clone());
+        older.or_else(|| owner_by_prefix(name))
     }
 
-    /// The names of one account.
+    pub fn is_older(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Names of older nodes of one account.
     pub fn of_account<'a>(&'a self, id: &'a UserId) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(_, (owner, _))| owner == id).map(|(name, _)| name.as_str())
     }
@@ -48,12 +71,13 @@ impl Names {
         self.0.keys().map(String::as_str)
     }
 
-    /// Gives a name away that nobody else has.
-    pub fn give(&mut self, name: &str, id: &UserId, now: Timestamp) {
-        self.0.insert(name.to_owned(), (id.clone(), now));
+    /// Extends the reservation of an older node's name after its certificate was renewed. Returns whether the name is an older node's.
+    pub fn extend(&mut self, name: &str, now: Timestamp) -> bool {
+        let entry = self.0.get_mut(name);
+        entry.map(|(_, since)| *since = now).is_some()
     }
 
-    /// Forgets what no certificate can be left of: long ago, and of no node that anybody has.
+    /// Drops the names of which no certificate can be valid any more and no account has a node.
     pub fn forget(&mut self, now: Timestamp, has: impl Fn(&str) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|name, (_, since)| now.duration_since(*since) < KEPT || has(name));
@@ -61,21 +85,15 @@ impl Names {
     }
 
     /// The ConfigMap with these names, in place of `before`.
-    pub fn to_map(&self, before: Option<ConfigMap>) -> ConfigMap {
+    pub fn to_map(&self, before: ConfigMap) -> ConfigMap {
         let entry = |(name, (id, since)): (&String, &(UserId, Timestamp))| {
             (name.clone(), format!("{id} {}", since.strftime("%Y-%m-%dT%H:%M:%SZ")))
         };
-        let metadata = before.map_or_else(metadata, |before| before.metadata);
-        ConfigMap { metadata, data: Some(self.0.iter().map(entry).collect()), ..ConfigMap::default() }
-    }
-}
-
-fn metadata() -> ObjectMeta {
-    ObjectMeta {
-        name: Some(NAMES.to_owned()),
-        namespace: Some(SYSTEM_NAMESPACE.to_owned()),
-        labels: Some([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())].into()),
-        ..ObjectMeta::default()
+        ConfigMap {
+            metadata: before.metadata,
+            data: Some(self.0.iter().map(entry).collect()),
+            ..ConfigMap::default()
+        }
     }
 }
 
@@ -83,26 +101,63 @@ pub(crate) fn api(client: kube::Client) -> Api<ConfigMap> {
     Api::namespaced(client, SYSTEM_NAMESPACE)
 }
 
+/// The ConfigMap as older versions wrote it.
+#[cfg(test)]
+pub(crate) fn older(entries: impl IntoIterator<Item = (String, UserId, Timestamp)>) -> ConfigMap {
+    let metadata = kube::api::ObjectMeta {
+        name: Some(NAMES.to_owned()),
+        namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+        ..kube::api::ObjectMeta::default()
+    };
+    let names = Names(entries.into_iter().map(|(name, id, since)| (name, (id, since))).collect());
+    names.to_map(ConfigMap { metadata, ..ConfigMap::default() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_for_as_long_as_a_certificate_may_be_good() {
+    fn name_says_whose_node_it_is() {
+        let id: UserId = "uaaaaaaaaaa".parse().unwrap();
+        let longest = format!("{id}-{}", "x".repeat(51));
+        #[rustfmt::skip]
+        let table = [
+            ("uaaaaaaaaaa-edge-1", Some("uaaaaaaaaaa"), true),
+            (longest.as_str(),     Some("uaaaaaaaaaa"), true),
+            ("ubbbbbbbbbb-edge-1", Some("ubbbbbbbbbb"), false),
+            ("uaaaaaaaaaa-a.b",    Some("uaaaaaaaaaa"), true),
+            ("uaaaaaaaaaa-",       None,                false),
+            ("uaaaaaaaaaa",        None,                false),
+            ("uaaaaaaaaa1-edge-1", None,                false),
+            ("edge-1",             None,                false),
+            ("control-plane",      None,                false),
+        ];
+        for (name, owner, allowed) in table {
+            assert_eq!(owner_by_prefix(name).as_ref().map(UserId::as_str), owner, "{name}");
+            assert_eq!(is_allowed(name, &id), allowed, "{name}");
+        }
+        assert!(!is_allowed(&format!("{longest}x"), &id));
+    }
+
+    #[test]
+    fn name_of_an_older_node_is_kept_for_the_lifetime_of_its_certificate() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         let (ana, ben): (UserId, UserId) = ("uaaaaaaaaaa".parse().unwrap(), "ubbbbbbbbbb".parse().unwrap());
-        let mut names = Names::default();
-        names.give("one", &ana, now);
-        names.give("two", &ana, now);
-        names.give("three", &ben, now);
-        let mut map = names.to_map(None);
-        assert_eq!(Names::of(&map), names);
+        // An older node could choose another account's prefix.
+        let stolen = "uaaaaaaaaaa-stolen";
+        let entries = [("one", &ana), ("two", &ana), ("three", &ben), (stolen, &ben)];
+        let mut map = older(entries.map(|(name, id)| (name.to_owned(), id.clone(), now)));
+        let mut names = Names::of(&map);
         map.data.get_or_insert_default().insert("broken".to_owned(), "x".to_owned());
         assert_eq!(Names::of(&map), names);
         assert_eq!(names.of_account(&ana).collect::<Vec<_>>(), ["one", "two"]);
-        assert_eq!(names.owner("three"), Some(&ben));
+        assert_eq!(names.owner("three"), Some(ben.clone()));
+        assert_eq!(names.owner(stolen), Some(ben));
+        assert_eq!(names.owner("uaaaaaaaaaa-edge"), Some(ana.clone()));
+        assert!(names.extend("two", now) && !names.extend("uaaaaaaaaaa-edge", now));
         assert!(!names.forget(now + SignedDuration::from_hours(365 * 24), |_| false));
         assert!(names.forget(now + SignedDuration::from_hours(367 * 24), |name| name == "two"));
-        assert_eq!((names.owner("one"), names.owner("two")), (None, Some(&ana)));
+        assert_eq!((names.owner("one"), names.owner("two")), (None, Some(ana)));
     }
 }

@@ -163,4 +163,4 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -7,6 +7,7 @@ use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
 use kube_types::user::JoinedNode;
 
+use super::names;
 use super::request::{Asked, Program};
 use super::token::{JoinToken, group, id_of};
 
@@ -56,6 +57,10 @@ pub(crate) enum Denial {
     WrongUsages,
     #[error("the certificate must name one node, `system:node:<name>` of `system:nodes`, and nothing else")]
     WrongSubject,
+    #[error(
+        "the name of a new node must begin with the id of its account and a dash (`<id>-<name>`), and have at most 63 characters: get a new join script"
+    )]
+    WrongName,
     #[error("the name of this node is another's")]
     NameTaken,
     #[error("this node has its certificate already: delete the node, and join anew with a new join script")]
@@ -92,6 +97,8 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     holds(asked.is_for_a_client(), Denial::WrongUsages)?;
     let (node, program) = asked.machine(account.namespace).ok_or(Denial::WrongSubject)?;
     let record = account.joined.iter().find(|joined| joined.name == node);
+    // A node that was let in before names had a prefix keeps its name.
+    holds(record.is_some() || names::is_allowed(node, account.id), Denial::WrongName)?;
     let grant = Ok((node.to_owned(), program));
     if record.is_some_and(|record| record.requests.contains(&program.entry(&asked.uid))) {
         // Granted, but for the last word.

@@ -18,6 +18,8 @@ pub(super) struct Join<'a> {
     /// Of the cluster's authorities, as `sha256:<hex>`.
     pub authorities: &'a [String],
     pub namespace: &'a str,
+    /// The names of the account's nodes begin with it.
+    pub prefix: &'a str,
     pub pool: Option<&'a str>,
 }
 
@@ -25,6 +27,7 @@ pub(super) struct Join<'a> {
 pub(super) fn join(tool: &JoinTool, join: &Join<'_>) -> String {
     let mut words = vec![
         quoted(join.server),
+        "--node-name=\"$name\"".to_owned(),
         format!("--token={}", quoted(join.token)),
         "--node-type=edge".to_owned(),
         format!("--organizations={}", quoted(&format!("openyurt:tenant:{}", join.namespace))),
@@ -34,7 +37,24 @@ pub(super) fn join(tool: &JoinTool, join: &Join<'_>) -> String {
     );
     words.extend(join.pool.map(|pool| format!("--nodepool-name={}", quoted(pool))));
     let run = words.join(" \\\n  ");
-    format!("{}\"$tool\" join {run}\n", prepared(tool, "Makes this machine a node of your account."))
+    let what =
+        "Makes this machine a node of your account, under its host name or the name given as first argument.";
+    format!("{}{}\"$tool\" join {run}\n", prepared(tool, what), named(join.prefix))
+}
+
+/// Leaves the node's name in `$name`: the prefix, then the host name as Kubernetes accepts it, 63 characters at most.
+fn named(prefix: &str) -> String {
+    let prefix = quoted(prefix);
+    format!(
+        "prefix={prefix}\n\
+         host=$(printf %s \"${{1:-$(uname -n)}}\" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9-' '-')\n\
+         name=$(printf %s \"$prefix${{host#\"$prefix\"}}\" | cut -c 1-63 | sed 's/-*$//')\n\
+         case \"$name\" in\n\
+         \x20 \"$prefix\"?*) ;;\n\
+         \x20 *) echo 'the machine has no host name: give a name as the first argument' >&2; exit 1 ;;\n\
+         esac\n\
+         echo \"this machine becomes the node $name\" >&2\n"
+    )
 }
 
 /// Takes the machine that it runs on out of the cluster. Its node is deleted in the console.

@@ -1,11 +1,13 @@
-//! What joining leaves behind: tokens that are over, names of long ago. Requests that were decided are taken away by the cluster.
+//! What joining leaves behind: tokens that are over, names of older nodes. Requests that were decided are taken away by the cluster.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
-use kube::api::ListParams;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
 use kube_types::marks;
 
 use super::names::{self, NAMES, Names};
+use super::reading;
 use super::token::{self, JoinToken};
 use crate::register::claims::only;
 use crate::secrets::{is_code, writing};
@@ -14,6 +16,7 @@ use crate::{Error, Tenancy, pages};
 impl Tenancy {
     pub(crate) async fn sweep_edge(&self) -> Result<(), Error> {
         self.sweep_join_tokens().await?;
+        self.sweep_token_roles().await?;
         self.sweep_names().await
     }
 
@@ -31,6 +34,30 @@ impl Tenancy {
         Ok(())
     }
 
+    /// Roles of join tokens that are gone.
+    async fn sweep_token_roles(&self) -> Result<(), Error> {
+        let client = self.0.clients.own();
+        let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
+            (Api::all(client.clone()), Api::all(client.clone()));
+        let tokens = token::api(client);
+        let of_tokens = ListParams::default().labels(marks::JOIN_TOKEN);
+        let found = pages::all(&roles, &of_tokens, |role: ClusterRole| Some(role.metadata)).await?;
+        for meta in found {
+            let Some(token) = meta.labels.iter().flatten().find(|(key, _)| *key == marks::JOIN_TOKEN) else {
+                continue;
+            };
+            let name = reading::name(token.1);
+            if meta.name.as_ref() != Some(&name)
+                || tokens.get_opt(&format!("{}{}", token::PREFIX, token.1)).await?.is_some()
+            {
+                continue;
+            }
+            gone(bindings.delete(&name, &DeleteParams::default()).await.map(drop))?;
+            gone(roles.delete(&name, &only(&meta)).await.map(drop))?;
+        }
+        Ok(())
+    }
+
     async fn sweep_names(&self) -> Result<(), Error> {
         let maps = names::api(self.0.clients.own());
         let Some(map) = maps.get_opt(NAMES).await? else { return Ok(()) };
@@ -40,7 +67,7 @@ impl Tenancy {
             accounts.iter().any(|account| account.joined.iter().any(|joined| joined.name == name))
         };
         if names.forget(self.0.clock.now(), has) {
-            gone(maps.replace(&map.name_any(), &writing(), &names.to_map(Some(map))).await.map(drop))?;
+            gone(maps.replace(NAMES, &writing(), &names.to_map(map)).await.map(drop))?;
         }
         Ok(())
     }

@@ -83,6 +83,11 @@ impl JoinToken {
         format!("{}.{}", self.id, self.secret)
     }
 
+    /// The user that Kubernetes makes of it.
+    pub fn user(&self) -> String {
+        format!("{USER}{}", self.id)
+    }
+
     pub fn name(&self) -> String {
         format!("{PREFIX}{}", self.id)
     }

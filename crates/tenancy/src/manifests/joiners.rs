@@ -1,7 +1,8 @@
 //! What a machine may do that joins by one of our tokens, before it has a certificate: ask for one, and read what it must know.
 //!
 //! kubeadm's own groups are not given to it: they are bound to automatic approval, by which nobody would be counted and no node would be
-//! anybody's.
+//! anybody's. Nor is `system:node-bootstrapper`, by which it could list the requests of others: the right to read a request is given for each by
+//! its name, when it is made (`crate::provision::joining`).
 
 use serde_json::{Value, json};
 
@@ -9,6 +10,8 @@ use super::labels;
 use crate::edge::token::{JOINERS, NAMESPACE};
 
 const NAME: &str = "longshore-join";
+/// Binds the role that lets joining machines create requests.
+const REQUESTS: &str = "longshore-join-requests";
 
 /// What join tools read before there is a node.
 const READ: [&str; 4] = ["kubeadm-config", "kubelet-config", "kube-proxy", "yurt-hub-cfg"];
@@ -17,11 +20,25 @@ pub(super) fn objects() -> Vec<Value> {
     let group = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": JOINERS }]);
     let role = |kind: &str, name: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name });
     vec![
+        // Takes away what older versions gave. The role of a binding cannot be changed, its subjects can.
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": { "name": NAME, "labels": labels() },
             "roleRef": role("ClusterRole", "system:node-bootstrapper"),
+            "subjects": [],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": { "name": REQUESTS, "labels": labels() },
+            "rules": [{ "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create"] }],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": REQUESTS, "labels": labels() },
+            "roleRef": role("ClusterRole", REQUESTS),
             "subjects": group,
         }),
         json!({

@@ -7,16 +7,15 @@
 //! person too: what they changed by hand the platform would put back.
 //!
 //! `longshore-requested`: a release that belongs to a request acts as the person who asked. Whoever could change it would act as
-//! that person, so no tenant can, nor make one.
+//! that person, so no tenant can, nor make one. Nor does a tenant write the status of any release: it says which Helm records
+//! are trusted.
 //!
 //! `longshore-nodes`: a tenant's pods run on nodes that nobody has for themselves, and on the tenant's own. Whoever makes the
 //! pod (mostly a controller, for a tenant), it is the namespace that counts.
-//!
-//! `longshore-node-owners`: whose a node is says the platform, by label and taint, and in which pool it is say people. The machine
-//! itself is somebody's own, and may change neither; which pool it wishes for it can say when it appears.
+//! Elsewhere: what nodes themselves may write ([`super::nodes`]).
 
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::marks::{DESIRED_POOL, POOL, PROVISIONED, TENANT, WORKSPACE};
+use kube_types::marks::{PROVISIONED, TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
 use super::labels;
@@ -55,35 +54,19 @@ pub(super) fn objects() -> Vec<Value> {
         policy("longshore-provisioned", provisioned, by_a_tenant(), &guarding()),
         policy("longshore-requested", releases, by_a_tenant(), &requested()),
         policy("longshore-nodes", pods, None, &placing()),
-        node_owners(),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// For what machines write of themselves, by either way that they can.
-fn node_owners() -> [Value; 2] {
-    let nodes = json!({
-        "resourceRules": [{
-            "apiGroups": [""],
-            "apiVersions": ["v1"],
-            "operations": ["CREATE", "UPDATE"],
-            "resources": ["nodes", "nodes/status"],
-            "scope": "Cluster",
-        }],
-    });
-    let by_a_node = json!([{
-        "name": "by-a-node",
-        "expression": "request.userInfo.username.startsWith('system:node:')",
-    }]);
-    let [mut policy, binding] = policy("longshore-node-owners", nodes, Some(by_a_node), &owning());
-    policy["spec"]["matchConstraints"]["namespaceSelector"] = json!({});
-    [policy, binding]
-}
-
 /// A policy for what is written in the namespaces of workspaces, and its binding.
-fn policy(name: &str, mut what: Value, conditions: Option<Value>, validations: &Value) -> [Value; 2] {
+pub(super) fn policy(
+    name: &str,
+    mut what: Value,
+    conditions: Option<Value>,
+    validations: &Value,
+) -> [Value; 2] {
     what["matchPolicy"] = "Equivalent".into();
     what["namespaceSelector"] = json!({ "matchExpressions": [{ "key": WORKSPACE, "operator": "Exists" }] });
     what["objectSelector"] = json!({});
@@ -151,50 +134,23 @@ fn guarding() -> Value {
 
 fn requested() -> Value {
     let has = |object: &str| format!("({object} == null || !has({object}.spec.requestRef))");
-    json!([{
-        "expression": format!("{} && {}", has("object"), has("oldObject")),
-        "message": "this release belongs to a request: it is changed and deleted through Longshore",
-        "reason": "Forbidden",
-    }])
-}
-
-fn owning() -> Value {
-    let label = |object: &str, label: &str| {
-        format!(
-            "({object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels ? \
-             {object}.metadata.labels['{label}'] : '')"
-        )
-    };
-    let same = |key: &str| format!("{} == {}", label("object", key), label("oldObject", key));
-    // Every taint that says whose it is in the one is in the other.
-    let within = |one: &str, other: &str| {
-        format!(
-            "({one} == null || !has({one}.spec) || !has({one}.spec.taints) || {one}.spec.taints.all(taint, \
-             taint.key != '{TENANT}' || ({other} != null && has({other}.spec) && has({other}.spec.taints) && \
-             {other}.spec.taints.exists(same, same.key == taint.key && same.effect == taint.effect && \
-             has(same.value) == has(taint.value) && (!has(taint.value) || same.value == taint.value)))))"
-        )
-    };
     json!([
         {
-            "expression": same(TENANT),
-            "message": format!("a node cannot say itself whose it is: the label {TENANT} is Longshore's"),
+            "expression": format!("{} && {}", has("object"), has("oldObject")),
+            "message": "this release belongs to a request: it is changed and deleted through Longshore",
             "reason": "Forbidden",
         },
         {
-            "expression": format!("{} && {}", within("object", "oldObject"), within("oldObject", "object")),
-            "message": format!("a node cannot say itself whose it is: the taint {TENANT} is Longshore's"),
-            "reason": "Forbidden",
-        },
-        {
-            "expression": format!("request.operation == 'CREATE' || ({} && {})", same(POOL), same(DESIRED_POOL)),
-            "message": "a node cannot change its pool itself",
+            "expression": "!has(request.subResource) || request.subResource != 'status'",
+            "message": "the status of a release is written by Longshore",
             "reason": "Forbidden",
         },
     ])
 }
 
 fn placing() -> Value {
+    let mirrored =
+        "(has(object.spec.nodeName) && request.userInfo.username == 'system:node:' + object.spec.nodeName)";
     let own = format!(
         "has(namespaceObject.metadata.labels) && '{TENANT}' in namespaceObject.metadata.labels && has(toleration.value) && \
          toleration.value == namespaceObject.metadata.labels['{TENANT}'] && \
@@ -202,15 +158,15 @@ fn placing() -> Value {
     );
     json!([
         {
-            // The scheduler comes later, and by another way.
-            "expression": "request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == ''",
+            // The scheduler comes later, and by another way. A node mirrors its own static pods; which ones is another policy's concern.
+            "expression": format!("request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == '' || {mirrored}"),
             "message": "a pod in a workspace cannot name its node: the scheduler finds one",
             "reason": "Forbidden",
         },
         {
             // What a pod has had from its beginning is not held against it.
             "expression": format!(
-                "!has(object.spec.tolerations) || (oldObject != null && has(oldObject.spec.tolerations) && \
+                "!has(object.spec.tolerations) || {mirrored} || (oldObject != null && has(oldObject.spec.tolerations) && \
                  object.spec.tolerations == oldObject.spec.tolerations) || \
                  object.spec.tolerations.all(toleration, has(toleration.key) && toleration.key != '' && \
                  (toleration.key != '{TENANT}' || ({own})))"

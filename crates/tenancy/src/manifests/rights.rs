@@ -40,7 +40,7 @@ const EVERYWHERE: &[Row] = &[
     ("apps",                      &["daemonsets", "deployments", "statefulsets"],                  LOOK),
     ("batch",                     &["cronjobs", "jobs"],                                           LOOK),
     // Nodes, whose they are, pools, and what is used of them.
-    ("",                          &["nodes"],                                                      &["get", "list", "watch", "patch", "delete"]),
+    ("",                          &["nodes"],                                                      KEEP),
     ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "create", "update", "delete"]),
     ("apps.openyurt.io",          &["nodepools/status"],                                           &["get", "patch"]),
     ("metrics.k8s.io",            &["nodes"],                                                      &["list"]),
@@ -50,6 +50,8 @@ const EVERYWHERE: &[Row] = &[
     ("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"],                        KEEP),
     // Machines that join.
     ("certificates.k8s.io",       &["certificatesigningrequests"],                                 &["get", "list", "watch", "delete"]),
+    // Each join token reads its own requests.
+    ("rbac.authorization.k8s.io", &["clusterroles"],                                               &["get", "list", "create", "patch", "delete"]),
     ("certificates.k8s.io",       &["certificatesigningrequests/approval"],                        &["update", "patch"]),
     // What people do, they do under their own name, and Kubernetes decides.
     ("",                          &["groups", "serviceaccounts", "users"],                         &["impersonate"]),

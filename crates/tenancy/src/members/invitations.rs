@@ -1,9 +1,16 @@
-//! How somebody is asked to join, and answers.
+//! Invitations to a workspace.
 //!
-//! An invitation names an e-mail address, a phone number or an id, and is kept as a digest. Whoever invites gets the same
-//! answer whether or not there is such an account, so that nobody learns from it who has one; somebody who
-//! registers later finds it.
+//! An invitation names an account id, an e-mail address or a phone number, which is stored as a digest. The inviter gets the same
+//! answer whether or not there is such an account.
+//!
+//! Invariant: an unverified address never suffices. An invitation to an id is accepted by that account. An invitation to an
+//! address or a number is accepted by its one-time code, which the creation answers once and which is stored as a digest in the
+//! invitation: using it and removing it is one write. The code has 130 random bits; attempts are throttled as sign-ins are.
 
+use std::fmt;
+use std::net::IpAddr;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use domain::fields::{Email, Phone};
 use domain::ids::{UserId, WorkspaceName, shortened};
 use domain::roles::{Capability, WorkspaceRole};
@@ -15,13 +22,45 @@ use kube_types::workspace::Invitation;
 use sha2::{Digest, Sha256};
 
 use super::{MOST, add, is_shared, unknown};
+use crate::administrator::LETTERS;
 use crate::directory::Account;
+use crate::secrets::random;
 use crate::tokens::hex;
 use crate::workspaces::WorkspaceInfo;
 use crate::{Error, Tenancy};
 
 /// How long one can accept.
 const OPEN_FOR: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// Letters of a code; each carries five bits.
+pub(super) const CODE_LENGTH: usize = 26;
+
+/// A one-time code. Not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InvitationCode(String);
+
+impl InvitationCode {
+    fn new() -> Self {
+        Self(random::<CODE_LENGTH>().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).iter().collect())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for InvitationCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InvitationCode(…)")
+    }
+}
+
+/// An invitation that was just created. The code is known only now; an invitation to an id has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewInvitation {
+    pub info: InvitationInfo,
+    pub code: Option<InvitationCode>,
+}
 
 /// An invitation, as the workspace's admins see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,49 +97,71 @@ fn digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// The digest of whom somebody means.
-fn meant(whom: &str) -> Result<String, Error> {
+/// The digest of the invitee, and the code that the invitation needs: none for an id.
+fn invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> {
     let whom = whom.trim();
+    if let Ok(id) = whom.parse::<UserId>() {
+        return Ok((digest(id.as_str()), None));
+    }
     let normal = Email::parse(whom)
         .map(|email| email.as_str().to_owned())
         .or_else(|_| Phone::parse(whom).map(|phone| phone.as_str().to_owned()))
-        .or_else(|_| whom.parse::<UserId>().map(String::from))
         .map_err(|_| {
             Error::Invalid(format!(
                 "`{}` is no e-mail address, no phone number and no id of a user",
                 shortened(whom)
             ))
         })?;
-    Ok(digest(&normal))
+    Ok((digest(&normal), Some(InvitationCode::new())))
 }
 
-/// The digests by which somebody may have been meant.
-fn own(account: &Account) -> Vec<String> {
-    let email = Email::parse(&account.email).ok().map(|email| digest(email.as_str()));
-    let phone = Phone::parse(&account.phone).ok().map(|phone| digest(phone.as_str()));
-    [email, phone, Some(digest(account.id.as_str()))].into_iter().flatten().collect()
+/// What an account shows to answer an invitation.
+enum Claim {
+    /// The digest of its id.
+    Account(String),
+    /// The digest of a code.
+    Code(String),
 }
 
-/// The most that somebody is invited as, and until when.
-fn offer(invitations: &[Invitation], own: &[String], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
-    let open = invitations.iter().filter(|one| one.expires.0 > now && own.contains(&one.to));
-    // Roles are listed from the one who decides to the one who looks.
-    open.filter_map(|one| Some((one.role.parse::<WorkspaceRole>().ok()?, one.expires.0))).min()
+impl Claim {
+    fn new(account: &Account, code: Option<&str>) -> Self {
+        match code {
+            Some(code) => Self::Code(digest(&code.trim().to_lowercase())),
+            None => Self::Account(digest(account.id.as_str())),
+        }
+    }
+
+    fn fits(&self, invitation: &Invitation) -> bool {
+        match self {
+            Self::Account(id) => invitation.code_hash.is_empty() && invitation.to == *id,
+            Self::Code(hash) => {
+                verify_slices_are_equal(invitation.code_hash.as_bytes(), hash.as_bytes()).is_ok()
+            }
+        }
+    }
+
+    /// The role and the end of the open invitation that this claim fits.
+    fn offer(&self, invitations: &[Invitation], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
+        let mut open = invitations.iter().filter(|one| one.expires.0 > now && self.fits(one));
+        open.find_map(|one| Some((one.role.parse::<WorkspaceRole>().ok()?, one.expires.0)))
+    }
 }
 
 impl Tenancy {
-    /// Asks somebody to join. Asked again, the latest role counts.
+    /// Invites an account or an address. Invited again, the latest role and code count.
     pub async fn invite(
         &self,
         actor: &Actor,
         name: &WorkspaceName,
         whom: &str,
         role: WorkspaceRole,
-    ) -> Result<InvitationInfo, Error> {
+    ) -> Result<NewInvitation, Error> {
         actor.may(Capability::ManageMembers, Place::Workspace(name))?;
-        let (to, now) = (meant(whom)?, self.0.clock.now());
+        let ((to, code), now) = (invitee(whom)?, self.0.clock.now());
         let expires = now.checked_add(OPEN_FOR).unwrap_or(Timestamp::MAX);
-        let invitation = Invitation { to, role: role.to_string(), by: actor.label(), expires: Time(expires) };
+        let code_hash = code.as_ref().map(|code| digest(code.expose())).unwrap_or_default();
+        let invitation =
+            Invitation { to, role: role.to_string(), by: actor.label(), expires: Time(expires), code_hash };
         self.change_workspace(actor, name, None, |workspace| {
             is_shared(workspace)?;
             let invitations = &mut workspace.spec.invitations;
@@ -112,7 +173,8 @@ impl Tenancy {
             Ok(())
         })
         .await?;
-        Ok(InvitationInfo { role, expires, by: invitation.by, to: invitation.to })
+        let info = InvitationInfo { role, expires, by: invitation.by, to: invitation.to };
+        Ok(NewInvitation { info, code })
     }
 
     /// The open invitations of a workspace.
@@ -136,28 +198,34 @@ impl Tenancy {
         self.change_workspace(actor, name, None, withdrawn).await.map(drop)
     }
 
-    /// What somebody was invited to.
+    /// The invitations to this account by its id. Those to an address are not listed: anybody can register it.
     pub fn invited(&self, actor: &Actor) -> Result<Vec<Invited>, Error> {
         let account = self.account_of(actor)?;
-        let (own, now) = (own(&account), self.0.clock.now());
+        let (claim, now) = (Claim::new(&account, None), self.0.clock.now());
         let workspaces = self.0.directory.workspaces();
         let invited = workspaces.iter().filter_map(|workspace| {
-            let (role, expires) = offer(&workspace.invitations, &own, now)?;
+            let (role, expires) = claim.offer(&workspace.invitations, now)?;
             let display_name = workspace.display_name.to_string();
             Some(Invited { workspace: workspace.name.parse().ok()?, display_name, role, expires })
         });
         Ok(invited.collect())
     }
 
-    /// Joins a workspace that one was invited to. Whoever is a member already keeps what they have if it is more.
-    pub async fn accept(&self, actor: &Actor, name: &WorkspaceName) -> Result<WorkspaceInfo, Error> {
+    /// Joins a workspace by an invitation to the account's id, or by a code. A member keeps their role if it is higher.
+    pub async fn accept(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        code: Option<&str>,
+        from: IpAddr,
+    ) -> Result<WorkspaceInfo, Error> {
         let account = self.account_of(actor)?;
-        let (own, now) = (own(&account), self.0.clock.now());
-        self.answer_invitation(actor, name, |workspace| {
-            let open = offer(&workspace.spec.invitations, &own, now);
+        let (claim, now) = (Claim::new(&account, code), self.0.clock.now());
+        self.answer_invitation(actor, name, code.map(|_| from), |workspace| {
+            let open = claim.offer(&workspace.spec.invitations, now);
             let (role, _) = open.ok_or_else(|| unknown("invitation", name))?;
             is_shared(workspace)?;
-            workspace.spec.invitations.retain(|invitation| !own.contains(&invitation.to));
+            workspace.spec.invitations.retain(|invitation| !claim.fits(invitation));
             let members = &mut workspace.spec.members;
             let Some(member) = members.iter_mut().find(|member| member.user == account.id.as_str()) else {
                 return add(&mut workspace.spec, &account.id, role);
@@ -169,29 +237,41 @@ impl Tenancy {
         .await
     }
 
-    /// Says no.
+    /// Declines an invitation to the account's id. One with a code is simply not used.
     pub async fn decline(&self, actor: &Actor, name: &WorkspaceName) -> Result<(), Error> {
         let account = self.account_of(actor)?;
-        let (own, now) = (own(&account), self.0.clock.now());
-        self.answer_invitation(actor, name, |workspace| {
-            offer(&workspace.spec.invitations, &own, now).ok_or_else(|| unknown("invitation", name))?;
-            workspace.spec.invitations.retain(|invitation| !own.contains(&invitation.to));
+        let (claim, now) = (Claim::new(&account, None), self.0.clock.now());
+        self.answer_invitation(actor, name, None, |workspace| {
+            claim.offer(&workspace.spec.invitations, now).ok_or_else(|| unknown("invitation", name))?;
+            workspace.spec.invitations.retain(|invitation| !claim.fits(invitation));
             Ok(())
         })
         .await
         .map(drop)
     }
 
-    /// A workspace that is not there and one that somebody was not invited to are the same to them.
+    /// A workspace that does not exist and one without an invitation for the caller get the same answer. `throttled` is where a
+    /// code comes from: wrong ones are counted per account and network.
     async fn answer_invitation(
         &self,
         actor: &Actor,
         name: &WorkspaceName,
+        throttled: Option<IpAddr>,
         decide: impl Fn(&mut Workspace) -> Result<(), Error>,
     ) -> Result<WorkspaceInfo, Error> {
-        match self.change_workspace(actor, name, None, decide).await {
-            Err(Error::NotFound { .. }) => Err(unknown("invitation", name)),
-            answered => answered,
+        let subject = format!("invitation:{}", actor.label());
+        let attempt = throttled.map(|from| self.0.throttle.sign_in(&subject, from)).transpose()?;
+        match (self.change_workspace(actor, name, None, decide).await, attempt) {
+            // Dropped, the attempt counts as failed.
+            (Err(Error::NotFound { .. }), _) => Err(unknown("invitation", name)),
+            (Ok(answered), attempt) => {
+                attempt.into_iter().for_each(crate::throttle::Attempt::succeeded);
+                Ok(answered)
+            }
+            (Err(error), attempt) => {
+                attempt.into_iter().for_each(crate::throttle::Attempt::withdrawn);
+                Err(error)
+            }
         }
     }
 

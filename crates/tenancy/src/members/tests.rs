@@ -4,8 +4,9 @@ use domain::Kind;
 use futures::future::join_all;
 use jiff::SignedDuration;
 
+use super::invitations::CODE_LENGTH;
 use super::*;
-use crate::stage::Stage;
+use crate::stage::{HERE, Stage};
 
 /// A workspace `acme` and its admin.
 async fn acme(stage: &Stage) -> (UserId, Actor, WorkspaceName) {
@@ -15,56 +16,94 @@ async fn acme(stage: &Stage) -> (UserId, Actor, WorkspaceName) {
 }
 
 #[tokio::test]
-async fn somebody_is_invited_and_accepts() {
+async fn invitation_to_an_id_is_accepted_by_that_account() {
     let stage = Stage::new().await;
     let (_, admin, acme) = acme(&stage).await;
     let tenancy = &stage.tenancy;
     let (id, actor) = stage.person("18300000001").await;
-    // By address, in another case; by number, in another writing; by id.
-    for (whom, role) in [
-        (" 18300000001@EXAMPLE.com", WorkspaceRole::Viewer),
-        ("+1 830 000 0001", WorkspaceRole::Developer),
-        (id.as_str(), WorkspaceRole::Operator),
-    ] {
-        tenancy.invite(&admin, &acme, whom, role).await.unwrap();
-    }
-    assert_eq!(tenancy.invitations(&admin, &acme).unwrap().len(), 3);
+    let made = tenancy.invite(&admin, &acme, id.as_str(), WorkspaceRole::Viewer).await.unwrap();
+    assert_eq!(made.code, None);
+    tenancy.invite(&admin, &acme, id.as_str(), WorkspaceRole::Developer).await.unwrap();
+    assert_eq!(tenancy.invitations(&admin, &acme).unwrap().len(), 1, "the latest counts");
     let invited = tenancy.invited(&actor).unwrap();
-    assert_eq!(invited.len(), 1, "three invitations to one workspace are one");
     assert_eq!((invited[0].display_name.as_str(), invited[0].role), ("Acme", WorkspaceRole::Developer));
-    let joined = tenancy.accept(&actor, &acme).await.unwrap();
+    let joined = tenancy.accept(&actor, &acme, None, HERE).await.unwrap();
     assert_eq!((joined.role, joined.invitations), (Some(WorkspaceRole::Developer), 0));
     assert!(tenancy.invited(&actor).unwrap().is_empty());
     assert_eq!(stage.actor(&id).memberships[&acme], WorkspaceRole::Developer);
     let members = tenancy.members(&stage.actor(&id), &acme).unwrap();
     assert_eq!(members[1].email, "18300000001@example.com");
-    assert_eq!(tenancy.accept(&actor, &acme).await.unwrap_err().kind(), Kind::NotFound, "once");
+    assert_eq!(tenancy.accept(&actor, &acme, None, HERE).await.unwrap_err().kind(), Kind::NotFound, "once");
 }
 
 #[tokio::test]
-async fn whoever_invites_learns_nothing_and_whoever_is_not_invited_neither() {
+async fn invitation_to_an_address_is_accepted_by_its_code_alone() {
+    let stage = Stage::new().await;
+    let (_, admin, acme) = acme(&stage).await;
+    let tenancy = &stage.tenancy;
+    let (id, actor) = stage.person("18300000001").await;
+    for whom in [" 18300000001@EXAMPLE.com", "+1 830 000 0001"] {
+        let made = tenancy.invite(&admin, &acme, whom, WorkspaceRole::Viewer).await.unwrap();
+        let code = made.code.unwrap();
+        assert_eq!((code.expose().len(), format!("{code:?}")), (CODE_LENGTH, "InvitationCode(…)".to_owned()));
+        let stored = serde_json::to_string(&tenancy.workspace_api().get("acme").await.unwrap()).unwrap();
+        assert!(!stored.contains(code.expose()));
+        assert!(tenancy.invited(&actor).unwrap().is_empty(), "the address shows nothing");
+        for wrong in [None, Some("abcdefghijkmnpqrstuvwxyz23")] {
+            let refused = tenancy.accept(&actor, &acme, wrong, HERE).await.unwrap_err();
+            assert_eq!(refused.kind(), Kind::NotFound, "{wrong:?}");
+        }
+        assert_eq!(tenancy.decline(&actor, &acme).await.unwrap_err().kind(), Kind::NotFound);
+        let code = format!(" {} ", code.expose().to_uppercase());
+        tenancy.accept(&actor, &acme, Some(&code), HERE).await.unwrap();
+        assert_eq!(stage.actor(&id).memberships[&acme], WorkspaceRole::Viewer);
+        let again = tenancy.accept(&actor, &acme, Some(&code), HERE).await.unwrap_err();
+        assert_eq!(again.kind(), Kind::NotFound, "once");
+    }
+}
+
+#[tokio::test]
+async fn guessing_invitation_codes_is_throttled() {
+    let stage = Stage::new().await;
+    let (_, admin, acme) = acme(&stage).await;
+    let tenancy = &stage.tenancy;
+    let (_, actor) = stage.person("18300000001").await;
+    let made = tenancy.invite(&admin, &acme, "x@example.com", WorkspaceRole::Viewer).await.unwrap();
+    let mut refused = Vec::new();
+    for _ in 0..20 {
+        refused.push(tenancy.accept(&actor, &acme, Some("wrong"), HERE).await.unwrap_err().kind());
+    }
+    assert_eq!(refused.last(), Some(&Kind::Exhausted), "{refused:?}");
+    // The invitation itself is not harmed.
+    let (_, invitee) = stage.person("18300000011").await;
+    let elsewhere = "192.0.2.1".parse().unwrap();
+    tenancy.accept(&invitee, &acme, Some(made.code.unwrap().expose()), elsewhere).await.unwrap();
+}
+
+#[tokio::test]
+async fn invitation_does_not_disclose_accounts_or_workspaces() {
     let stage = Stage::new().await;
     let (_, admin, acme) = acme(&stage).await;
     let tenancy = &stage.tenancy;
     let (_, stranger) = stage.person("18300000002").await;
     let answer = async |whom: &str| {
         let mut made = tenancy.invite(&admin, &acme, whom, WorkspaceRole::Viewer).await.unwrap();
-        assert_eq!(made.to.len(), 64);
-        made.to.clear();
-        made
+        assert_eq!(made.info.to.len(), 64);
+        made.info.to.clear();
+        made.info
     };
     assert_eq!(answer("18300000002@example.com").await, answer("nobody@example.com").await);
     for wrong in ["", "kube-system", "a b", &"9".repeat(10_000)] {
         let refused = tenancy.invite(&admin, &acme, wrong, WorkspaceRole::Viewer).await.unwrap_err();
         assert!(refused.kind() == Kind::Invalid && refused.to_string().len() < 200, "{refused}");
     }
-    tenancy.decline(&stranger, &acme).await.unwrap();
-    let there = tenancy.accept(&stranger, &acme).await.unwrap_err().to_string();
-    let not_there = tenancy.accept(&stranger, &"acmf".parse().unwrap()).await.unwrap_err().to_string();
-    let personal =
-        tenancy.accept(&stranger, &WorkspaceName::personal(admin.id().unwrap())).await.unwrap_err();
+    let accept = async |name: &WorkspaceName| {
+        tenancy.accept(&stranger, name, None, HERE).await.unwrap_err().to_string()
+    };
+    let (there, not_there) = (accept(&acme).await, accept(&"acmf".parse().unwrap()).await);
+    let personal = accept(&WorkspaceName::personal(admin.id().unwrap())).await;
     assert_eq!(there, not_there.replace("acmf", "acme"));
-    assert_eq!(there, personal.to_string().replace(admin.id().unwrap().as_str(), "acme"));
+    assert_eq!(there, personal.replace(admin.id().unwrap().as_str(), "acme"));
 }
 
 #[tokio::test]
@@ -75,13 +114,13 @@ async fn an_invitation_ends_and_can_be_taken_back() {
     let tenancy = &stage.tenancy;
     let invite = || tenancy.invite(&admin, &acme, id.as_str(), WorkspaceRole::Viewer);
     let made = invite().await.unwrap();
-    tenancy.withdraw(&admin, &acme, &made.to).await.unwrap();
-    assert_eq!(tenancy.accept(&actor, &acme).await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(tenancy.withdraw(&admin, &acme, &made.to).await.unwrap_err().kind(), Kind::NotFound);
+    tenancy.withdraw(&admin, &acme, &made.info.to).await.unwrap();
+    assert_eq!(tenancy.accept(&actor, &acme, None, HERE).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(tenancy.withdraw(&admin, &acme, &made.info.to).await.unwrap_err().kind(), Kind::NotFound);
     invite().await.unwrap();
     stage.clock.advance(SignedDuration::from_hours(14 * 24));
     assert!(tenancy.invited(&actor).unwrap().is_empty());
-    assert_eq!(tenancy.accept(&actor, &acme).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(tenancy.accept(&actor, &acme, None, HERE).await.unwrap_err().kind(), Kind::NotFound);
     assert!(tenancy.invitations(&admin, &acme).unwrap().is_empty());
 }
 
@@ -99,7 +138,7 @@ async fn an_admin_remains() {
     }
     let (second, other) = stage.person("18300000004").await;
     tenancy.invite(&admin, &acme, second.as_str(), WorkspaceRole::Admin).await.unwrap();
-    tenancy.accept(&other, &acme).await.unwrap();
+    tenancy.accept(&other, &acme, None, HERE).await.unwrap();
     // Two admins who take the role from each other at once: one of them keeps it.
     let other = stage.actor(&second);
     let (one, two) = futures::join!(
@@ -164,7 +203,9 @@ async fn many_who_join_at_once_all_do() {
     for (id, _) in &people {
         stage.tenancy.invite(&admin, &acme, id.as_str(), WorkspaceRole::Developer).await.unwrap();
     }
-    for joined in join_all(people.iter().map(|(_, actor)| stage.tenancy.accept(actor, &acme))).await {
+    for joined in
+        join_all(people.iter().map(|(_, actor)| stage.tenancy.accept(actor, &acme, None, HERE))).await
+    {
         assert_eq!(joined.unwrap().role, Some(WorkspaceRole::Developer));
     }
     assert_eq!(stage.tenancy.members(&admin, &acme).unwrap().len(), 21);

@@ -1,27 +1,30 @@
 //! Says yes or no to machines that ask to become somebody's nodes, and to nodes that ask for their next certificate.
 //!
-//! One request at a time. What is granted is written down first: the name as the account's, the node in the account's status (against
-//! the version that was read, so that no two requests share one slot), the name with the token; then Kubernetes is told. A crash
-//! between any two of them costs nothing: the record says to which request the node was granted. Of a further certificate nothing is
-//! written down but that the name is its account's for longer.
+//! One request at a time. What is granted is written down first: the node in the account's status (against the version that was read, so
+//! that no two requests share one slot), the name with the token. Then the Node is created with its owner's label and taints, so that no
+//! scheduler ever sees it without them, and last the request is approved. A crash between any two of them costs nothing: the record says to
+//! which request the node was granted. A renewal writes nothing but the time of an older node's name.
 //! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), what becomes of the node ([`super::nodes`]).
 
 use domain::ids::UserId;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use kube_access::queue::Next;
 use kube_types::user::JoinedNode;
-use kube_types::{User, UserStatus};
+use kube_types::{FIELD_MANAGER, User, UserStatus};
 use serde_json::json;
 
+use super::nodes::is_labelled;
 use super::user::report::{Door, door};
 use super::{Doing, ProvisionError, Provisioner};
 use crate::directory::Account;
 use crate::edge::names::{self, NAMES, Names};
+use crate::edge::reading;
 use crate::edge::renewal;
 use crate::edge::request::{self, Asked, Program};
 use crate::edge::ruling::{self, Denial, Known, Ruling, rule};
@@ -57,12 +60,15 @@ impl Provisioner {
         }
         let asked = Asked::of(&csr);
         let token = self.join_token(&asked).await?;
+        if let Some((_, token)) = &token {
+            self.allow_reading(token, name).await?;
+        }
         let user = match &token {
             Some((_, token)) => self.user_with(&token.owner).await?,
             None => None,
         };
         let account = user.as_ref().and_then(Account::of);
-        let (map, names) = self.names().await?;
+        let (_, names) = self.names().await?;
         let now = self.clock.now();
         let node = account.as_ref().and_then(|account| asked.machine(namespace(account)));
         let exists = match node {
@@ -70,25 +76,22 @@ impl Provisioner {
             None => false,
         };
         let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
+        let owner = node.and_then(|(node, _)| names.owner(node));
         let known = Known {
             token: token.as_ref().map(|(_, token)| token),
             account: user
                 .as_ref()
                 .zip(account.as_ref())
                 .map(|(user, account)| standing_of(user, account, &status.joined, now)),
-            named: node.and_then(|(node, _)| names.owner(node)),
+            named: owner.as_ref(),
             exists,
         };
         match (rule(&asked, &known, now), user, token, account) {
             (Ruling::Grant { node, program }, Some(user), Some((secret, token)), Some(account)) => {
-                if names.owner(&node) != Some(&account.id) {
-                    let mut names = names;
-                    names.give(&node, &account.id, now);
-                    self.write_names(map, &names).await?;
-                }
-                let entry = program.entry(&asked.uid);
+                let (entry, pool) = (program.entry(&asked.uid), token.pool.clone().unwrap_or_default());
                 self.record(&user, &node, &token, &entry, now).await?;
                 self.mark_used(secret, token, &node).await?;
+                self.create_node(&node, &account.id, &pool).await?;
                 if program == Program::Hub {
                     self.give_hub_token(namespace(&account)).await?;
                 }
@@ -108,11 +111,35 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
+    /// Lets the holder of a join token read the request that it made.
+    async fn allow_reading(&self, token: &JoinToken, request: &str) -> Result<(), ProvisionError> {
+        let name = reading::name(&token.id);
+        let doing = || format!("let the join token `{}` read its request `{request}`", token.id);
+        let (roles, how) = (self.api::<ClusterRole>(), PatchParams::apply(FIELD_MANAGER).force());
+        let found = roles.get_opt(&name).await.doing(doing)?;
+        let requests = found.as_ref().map(reading::requests).unwrap_or_default();
+        if !requests.iter().any(|known| known == request) {
+            let role = Patch::Apply(reading::role(token, requests, request));
+            roles.patch(&name, &how, &role).await.doing(doing)?;
+        }
+        // Kubernetes binds only roles that are there.
+        let bindings = self.api::<ClusterRoleBinding>();
+        if bindings.get_opt(&name).await.doing(doing)?.is_none() {
+            let binding = Patch::Apply(reading::binding(token));
+            bindings.patch(&name, &how, &binding).await.doing(doing)?;
+        }
+        Ok(())
+    }
+
     /// Decides on a request by which a node asks for its next certificate. One of a node that is no account's is left to others.
     async fn renew(&self, csr: &CertificateSigningRequest, node: &str) -> Result<Next, ProvisionError> {
         let (map, mut names) = self.names().await?;
-        let Some(owner) = names.owner(node).cloned() else { return Ok(Next::Rest) };
+        let Some(owner) = names.owner(node) else { return Ok(Next::Rest) };
         let (user, now) = (self.user_with(&owner).await?, self.clock.now());
+        if user.is_none() && self.node(node).await?.is_some_and(|node| !is_labelled(&node, &owner)) {
+            // An operator's node whose name looks like a tenant's.
+            return Ok(Next::Rest);
+        }
         let account = user.as_ref().and_then(Account::of);
         let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
         let standing = user.as_ref().zip(account.as_ref());
@@ -122,9 +149,10 @@ impl Provisioner {
                 if program == Program::Hub {
                     self.give_hub_token(account.as_ref().map_or(owner.as_str(), namespace)).await?;
                 }
-                // The name has to be kept for as long as this certificate is good, too.
-                names.give(node, &owner, now);
-                self.write_names(map, &names).await?;
+                // An older node's name is reserved for as long as this certificate is valid, too.
+                if let Some(map) = map.filter(|_| names.extend(node, now)) {
+                    self.write_names(map, &names).await?;
+                }
                 self.say(csr, "Approved", "Renewed", &format!("a node of {owner}")).await?;
                 tracing::info!(request.name = csr.name_any(), node.name = node, tenant.id = %owner, program = ?program, "renewed a node's certificate");
             }
@@ -160,28 +188,19 @@ impl Provisioner {
         self.api::<Node>().get_opt(name).await.doing(|| format!("read node `{name}`"))
     }
 
-    /// Whose the names of nodes are, and the ConfigMap that says so.
+    /// The names of older nodes, and the ConfigMap that they are kept in.
     pub(super) async fn names(&self) -> Result<(Option<ConfigMap>, Names), ProvisionError> {
         let found = names::api(self.client.clone()).get_opt(NAMES).await;
-        let found = found.doing(|| "read whose the names of nodes are".to_owned())?;
+        let found = found.doing(|| "read the names of older nodes".to_owned())?;
         let names = found.as_ref().map(Names::of).unwrap_or_default();
         Ok((found, names))
     }
 
-    /// Writes them in place of what was read, or not at all.
-    pub(super) async fn write_names(
-        &self,
-        before: Option<ConfigMap>,
-        names: &Names,
-    ) -> Result<(), ProvisionError> {
-        let (maps, is_new) = (names::api(self.client.clone()), before.is_none());
-        let map = names.to_map(before);
-        let written = if is_new {
-            maps.create(&writing(), &map).await
-        } else {
-            maps.replace(NAMES, &writing(), &map).await
-        };
-        written.map(drop).doing(|| "write whose the names of nodes are".to_owned())
+    /// Replaces them, unless somebody else did meanwhile.
+    async fn write_names(&self, before: ConfigMap, names: &Names) -> Result<(), ProvisionError> {
+        let maps = names::api(self.client.clone());
+        let written = maps.replace(NAMES, &writing(), &names.to_map(before)).await;
+        written.map(drop).doing(|| "write the names of older nodes".to_owned())
     }
 
     /// Writes the node into the status of its account, and that it was granted to this request.

@@ -3,6 +3,8 @@
 //! Each step looks at the cluster itself and can be repeated. What goes is what the account's own record, token or group says is its
 //! own; a node that somebody labelled is not.
 
+use std::collections::BTreeSet;
+
 use domain::ids::UserId;
 use futures::future::try_join_all;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -42,15 +44,16 @@ impl Provisioner {
         try_join_all(deleted).await.map(drop)
     }
 
-    /// The names that this account has let in, now or before.
+    /// The names of this account's nodes: those on record, those that came back, and those of older nodes.
     async fn node_names(&self, user: &User, id: &UserId) -> Result<Vec<String>, ProvisionError> {
         let recorded = user.status.clone().unwrap_or_default().joined;
         let (_, names) = self.names().await?;
-        let mut all: Vec<String> = names.of_account(id).map(str::to_owned).collect();
-        // Whose a name is says the record of names; this is for what was recorded while it was not.
-        let unclaimed = |name: &String| names.owner(name).is_none();
-        all.extend(recorded.into_iter().map(|joined| joined.name).filter(unclaimed));
-        Ok(all)
+        let is_theirs = |name: &String| names.owner(name).is_none_or(|owner| owner == *id);
+        let recorded = recorded.into_iter().map(|joined| joined.name).filter(is_theirs);
+        let older = names.of_account(id).map(str::to_owned);
+        let present = self.nodes_labelled(&names, id).into_iter().map(|node| node.name.to_string());
+        let all: BTreeSet<String> = recorded.chain(older).chain(present).collect();
+        Ok(all.into_iter().collect())
     }
 
     /// What was made by a token of this account (Kubernetes wrote by which), or by one of its nodes.

@@ -21,7 +21,6 @@ mod user;
 mod workspace;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,8 +133,9 @@ struct Provisioner {
     directory: Directory,
 }
 
-/// Provisions and removes, for ever; ended by dropping it. Only one server of a cluster may do this.
-pub async fn run(tenancy: Tenancy) -> Infallible {
+/// Provisions and removes until its watches end, which they do not by themselves; ended by dropping it. Only one server of a cluster may
+/// do this.
+pub async fn run(tenancy: Tenancy) {
     let client = tenancy.0.clients.own();
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let Feeds { users, workspaces, secrets } = tenancy.0.directory.feeds().clone();
@@ -161,8 +161,6 @@ pub async fn run(tenancy: Tenancy) -> Infallible {
     });
     let (tell, changes) = mpsc::unbounded_channel();
     futures::join!(provisioner.seen.follow(client, tell), control(provisioner.clone(), changes));
-    // Watches do not end while they are listened to.
-    std::future::pending().await
 }
 
 /// Passes over whatever changed.
@@ -218,13 +216,19 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
         (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner);
     futures::join!(
         dispatch,
-        queue::run(known(user_keys), AT_ONCE, move |name: &String| users.clone().pass_user(name.clone())),
-        queue::run(known(workspace_keys), AT_ONCE, move |name: &String| {
+        queue::run("user", known(user_keys), AT_ONCE, move |name: &String| {
+            users.clone().pass_user(name.clone())
+        }),
+        queue::run("workspace", known(workspace_keys), AT_ONCE, move |name: &String| {
             workspaces.clone().pass_workspace(name.clone())
         }),
         // One at a time: what one machine is let in for, the next is counted after.
-        queue::run(known(request_keys), 1, move |name: &String| requests.clone().pass_request(name.clone())),
-        queue::run(known(stray_keys), 1, move |name: &String| stray_nodes.clone().pass_stray(name.clone())),
+        queue::run("node-csr", known(request_keys), 1, move |name: &String| {
+            requests.clone().pass_request(name.clone())
+        }),
+        queue::run("node", known(stray_keys), 1, move |name: &String| {
+            stray_nodes.clone().pass_stray(name.clone())
+        }),
     );
 }
 
@@ -242,7 +246,7 @@ impl Provisioner {
     }
 
     fn pass_user(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {
-        async move { settle(self.sync_user(&name).await) }.boxed()
+        async move { settle(Box::pin(self.sync_user(&name)).await) }.boxed()
     }
 
     fn pass_workspace(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, ProvisionError>> {

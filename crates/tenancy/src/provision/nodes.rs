@@ -1,81 +1,117 @@
-//! Looks after the nodes of accounts: whose a node is stands on it as label and taint, and in the account's status how many there are.
+//! Reconciles the Nodes of accounts: each carries its owner's label and taints, and the account's status says how many there are.
 //!
-//! A node that was let in and does not appear within an hour frees its slot, and so does one that is gone. A machine that comes back
-//! under a name that was its account's is that account's again; one whose account is gone is kept away from everybody.
+//! The platform creates the Node of a machine before the machine has a certificate, and creates it again when it was deleted: a tenant's
+//! node cannot register itself without its taints (policy `longshore-node-owners`), and a kubelet that may not create takes the existing Node. A
+//! Node that no kubelet reports to within an hour is deleted, and so is one that leaves (annotation [`LEAVING`]); either frees its place in the
+//! account. A machine that comes back under a name of its account is that account's again; one whose account is gone is cordoned.
 //! Elsewhere: who is let in ([`super::joining`]), how nodes go with their account ([`super::leaving`]).
+
+use std::sync::Arc;
 
 use domain::ids::UserId;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube_access::feed::Change;
 use kube_access::queue::Next;
 use kube_types::User;
-use kube_types::marks::{DESIRED_POOL, POOL, TENANT};
+use kube_types::marks::{DESIRED_POOL, EDGE_WORKER, LEAVING, POOL, SIMULATED, TENANT};
 use kube_types::user::JoinedNode;
 use serde_json::{Value, json};
 
+use super::removal::gone;
 use super::{Doing, ProvisionError, Provisioner};
 use crate::edge::names::{NAMES, Names};
 use crate::edge::ruling::WITHIN;
+use crate::secrets::writing;
 
-const EFFECT: &str = "NoSchedule";
+/// Effects of the taint: no pod of others is scheduled there, and one that is there anyway is evicted.
+const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 
-/// What watching keeps of a Node.
+/// What the cache keeps of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one Node")]
 pub(super) struct Kept {
     pub name: Box<str>,
     pub uid: Box<str>,
-    /// Whose label and taint it has, where both say the same.
-    marked: Option<Box<str>>,
+    created: Timestamp,
+    /// The owner that its label names.
+    labelled: Option<Box<str>>,
+    /// The label's owner is in its taints too, with every effect.
+    tainted: bool,
     cordoned: bool,
+    /// A kubelet has reported its status.
+    reported: bool,
+    leaving: bool,
 }
 
 impl Kept {
     pub fn of(node: &Node) -> Self {
         let label = node.labels().get(TENANT);
         let spec = node.spec.as_ref();
-        let mut taints = spec.into_iter().flat_map(|spec| spec.taints.iter().flatten());
-        let tainted = taints
-            .any(|taint| taint.key == TENANT && taint.value.as_ref() == label && taint.effect == EFFECT);
+        let tainted = |effect: &str| {
+            let mut taints = spec.into_iter().flat_map(|spec| spec.taints.iter().flatten());
+            taints.any(|taint| taint.key == TENANT && taint.value.as_ref() == label && taint.effect == effect)
+        };
+        let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
         Self {
             name: node.name_any().into(),
             uid: node.uid().unwrap_or_default().into(),
-            marked: label.filter(|_| tainted).map(|id| id.as_str().into()),
+            created: node.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            labelled: label.map(|id| id.as_str().into()),
+            tainted: EFFECTS.into_iter().all(tainted),
             cordoned: spec.is_some_and(|spec| spec.unschedulable == Some(true)),
+            reported: info.is_some_and(|info| !info.kubelet_version.is_empty()),
+            leaving: node.annotations().get(LEAVING).is_some_and(|value| value == "true"),
         }
     }
 
+    /// Its UID as a record has it: empty before a kubelet has reported.
+    fn reported_uid(&self) -> &str {
+        if self.reported { &self.uid } else { "" }
+    }
+
+    fn is_labelled(&self, id: &UserId) -> bool {
+        self.labelled.as_deref() == Some(id.as_str())
+    }
+
     fn is_marked(&self, id: &UserId) -> bool {
-        self.marked.as_deref() == Some(id.as_str())
+        self.is_labelled(id) && self.tainted
     }
 }
 
-/// What becomes of a record. Pure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whether the label of a Node names this owner.
+pub(super) fn is_labelled(node: &Node, id: &UserId) -> bool {
+    node.labels().get(TENANT).is_some_and(|label| label == id.as_str())
+}
+
+/// What a reconcile does with a record. Pure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Not there yet.
-    Waits {
-        until: Timestamp,
-    },
-    Stays,
-    /// It has appeared, or come back as another object.
-    Appears,
-    /// Its slot is free.
-    Ends,
+    /// Keeps it: its kubelet reports.
+    Keep,
+    /// Keeps it, until no kubelet has reported for too long.
+    Await { until: Timestamp },
+    /// Creates the Node (again).
+    Create,
+    /// Drops the record, and deletes the Node if there is one.
+    Drop,
 }
 
 fn fate(record: &JoinedNode, node: Option<&Kept>, now: Timestamp) -> Fate {
+    let patience = |since: Timestamp| since.checked_add(WITHIN).ok().filter(|until| now < *until);
     match node {
-        Some(node) if *node.uid == *record.uid => Fate::Stays,
-        Some(_) => Fate::Appears,
-        None if !record.uid.is_empty() => Fate::Ends,
-        None => match record.since.0.checked_add(WITHIN) {
-            Ok(until) if now < until => Fate::Waits { until },
-            _ => Fate::Ends,
-        },
+        Some(node) if node.leaving => Fate::Drop,
+        Some(node) if node.reported => Fate::Keep,
+        Some(node) => {
+            patience(record.since.0.max(node.created)).map_or(Fate::Drop, |until| Fate::Await { until })
+        }
+        // One that came back by itself is not created anew, nor one that never came.
+        None if record.requests.is_empty() => Fate::Drop,
+        None if record.uid.is_empty() && patience(record.since.0).is_none() => Fate::Drop,
+        None => Fate::Create,
     }
 }
 
@@ -98,31 +134,74 @@ impl Provisioner {
         now: Timestamp,
     ) -> Result<Tended, ProvisionError> {
         let recorded = user.status.clone().unwrap_or_default().joined;
+        let most = usize::try_from(user.spec.max_node_num).unwrap_or(0);
         let mut tended = Tended::default();
         for mut record in recorded.into_iter().chain(self.returned(user, id, now)) {
-            let node = self.kept(&record.name).await?;
-            match fate(&record, node.as_ref(), now) {
-                Fate::Ends => {
-                    tracing::info!(node.name = record.name, tenant.id = %id, "a node is gone, or never came");
-                    continue;
-                }
-                Fate::Waits { until } => {
-                    tended.next = Some(tended.next.map_or(until, |next| next.min(until)));
-                }
-                Fate::Stays | Fate::Appears => {
-                    let most = usize::try_from(user.spec.max_node_num).unwrap_or(0);
-                    // One that came back when others had taken its place.
-                    let surplus = record.requests.is_empty() && tended.joined.len() >= most;
-                    if let Some(node) = node {
-                        self.mark(&record, &node, id, surplus).await?;
-                        record.uid = node.uid.to_string();
-                        tended.present += 1;
-                    }
-                }
+            let mut node = self.kept(&record.name).await?;
+            let mut fate = fate(&record, node.as_ref(), now);
+            if fate == Fate::Create {
+                let created = self.create_node(&record.name, id, &record.pool).await?;
+                tracing::info!(node.name = record.name, tenant.id = %id, "created the Node of a tenant");
+                // Whatever the clocks say, a new Node is waited for.
+                fate = Fate::Await { until: now.checked_add(WITHIN).unwrap_or(Timestamp::MAX) };
+                node = Some(Kept::of(&created));
             }
+            let Some(node) = node.filter(|_| fate != Fate::Drop) else {
+                self.delete_node(&record.name).await?;
+                tracing::info!(node.name = record.name, tenant.id = %id, "a tenant's node has left or did not report");
+                continue;
+            };
+            if let Fate::Await { until } = fate {
+                tended.next = Some(tended.next.map_or(until, |next| next.min(until)));
+            }
+            // One that came back when others had taken its place.
+            let surplus = record.requests.is_empty() && tended.joined.len() >= most;
+            self.mark(&record, &node, id, surplus).await?;
+            record.uid = node.reported_uid().to_owned();
+            tended.present += usize::from(node.reported);
             tended.joined.push(record);
         }
         Ok(tended)
+    }
+
+    /// Creates the Node of a machine that is let in, with its owner's label and taints. One that is there gets them.
+    pub(super) async fn create_node(
+        &self,
+        name: &str,
+        id: &UserId,
+        pool: &str,
+    ) -> Result<Node, ProvisionError> {
+        let doing = || format!("create node `{name}`");
+        let mut labels = json!({ TENANT: id, EDGE_WORKER: "true", SIMULATED: "false" });
+        if !pool.is_empty() {
+            labels[DESIRED_POOL] = pool.into();
+        }
+        let node =
+            json!({ "metadata": { "name": name, "labels": labels }, "spec": { "taints": taints(id) } });
+        let node: Node = serde_json::from_value(node).map_err(kube::Error::SerdeError).doing(doing)?;
+        match self.api::<Node>().create(&writing(), &node).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let found = self.api::<Node>().get(name).await.doing(doing)?;
+                if !Kept::of(&found).is_marked(id) {
+                    self.patch_node(&found, marks(&found, id, Some(pool), false)).await?;
+                }
+                Ok(found)
+            }
+            created => created.doing(doing),
+        }
+    }
+
+    /// Deletes the Node that an account gave up, if there is one.
+    async fn delete_node(&self, name: &str) -> Result<(), ProvisionError> {
+        let Some(node) = self.node(name).await? else { return Ok(()) };
+        let now = Kept::of(&node);
+        if now.reported && !now.leaving {
+            // Its kubelet has reported meanwhile: it counts as one that came back.
+            return Ok(());
+        }
+        let same = Preconditions { uid: node.uid(), resource_version: node.resource_version() };
+        let deleted = self.api::<Node>().delete(name, &DeleteParams::default().preconditions(same)).await;
+        gone(deleted.map(drop)).doing(|| format!("delete node `{name}`"))
     }
 
     /// Nodes that came back under a name of this account.
@@ -138,9 +217,23 @@ impl Provisioner {
             requests: Vec::new(),
             uid: String::new(),
         };
-        let names = self.names.get(NAMES);
-        let theirs = names.iter().flat_map(|names| names.of_account(id));
-        theirs.filter(|name| !is_recorded(name) && self.nodes.get(name).is_some()).map(record).collect()
+        let present = self.nodes_labelled(&self.known_names(), id);
+        let new = present.iter().filter(|node| !is_recorded(&node.name) && !node.leaving);
+        new.map(|node| record(&node.name)).collect()
+    }
+
+    /// The cached names of older nodes.
+    fn known_names(&self) -> Arc<Names> {
+        self.names.get(NAMES).unwrap_or_default()
+    }
+
+    /// The Nodes of an account: by the label, which a tenant's node cannot choose, under a name of that account; older nodes by their name.
+    pub(super) fn nodes_labelled(&self, names: &Names, id: &UserId) -> Vec<Arc<Kept>> {
+        let is_theirs = |node: &Arc<Kept>| {
+            (node.is_labelled(id) || names.is_older(&node.name))
+                && names.owner(&node.name).as_ref() == Some(id)
+        };
+        self.nodes.all().into_iter().filter(is_theirs).collect()
     }
 
     /// A node as it was heard of, and where it was not, as it is: nothing is given up for what was not heard.
@@ -158,7 +251,7 @@ impl Provisioner {
         id: &UserId,
         cordon: bool,
     ) -> Result<(), ProvisionError> {
-        let is_new = record.uid.is_empty();
+        let is_new = *record.uid != *seen.reported_uid();
         if !is_new && seen.is_marked(id) && (seen.cordoned || !cordon) {
             return Ok(());
         }
@@ -184,12 +277,11 @@ impl Provisioner {
 
     /// A node whose account is gone: nobody's pods go there.
     pub(super) async fn sync_stray(&self, name: &str) -> Result<Next, ProvisionError> {
-        let names = self.names.get(NAMES);
-        let Some(id) = names.as_ref().and_then(|names| names.owner(name)) else { return Ok(Next::Rest) };
+        let Some(id) = self.known_names().owner(name) else { return Ok(Next::Rest) };
         let Some(node) = self.node(name).await? else { return Ok(Next::Rest) };
         let kept = Kept::of(&node);
-        if self.user_of(id).is_none() && !(kept.is_marked(id) && kept.cordoned) {
-            self.patch_node(&node, marks(&node, id, Some(""), true)).await?;
+        if self.user_of(&id).is_none() && !(kept.is_marked(&id) && kept.cordoned) {
+            self.patch_node(&node, marks(&node, &id, Some(""), true)).await?;
             tracing::warn!(node.name = name, tenant.id = %id, "a machine of an account that is gone came back");
         }
         Ok(Next::Rest)
@@ -201,24 +293,27 @@ impl Provisioner {
             Change::Applied(node) => (node, true),
             Change::Deleted(node) => (node, false),
         };
-        let names = self.names.get(NAMES)?;
-        let account = self.directory.account(names.owner(&node.name)?)?;
+        let names = self.known_names();
+        let account = self.directory.account(&names.owner(&node.name)?)?;
         let record = account.joined.iter().find(|joined| joined.name == *node.name);
         let due = match record {
-            Some(record) if there => *record.uid != *node.uid || !node.is_marked(&account.id),
+            Some(record) if there => {
+                *record.uid != *node.reported_uid() || node.leaving || !node.is_marked(&account.id)
+            }
             Some(_) => true,
-            None => there,
+            None => there && (node.is_labelled(&account.id) || names.is_older(&node.name)),
         };
         due.then(|| account.name.clone())
     }
 
-    /// The node, where nobody's pass will look after it.
+    /// The node, if no account's reconcile looks after it. An operator's node is not among them, whatever its name looks like.
     pub(super) fn stray(&self, change: &Change<Kept>) -> Option<String> {
         let Change::Applied(node) = change else { return None };
-        let names = self.names.get(NAMES)?;
+        let names = self.known_names();
         let owner = names.owner(&node.name)?;
-        let settled = node.is_marked(owner) && node.cordoned;
-        (!settled && self.directory.account(owner).is_none()).then(|| node.name.to_string())
+        let is_tenants = node.is_labelled(&owner) || names.is_older(&node.name);
+        let settled = node.is_marked(&owner) && node.cordoned;
+        (is_tenants && !settled && self.directory.account(&owner).is_none()).then(|| node.name.to_string())
     }
 
     /// Nodes that were heard of before their names were.
@@ -233,13 +328,7 @@ impl Provisioner {
 fn marks(node: &Node, id: &UserId, pool: Option<&str>, cordon: bool) -> Value {
     let spec = node.spec.clone().unwrap_or_default();
     let others = spec.taints.into_iter().flatten().filter(|taint| taint.key != TENANT);
-    let own = Taint {
-        key: TENANT.to_owned(),
-        value: Some(id.to_string()),
-        effect: EFFECT.to_owned(),
-        time_added: None,
-    };
-    let taints: Vec<Taint> = others.chain([own]).collect();
+    let taints: Vec<Taint> = others.chain(taints(id)).collect();
     let mut labels = json!({ TENANT: id });
     if let Some(pool) = pool {
         labels[DESIRED_POOL] = if pool.is_empty() { Value::Null } else { pool.into() };
@@ -253,3 +342,16 @@ fn marks(node: &Node, id: &UserId, pool: Option<&str>, cordon: bool) -> Value {
     }
     json!({ "metadata": { "labels": labels }, "spec": spec })
 }
+
+/// The taints of a tenant's node.
+fn taints(id: &UserId) -> [Taint; 2] {
+    EFFECTS.map(|effect| Taint {
+        key: TENANT.to_owned(),
+        value: Some(id.to_string()),
+        effect: effect.to_owned(),
+        time_added: None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ use super::namespace::Standing;
 use super::pieces::PieceKind;
 use super::user::administrator_binding;
 use super::{AGAIN, Doing, HOST, ProvisionError, Provisioner};
+use crate::members::member_left;
 use crate::register::claims;
 use crate::secrets;
 
@@ -136,6 +137,7 @@ impl Provisioner {
         let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };
         if has_member(&fresh, id) {
             fresh.spec.members.retain(|member| member.user != id.as_str());
+            member_left(&mut fresh, self.clock.now());
             api.replace(&name, &PostParams::default(), &fresh).await.doing(doing)?;
         }
         Ok(())

@@ -10,6 +10,7 @@ pub(super) mod report;
 
 use std::sync::Arc;
 
+use domain::actor::administrator_group;
 use domain::ids::UserId;
 use domain::roles::{PlatformRole, WorkspaceRole};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -252,10 +253,11 @@ fn everything(id: &UserId) -> ClusterRoleBinding {
         labels: Some(labels(USER, id.as_str())),
         ..ObjectMeta::default()
     };
+    // Never the user: what is done for a release is done under the user's name, too.
     let person = Subject {
-        kind: "User".to_owned(),
+        kind: "Group".to_owned(),
         api_group: Some(RBAC.to_owned()),
-        name: format!("longshore:user:{id}"),
+        name: administrator_group(id),
         namespace: None,
     };
     ClusterRoleBinding {

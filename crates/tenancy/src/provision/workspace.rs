@@ -19,8 +19,8 @@ use kube_types::marks::WORKSPACE_FINALIZER;
 use kube_types::workspace::OwnedNamespace;
 use kube_types::{FIELD_MANAGER, Workspace};
 
-use self::report::{Done, Life, Outcome, life, recorded, status};
-use super::namespace::{self, Marks, Standing, standing};
+use self::report::{DeployerAction, Done, Life, Outcome, deployers_due, life, recorded, status};
+use super::namespace::{self, DEPLOYER, Marks, Standing, standing};
 use super::pieces::{Piece, PieceKind};
 use super::seen::Pieces;
 use super::{Doing, ProvisionError, Provisioner, until};
@@ -43,16 +43,23 @@ impl Provisioner {
         let workspace = self.hold_workspace(&workspace).await?;
         let shares = quota::shares(&workspace.spec.quota, &workspace.spec.namespaces);
         let closed = life != Life::Open;
+        let deployers = deployers_due(&workspace);
         let outcomes = join_all(workspace.spec.namespaces.iter().map(|wanted| {
             let hard =
                 shares.as_ref().ok().map(|shares| shares.get(&wanted.name).cloned().unwrap_or_default());
-            self.provision(&workspace, &wanted.name, hard, closed)
+            self.provision(&workspace, &wanted.name, hard, closed, &deployers)
         }))
         .await;
         let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
         let outcomes: Vec<(String, Outcome)> = names.zip(outcomes).collect();
         let leaving = self.let_go(&workspace).await?;
-        let done = Done { outcomes, leaving, unshared: shares.err().map(|error| error.to_string()), life };
+        let done = Done {
+            outcomes,
+            leaving,
+            unshared: shares.err().map(|error| error.to_string()),
+            life,
+            deployers,
+        };
         self.tell_workspace(&workspace, &done, now).await?;
         let failed = done.outcomes.into_iter().find_map(|(_, outcome)| match outcome {
             Outcome::Failed { error, .. } => Some(error),
@@ -88,6 +95,7 @@ impl Provisioner {
         name: &str,
         hard: Option<Amounts>,
         closed: bool,
+        deployers: &DeployerAction,
     ) -> Outcome {
         if !namespace::may_be_called(&workspace.name_any(), name) {
             return Outcome::NotOwn;
@@ -104,7 +112,17 @@ impl Provisioner {
             }
         };
         let wanted = namespace::pieces(workspace, name, hard.as_ref().unwrap_or(&Amounts::new()), closed);
-        let repairs = repairs(self.seen.inside(name), wanted, hard.is_some());
+        let mut seen = self.seen.inside(name);
+        let deployer = seen.remove(&(PieceKind::ServiceAccount, DEPLOYER.into()));
+        // In a new namespace there is none yet. In an old one the cache may not have it yet.
+        if *deployers == DeployerAction::Keep {
+            seen.extend(deployer.map(|print| ((PieceKind::ServiceAccount, DEPLOYER.into()), print)));
+        } else if (deployer.is_some() || recorded.is_some())
+            && let Err(error) = self.delete(Some(name), PieceKind::ServiceAccount, DEPLOYER).await
+        {
+            return Outcome::Failed { uid: Some(uid), error };
+        }
+        let repairs = repairs(seen, wanted, hard.is_some());
         let (bindings, first): (Vec<_>, Vec<_>) =
             repairs.into_iter().partition(|repair| repair.kind() == PieceKind::RoleBinding);
         // Nobody gets into a new namespace before its limits are there. In an old one they are, whatever ails, and who

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::testing::{HERE, PASSWORD, Person, Stage};
 use crate::tokens::TokenRequest;
+use crate::users::UserPatch;
 use crate::{Presented, Settings, administrator};
 
 fn ana() -> UserSpec {
@@ -194,10 +195,11 @@ async fn a_session_ends_by_time_by_sign_out_and_by_revocation() {
     refused(stage.who(&one.cookie).await);
     assert!(stage.who(&other.cookie).await.is_ok(), "the other one goes on");
 
-    stage.tenancy.revoke_sessions(&other.actor, &person.id).await.unwrap();
+    let fresh = stage.tenancy.revoke_all(&other.actor, &person.id).await.unwrap();
+    assert!(fresh.is_none(), "with a password nobody needs a new login token");
     refused(stage.who(&other.cookie).await);
     refused(stage.who(&one.cookie).await);
-    assert!(stage.bearer(person.token.expose()).await.is_ok(), "a token is no session");
+    refused(stage.bearer(person.token.expose()).await);
 
     let third = stage.sign_in(&person).await;
     stage.clock.advance(SignedDuration::from_hours(12) - SignedDuration::from_secs(1));
@@ -265,8 +267,31 @@ async fn a_new_password_needs_the_old_secret_and_ends_all_sessions() {
     assert_eq!(change(&stage.actor(&other), &person, Some(new.expose())).await, Err(Kind::Forbidden));
     let admin = UserSpec { platform_roles: vec!["admin".to_owned()], ..UserSpec::default() };
     let admin = stage.person(admin).await;
+    // A password is good for everything: a scoped token of an administrator sets none for others.
+    let scoped =
+        Via::Token { id: "aaaaaaaaaa".parse().unwrap(), scopes: Scopes::parse(["tenancy"]).unwrap() };
+    let scoped = Actor { via: scoped, ..stage.actor(&admin) };
+    let second = UserSpec { platform_roles: vec!["admin".to_owned()], ..UserSpec::default() };
+    let second = stage.person(second).await;
+    for target in [&person, &second] {
+        assert_eq!(change(&scoped, target, None).await, Err(Kind::Forbidden));
+    }
+    let refusals = [
+        stage.tenancy.revoke_all(&scoped, &second.id).await.map(drop),
+        stage.tenancy.delete_user(&scoped, &second.id, None).await,
+        stage
+            .tenancy
+            .patch_user(&scoped, &second.id, UserPatch { disabled: Some(true), ..UserPatch::default() }, None)
+            .await
+            .map(drop),
+    ];
+    for refusal in refusals {
+        assert_eq!(refusal.err().map(|error| error.kind()), Some(Kind::Forbidden));
+    }
+    assert!(stage.bearer(person.token.expose()).await.is_ok());
     assert_eq!(change(&stage.actor(&admin), &person, None).await, Ok(()));
     refused(stage.who(&again.cookie).await);
+    refused(stage.bearer(person.token.expose()).await);
     assert_eq!(change(&stage.actor(&admin), &admin, None).await, Err(Kind::Forbidden));
     let nobody = Person { id: crate::secrets::new_user_id(), token: other.token.clone() };
     assert_eq!(change(&stage.actor(&admin), &nobody, None).await, Err(Kind::NotFound));
@@ -297,17 +322,18 @@ async fn whoever_is_revoked_is_let_go_at_once() {
         stage.tenancy.revoke_token(&by_token, &token.record.id).await.unwrap();
     });
     tokio::join!(let_go(&by_session), async {
-        stage.tenancy.revoke_sessions(&by_session, &person.id).await.unwrap();
+        stage.tenancy.revoke_all(&by_session, &person.id).await.unwrap();
     });
+    let login = stage.tenancy.create_token(&stage.actor(&person), &request).await.unwrap().text;
 
-    let by_login = stage.bearer(person.token.expose()).await.unwrap();
+    let by_login = stage.bearer(login.expose()).await.unwrap();
     assert_eq!(by_login.memberships.len(), 1);
     let workspaces: Api<kube_types::Workspace> = Api::all(stage.world.admin());
     tokio::join!(let_go(&by_login), async {
         let change = Patch::Merge(json!({"spec": {"members": []}}));
         workspaces.patch("acme", &PatchParams::default(), &change).await.unwrap();
     });
-    let by_login = stage.bearer(person.token.expose()).await.unwrap();
+    let by_login = stage.bearer(login.expose()).await.unwrap();
     tokio::join!(
         let_go(&by_login),
         stage.patch("user-18300000000", json!({"spec": {"disabled": true}}), |account| account.disabled)
@@ -327,7 +353,8 @@ async fn somebody_with_the_cluster_gets_back_in() {
     directory.until(|it| it.account(&person.id).is_some_and(|account| !account.disabled)).await;
     stage.tenancy.sign_in("ana@example.com", password.expose(), HERE).await.unwrap();
     refused(stage.tenancy.sign_in("ana@example.com", PASSWORD, HERE).await);
-    assert!(stage.bearer(person.token.expose()).await.is_ok(), "tokens stay");
+    directory.until(|it| it.tokens_of(&person.id).is_empty()).await;
+    refused(stage.bearer(person.token.expose()).await);
     let nobody = administrator::reset_password(&admin, "nobody", now).await.err().unwrap();
     assert_eq!(nobody.kind(), Kind::NotFound);
 
@@ -368,7 +395,7 @@ async fn what_one_server_revokes_every_server_refuses() {
     let there =
         testkit::until("the keys are shared", async || other.authenticate(&presented).await.ok()).await;
     let let_go = timeout(testkit::until::LIMIT, other.directory().until_revoked(&there));
-    let (gone, revoked) = tokio::join!(let_go, stage.tenancy.revoke_sessions(&signed_in.actor, &person.id));
+    let (gone, revoked) = tokio::join!(let_go, stage.tenancy.revoke_all(&signed_in.actor, &person.id));
     gone.unwrap();
     revoked.unwrap();
     refused(other.authenticate(&presented).await);
@@ -390,6 +417,6 @@ async fn while_the_cluster_does_not_answer_those_who_are_known_are_known() {
     for presented in [by_cookie, by_token] {
         assert_eq!(cut_off.authenticate(&presented).await.unwrap().id(), Some(&person.id));
     }
-    let refused = cut_off.revoke_sessions(&signed_in.actor, &person.id).await.err().unwrap();
+    let refused = cut_off.revoke_all(&signed_in.actor, &person.id).await.err().unwrap();
     assert_eq!(refused.kind(), Kind::Unavailable);
 }

@@ -1,15 +1,17 @@
 //! When a token was last used: written in the background, at most once an hour for each.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use domain::ids::TokenId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube_access::controller::runtime;
 use kube_types::{FIELD_MANAGER, marks};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use super::TokenRecord;
 use crate::secrets::{self, is_code};
@@ -25,7 +27,12 @@ impl LastUse {
     /// The writer ends when this is dropped and all is written.
     pub fn start(client: kube::Client) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
-        tokio::spawn(write(secrets::api(client), receiver));
+        let uses = Arc::new(Mutex::new(receiver));
+        let closed = uses.clone();
+        let start = move || write(secrets::api(client.clone()), uses.clone());
+        // The queue of uses outlives a restart. It is closed when the sender is gone.
+        let is_closed = move || closed.try_lock().is_ok_and(|uses| uses.is_closed());
+        tokio::spawn(async move { runtime().run_until("token-last-use", "", start, is_closed).await });
         Self(sender)
     }
 
@@ -42,7 +49,8 @@ fn is_worth(last: Option<Timestamp>, now: Timestamp) -> bool {
     last.is_none_or(|last| now.duration_since(last).abs() >= OFTEN)
 }
 
-async fn write(secrets: Api<Secret>, mut uses: mpsc::Receiver<(TokenId, Timestamp)>) {
+async fn write(secrets: Api<Secret>, uses: Arc<Mutex<mpsc::Receiver<(TokenId, Timestamp)>>>) {
+    let mut uses = uses.lock().await;
     // Until the directory hears of what we wrote, the same use is told again and again.
     let mut written: HashMap<TokenId, Timestamp> = HashMap::new();
     while let Some((id, time)) = uses.recv().await {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::actor::Via;
 use domain::ids::{TokenId, UserId};
-use domain::roles::Capability;
+use domain::roles::{Capability, PlatformRole};
 use domain::scopes::Scopes;
 use domain::{Actor, Place};
 use jiff::SignedDuration;
@@ -76,7 +76,15 @@ impl Tenancy {
         let token = self.0.directory.token(id).ok_or_else(nothing)?;
         let itself = matches!(&actor.via, Via::Token { id: own, .. } if own == id);
         if !itself && actor.themselves().ok() != Some(&token.owner) {
-            actor.may(Capability::ManageUsers, Place::Platform).map_err(|refused| match actor.id() {
+            let account = self.0.directory.account(&token.owner);
+            let may = match &account {
+                Some(account) if account.platform.contains(&PlatformRole::Admin) => {
+                    actor.themselves().map(drop)
+                }
+                _ => Ok(()),
+            };
+            let may = actor.may(Capability::ManageUsers, Place::Platform).and(may);
+            may.map_err(|refused| match actor.id() {
                 // Its owner, with a token that is good for less.
                 Some(own) if *own == token.owner => Error::from(refused),
                 _ => nothing(),

@@ -14,7 +14,7 @@ pjRGdngOXIR/auI49ZotAiALw0I8CYZr3I2bKtHMaqCsHHjBmew9aQr2bv6ruEJ2
 -----END CERTIFICATE REQUEST-----
 ";
 /// As OpenYurt's hub asks: three organizations.
-pub(crate) const HUB_PEM: &str = "\
+const HUB_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIIBMDCB1wIBADB1MRkwFwYDVQQKDBBvcGVueXVydDp5dXJ0aHViMRUwEwYDVQQK
 DAxzeXN0ZW06bm9kZXMxJDAiBgNVBAoMG29wZW55dXJ0OnRlbmFudDp1YWFhYWFh

@@ -8,6 +8,7 @@ use super::Denial::*;
 use super::*;
 
 const ID: &str = "uaaaaaaaaaa";
+const NODE: &str = "uaaaaaaaaaa-edge-1";
 
 /// All that a ruling looks at, so that a row can spoil one thing.
 struct Case {
@@ -42,7 +43,7 @@ fn right() -> Case {
             signer: KUBELET.to_owned(),
             usages: words(&["client auth", "digital signature"]),
             created: now(),
-            subject: Some(subject("edge-1", &["system:nodes"])),
+            subject: Some(subject(NODE, &["system:nodes"])),
         },
         token: Some(token),
         id,
@@ -77,7 +78,7 @@ fn judged(case: &Case) -> Result<Program, Denial> {
         Known { token: case.token.as_ref(), account, named: case.named.as_ref(), exists: case.exists };
     match rule(&case.asked, &known, case.now) {
         Ruling::Grant { node, program } => {
-            assert_eq!(node, "edge-1");
+            assert_eq!(node, NODE);
             Ok(program)
         }
         Ruling::Deny(denial) => Err(denial),
@@ -98,15 +99,33 @@ fn ruling_account(case: &Case) -> Option<Account<'_>> {
 fn by_the_hub(case: &mut Case) {
     case.asked.signer = CLIENT.to_owned();
     let organizations = ["openyurt:tenant:uaaaaaaaaaa", "openyurt:yurthub", "system:nodes"];
-    case.asked.subject = Some(subject("edge-1", &organizations));
+    case.asked.subject = Some(subject(NODE, &organizations));
 }
 
 /// The account has let this node in, by this token.
 fn let_in(case: &mut Case, requests: &[&str]) {
     let token = case.token.as_mut().unwrap();
-    token.let_in.push("edge-1".to_owned());
-    case.joined = vec![JoinedNode { token: token.id.clone(), ..joined("edge-1", requests) }];
+    token.let_in.push(NODE.to_owned());
+    case.joined = vec![JoinedNode { token: token.id.clone(), ..joined(NODE, requests) }];
     case.named = Some(case.id.clone());
+}
+
+#[test]
+fn node_that_joined_before_names_had_a_prefix_keeps_its_name() {
+    let mut case = right();
+    case.asked.subject = Some(subject("edge-1", &["system:nodes"]));
+    let older = JoinedNode {
+        token: case.token.as_ref().unwrap().id.clone(),
+        ..joined("edge-1", &["kubelet/request-1"])
+    };
+    case.joined = vec![older];
+    let known = Known {
+        token: case.token.as_ref(),
+        account: ruling_account(&case),
+        named: Some(&case.id),
+        exists: true,
+    };
+    assert!(matches!(rule(&case.asked, &known, case.now), Ruling::Grant { node, .. } if node == "edge-1"));
 }
 
 type Row = (&'static str, fn(&mut Case), Result<Program, Denial>);
@@ -126,7 +145,7 @@ const ROWS: &[Row] = &[
     ("an expired token", |c| c.token.as_mut().unwrap().expires = now(), Err(TokenGone)),
     ("another token's user", |c| c.asked.user = "system:bootstrap:abcdef".to_owned(), Err(WrongRequester)),
     ("no token's user", |c| c.asked.user = "longshore:user:uaaaaaaaaaa".to_owned(), Err(WrongRequester)),
-    ("a node's user", |c| c.asked.user = "system:node:edge-1".to_owned(), Err(WrongRequester)),
+    ("a node's user", |c| c.asked.user = "system:node:uaaaaaaaaaa-edge-1".to_owned(), Err(WrongRequester)),
     ("another's token", |c| c.token.as_mut().unwrap().owner = "ubbbbbbbbbb".parse().unwrap(), Err(WrongRequester)),
     ("not in the account's group", |c| { c.asked.groups.pop(); }, Err(WrongRequester)),
     ("no account", |c| c.there = false, Err(AccountClosed)),
@@ -141,11 +160,11 @@ const ROWS: &[Row] = &[
     ("another signer", |c| c.asked.signer = "kubernetes.io/kubelet-serving".to_owned(), Err(WrongSubject)),
     ("a kubelet at the clients' signer", |c| c.asked.signer = CLIENT.to_owned(), Err(WrongSubject)),
     ("nothing to read", |c| c.asked.subject = None, Err(WrongSubject)),
-    ("no organization", |c| c.asked.subject = Some(subject("edge-1", &[])), Err(WrongSubject)),
-    ("administrators", |c| c.asked.subject = Some(subject("edge-1", &["system:masters"])), Err(WrongSubject)),
-    ("administrators too", |c| c.asked.subject = Some(subject("edge-1", &["system:masters", "system:nodes"])), Err(WrongSubject)),
-    ("nodes twice", |c| c.asked.subject = Some(subject("edge-1", &["system:nodes", "system:nodes"])), Err(WrongSubject)),
-    ("OpenYurt's users", |c| c.asked.subject = Some(subject("edge-1", &["openyurt:users"])), Err(WrongSubject)),
+    ("no organization", |c| c.asked.subject = Some(subject(NODE, &[])), Err(WrongSubject)),
+    ("administrators", |c| c.asked.subject = Some(subject(NODE, &["system:masters"])), Err(WrongSubject)),
+    ("administrators too", |c| c.asked.subject = Some(subject(NODE, &["system:masters", "system:nodes"])), Err(WrongSubject)),
+    ("nodes twice", |c| c.asked.subject = Some(subject(NODE, &["system:nodes", "system:nodes"])), Err(WrongSubject)),
+    ("OpenYurt's users", |c| c.asked.subject = Some(subject(NODE, &["openyurt:users"])), Err(WrongSubject)),
     ("the hub of another", |c| {
         by_the_hub(c);
         c.asked.subject.as_mut().unwrap().organizations[0] = "openyurt:tenant:ubbbbbbbbbb".to_owned();
@@ -160,12 +179,16 @@ const ROWS: &[Row] = &[
     ("a name with a way out", |c| c.asked.subject.as_mut().unwrap().name = "system:node:../a".to_owned(), Err(WrongSubject)),
     ("more than a name", |c| c.asked.subject.as_mut().unwrap().more = true, Err(WrongSubject)),
 
+    ("an operator's name", |c| c.asked.subject = Some(subject("control-plane-1", &["system:nodes"])), Err(WrongName)),
+    ("another's prefix", |c| c.asked.subject = Some(subject("ubbbbbbbbbb-edge-1", &["system:nodes"])), Err(WrongName)),
+    ("the prefix alone", |c| c.asked.subject = Some(subject("uaaaaaaaaaa", &["system:nodes"])), Err(WrongName)),
+    ("more than 63 characters", |c| c.asked.subject = Some(subject(&format!("{NODE}{}", "x".repeat(46)), &["system:nodes"])), Err(WrongName)),
     ("another's name", |c| c.named = Some("ubbbbbbbbbb".parse().unwrap()), Err(NameTaken)),
     ("a node that is there", |c| c.exists = true, Err(NameTaken)),
     ("a node that is there and was its own", |c| { c.exists = true; c.named = Some(c.id.clone()); }, Err(NameTaken)),
     ("the kubelet again", |c| let_in(c, &["kubelet/other"]), Err(Replayed)),
     ("the hub again", |c| { by_the_hub(c); let_in(c, &["kubelet/a", "yurthub/b"]); }, Err(Replayed)),
-    ("the hub by another token", |c| { by_the_hub(c); c.joined = vec![joined("edge-1", &["kubelet/a"])]; }, Err(Replayed)),
+    ("the hub by another token", |c| { by_the_hub(c); c.joined = vec![joined(NODE, &["kubelet/a"])]; }, Err(Replayed)),
     ("the hub after an hour", |c| {
         by_the_hub(c);
         let_in(c, &["kubelet/a"]);
@@ -195,6 +218,7 @@ fn every_reason_has_a_row() {
         TooOld,
         WrongUsages,
         WrongSubject,
+        WrongName,
         NameTaken,
         Replayed,
         TooManyNodes,

@@ -15,6 +15,7 @@ fn wanted<'a>(authorities: &'a [String], pool: Option<&'a str>) -> Join<'a> {
         token: "abcdef.0123456789abcdef",
         authorities,
         namespace: "uaaaaaaaaaa",
+        prefix: "uaaaaaaaaaa-",
         pool,
     }
 }
@@ -61,7 +62,7 @@ const TELL: &str = "for word in \"$@\"; do echo \"[$word]\"; done";
 fn an_installed_tool_is_told_all() {
     let authorities = [format!("sha256:{}", "cd".repeat(32))];
     let script = join(&JoinTool::Installed, &wanted(&authorities, Some("hangzhou")));
-    let (fine, said) = run(&script, &[("yurtadm", TELL)]);
+    let (fine, said) = run(&script, &[("yurtadm", TELL), ("uname", "echo Edge_1.example.com")]);
     assert!(fine, "{said}");
     let words: Vec<&str> = said.lines().collect();
     assert_eq!(
@@ -69,17 +70,47 @@ fn an_installed_tool_is_told_all() {
         [
             "[join]",
             "[kube.example.com:6443]",
+            "[--node-name=uaaaaaaaaaa-edge-1-example-com]",
             "[--token=abcdef.0123456789abcdef]",
             "[--node-type=edge]",
             "[--organizations=openyurt:tenant:uaaaaaaaaaa]",
             &format!("[--discovery-token-ca-cert-hash={}]", authorities[0]),
             "[--nodepool-name=hangzhou]",
+            "this machine becomes the node uaaaaaaaaaa-edge-1-example-com",
         ]
     );
     let (fine, said) = run(&reset(&JoinTool::Installed), &[("yurtadm", TELL)]);
     assert!(fine && said.lines().collect::<Vec<_>>() == ["[reset]", "[--force]"], "{said}");
     let (fine, said) = run(&script, &[("id", "echo 1000"), ("yurtadm", TELL)]);
     assert!(!fine && said == "run this as root\n", "{said}");
+}
+
+#[test]
+fn node_name_is_the_accounts_prefix_and_the_host_name() {
+    let script = join(&JoinTool::Installed, &wanted(&[], None));
+    let named = |host: &str| {
+        let uname = format!("printf '%s' '{host}'");
+        run(&script, &[("yurtadm", TELL), ("uname", &uname)])
+    };
+    let long = "h".repeat(80);
+    #[rustfmt::skip]
+    let table = [
+        ("edge-1",             "uaaaaaaaaaa-edge-1".to_owned()),
+        ("uaaaaaaaaaa-edge-1", "uaaaaaaaaaa-edge-1".to_owned()),
+        ("Box.local",          "uaaaaaaaaaa-box-local".to_owned()),
+        (long.as_str(),        format!("uaaaaaaaaaa-{}", "h".repeat(51))),
+    ];
+    for (host, expected) in table {
+        let (fine, said) = named(host);
+        assert!(fine && said.contains(&format!("[--node-name={expected}]\n")), "{said}");
+    }
+    for host in ["", "--", "..."] {
+        let (fine, said) = named(host);
+        assert!(
+            !fine && said == "the machine has no host name: give a name as the first argument\n",
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -114,8 +145,8 @@ proptest! {
         let (fine, said) = run(&join(&JoinTool::Installed, &join_with), &[("yurtadm", "printf '%s\\0' \"$@\"")]);
         prop_assert!(fine);
         let words: Vec<&str> = said.split('\0').collect();
-        prop_assert_eq!(words.len(), 8);
+        prop_assert_eq!(words.len(), 9);
         prop_assert_eq!(words[1], &text);
-        prop_assert_eq!(words[6], format!("--nodepool-name={text}"));
+        prop_assert_eq!(words[7], format!("--nodepool-name={text}"));
     }
 }

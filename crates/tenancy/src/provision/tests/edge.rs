@@ -7,7 +7,6 @@ use kube_types::{NodePool, NodePoolSpec};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use super::*;
-use crate::edge::request::tests::HUB_PEM;
 use crate::edge::request::{CLIENT, KUBELET};
 use crate::edge::token::{self, JOINERS, JoinToken};
 
@@ -45,6 +44,19 @@ fn request(node: &str, organization: Option<&str>) -> String {
     params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
 }
 
+/// What yurthub of `uaaaaaaaaaa-edge-1` sends, as OpenSSL makes it: three organizations.
+const HUB_PEM: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIIBPTCB5AIBADCBgTEZMBcGA1UECgwQb3Blbnl1cnQ6eXVydGh1YjEVMBMGA1UE
+CgwMc3lzdGVtOm5vZGVzMSQwIgYDVQQKDBtvcGVueXVydDp0ZW5hbnQ6dWFhYWFh
+YWFhYWExJzAlBgNVBAMMHnN5c3RlbTpub2RlOnVhYWFhYWFhYWFhLWVkZ2UtMTBZ
+MBMGByqGSM49AgEGCCqGSM49AwEHA0IABJc5mu2KbTmOl4jgpcurxZRcWQHWSecI
+DNykcPpGQEWOeCZyQ7Y8V7yfNsgeco54CPg7btxatfOHL7jfFk4zCWagADAKBggq
+hkjOPQQDAgNIADBFAiBavyOV1C1HFwIT5oOtgeE5hFwZ+lNR2ur3TCef9Chv/AIh
+APOwD2BgpoQOajBAkLnVP/+cvswVMihZbBUkQUS+1lCm
+-----END CERTIFICATE REQUEST-----
+";
+
 /// Asks for a certificate under that name of the request.
 pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str) {
     ask_as(joiner(world, token), KUBELET, name, pem).await;
@@ -78,18 +90,42 @@ fn kubelet(world: &World, node: &str) -> kube::Client {
     world.of(&format!("system:node:{node}"), &["system:nodes", "system:authenticated"])
 }
 
-/// The machine has its certificate, and says that it is there, where it is not known yet.
+/// The machine has its certificate, and its kubelet reports to the Node that the platform created.
 pub(super) async fn appear(world: &World, node: &str) -> Option<()> {
     let said = answer(world, &format!("csr-{node}")).await?;
     assert_eq!(said, "Approved Joined", "{node}");
-    if get::<Node>(world, node).await.is_none() {
-        let object: Node = serde_json::from_value(json!({
-            "metadata": {"name": node, "labels": {"apps.openyurt.io/nodepool": "elsewhere"}},
-        }))
-        .unwrap();
-        Api::all(kubelet(world, node)).create(&PostParams::default(), &object).await.unwrap();
+    report(world, node).await
+}
+
+/// What a kubelet reports, where there is a Node.
+async fn report(world: &World, node: &str) -> Option<()> {
+    let found: Node = get(world, node).await?;
+    if found.status.and_then(|status| status.node_info).is_none_or(|info| info.kubelet_version.is_empty()) {
+        let info = json!({"architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+            "kubeProxyVersion": "", "kubeletVersion": "v1.36.3", "machineID": "m", "operatingSystem": "linux",
+            "osImage": "", "systemUUID": ""});
+        let report = Patch::Merge(json!({"status": {"nodeInfo": info}}));
+        Api::<Node>::all(kubelet(world, node))
+            .patch_status(node, &PatchParams::default(), &report)
+            .await
+            .unwrap();
     }
     Some(())
+}
+
+/// The Node of a tenant's machine that registers itself, with these taints of the tenant's.
+fn registering(node: &str, tenant: &str, effects: &[&str]) -> Node {
+    let taints: Vec<Value> = effects
+        .iter()
+        .map(|effect| json!({"key": marks::TENANT, "value": tenant, "effect": effect}))
+        .collect();
+    let node =
+        json!({"metadata": {"name": node, "labels": {marks::TENANT: tenant}}, "spec": {"taints": taints}});
+    serde_json::from_value(node).unwrap()
+}
+
+async fn leave(world: &World, node: &str) {
+    patch::<Node>(world, node, json!({"metadata": {"annotations": {marks::LEAVING: "true"}}})).await;
 }
 
 pub(super) async fn nodes_of(world: &World, user: &str) -> (i64, Vec<String>) {
@@ -100,8 +136,12 @@ pub(super) async fn nodes_of(world: &World, user: &str) -> (i64, Vec<String>) {
 /// Whose a node is, by its label and by its taint.
 pub(super) fn marks_of(node: &Node) -> (Option<String>, Option<String>) {
     let taints = node.spec.clone().unwrap_or_default().taints.unwrap_or_default();
-    let taint = taints.into_iter().find(|taint| taint.key == marks::TENANT && taint.effect == "NoSchedule");
-    (node.labels().get(marks::TENANT).cloned(), taint.and_then(|taint| taint.value))
+    let of = |effect: &str| {
+        let taint = taints.iter().find(|taint| taint.key == marks::TENANT && taint.effect == effect);
+        taint.and_then(|taint| taint.value.clone())
+    };
+    assert_eq!(of("NoSchedule"), of("NoExecute"));
+    (node.labels().get(marks::TENANT).cloned(), of("NoSchedule"))
 }
 
 /// Two accounts that are ready, with so many nodes each.
@@ -145,36 +185,37 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
         join_token(&world, &clock, OTHER, None).await,
     );
     world.apply([json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cloud-1"}})]).await;
-    let one = request("edge-1", Some("system:nodes"));
-    ask(&world, &anas, "csr-edge-1", &one).await;
+    let one = request("uaaaaaaaaaa-edge-1", Some("system:nodes"));
+    ask(&world, &anas, "csr-uaaaaaaaaaa-edge-1", &one).await;
     let counted = async || {
-        appear(&world, "edge-1").await?;
-        (nodes_of(&world, "ana").await == (1, vec!["edge-1".to_owned()])).then_some(())
+        appear(&world, "uaaaaaaaaaa-edge-1").await?;
+        (nodes_of(&world, "ana").await == (1, vec!["uaaaaaaaaaa-edge-1".to_owned()])).then_some(())
     };
     run_until(&world, &clock, "counted", counted).await;
-    let node: Node = get(&world, "edge-1").await.unwrap();
+    let node: Node = get(&world, "uaaaaaaaaaa-edge-1").await.unwrap();
     assert_eq!(marks_of(&node), (Some(ID.to_owned()), Some(ID.to_owned())));
     assert_eq!(node.labels().get(marks::DESIRED_POOL).map(String::as_str), Some("hangzhou"));
-    assert_eq!(node.labels().get(marks::POOL), None, "what the machine says of its pool does not count");
-    let csr: CertificateSigningRequest = get(&world, "csr-edge-1").await.unwrap();
+    let csr: CertificateSigningRequest = get(&world, "csr-uaaaaaaaaaa-edge-1").await.unwrap();
     assert!(csr.status.unwrap().certificate.is_some());
 
     // Everything that is denied, each for its own reason; and a second that is not.
     ask(&world, &anas, "replayed", &one).await;
-    ask(&world, &bens, "anothers", &request("edge-1", Some("system:nodes"))).await;
+    ask(&world, &bens, "anothers", &request("uaaaaaaaaaa-edge-1", Some("system:nodes"))).await;
     ask(&world, &bens, "of-the-cloud", &request("cloud-1", Some("system:nodes"))).await;
-    ask(&world, &bens, "no-organization", &request("edge-7", None)).await;
-    ask(&world, &bens, "users", &request("edge-7", Some("openyurt:users"))).await;
-    ask_for(&world, &anas, "edge-2").await;
-    let first = async || answer(&world, "csr-edge-2").await.map(drop);
+    ask(&world, &bens, "of-nobody", &request("edge-1", Some("system:nodes"))).await;
+    ask(&world, &bens, "no-organization", &request("ubbbbbbbbbb-edge-7", None)).await;
+    ask(&world, &bens, "users", &request("ubbbbbbbbbb-edge-7", Some("openyurt:users"))).await;
+    ask_for(&world, &anas, "uaaaaaaaaaa-edge-2").await;
+    let first = async || answer(&world, "csr-uaaaaaaaaaa-edge-2").await.map(drop);
     run_until(&world, &clock, "answered", first).await;
-    ask_for(&world, &anas, "edge-3").await;
+    ask_for(&world, &anas, "uaaaaaaaaaa-edge-3").await;
     let said = [
-        ("csr-edge-2", "Approved Joined"),
-        ("csr-edge-3", "Denied TooManyNodes"),
+        ("csr-uaaaaaaaaaa-edge-2", "Approved Joined"),
+        ("csr-uaaaaaaaaaa-edge-3", "Denied TooManyNodes"),
         ("replayed", "Denied Replayed"),
-        ("anothers", "Denied NameTaken"),
-        ("of-the-cloud", "Denied NameTaken"),
+        ("anothers", "Denied WrongName"),
+        ("of-the-cloud", "Denied WrongName"),
+        ("of-nobody", "Denied WrongName"),
         ("no-organization", "Denied WrongSubject"),
         ("users", "Denied WrongSubject"),
     ];
@@ -190,16 +231,46 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
     }
     assert_eq!(nodes_of(&world, "ben").await, (0, Vec::new()));
 
-    // The second never comes: its slot is free after an hour. The first is deleted: its slot is free at once.
+    // The second never reports: its Node goes after an hour. The first is deleted, and created again; then it leaves.
+    delete::<Node>(&world, "uaaaaaaaaaa-edge-1").await;
+    let before = node.uid();
+    let again = async || {
+        let node: Node =
+            get(&world, "uaaaaaaaaaa-edge-1").await.filter(|node: &Node| node.uid() != before)?;
+        assert_eq!(marks_of(&node), (Some(ID.to_owned()), Some(ID.to_owned())));
+        assert_eq!(node.labels().get(marks::DESIRED_POOL).map(String::as_str), Some("hangzhou"));
+        report(&world, "uaaaaaaaaaa-edge-1").await;
+        (nodes_of(&world, "ana").await.0 == 1).then_some(())
+    };
+    run_until(&world, &clock, "created again", again).await;
     clock.advance(SignedDuration::from_mins(61));
-    delete::<Node>(&world, "edge-1").await;
-    let free = async || (nodes_of(&world, "ana").await == (0, Vec::new())).then_some(());
+    let one = async || {
+        let left = nodes_of(&world, "ana").await == (1, vec!["uaaaaaaaaaa-edge-1".to_owned()]);
+        (left && get::<Node>(&world, "uaaaaaaaaaa-edge-2").await.is_none()).then_some(())
+    };
+    run_until(&world, &clock, "the second slot is free", one).await;
+    leave(&world, "uaaaaaaaaaa-edge-1").await;
+    let free = async || {
+        let gone = get::<Node>(&world, "uaaaaaaaaaa-edge-1").await.is_none();
+        (gone && nodes_of(&world, "ana").await == (0, Vec::new())).then_some(())
+    };
     run_until(&world, &clock, "both slots are free", free).await;
-    // The machine is still there, and comes back: it is nobody else's.
-    appear(&world, "edge-1").await;
+    // The machine still has its certificate. It comes back with its taints, or not at all, and is counted.
+    let machine: Api<Node> = Api::all(kubelet(&world, "uaaaaaaaaaa-edge-1"));
+    for (tenant, effects) in [(ID, &[][..]), (ID, &["NoSchedule"]), (OTHER, &["NoSchedule", "NoExecute"])] {
+        let refused =
+            machine.create(&PostParams::default(), &registering("uaaaaaaaaaa-edge-1", tenant, effects)).await;
+        assert!(
+            matches!(refused, Err(kube::Error::Api(status)) if status.code == 403),
+            "{tenant} {effects:?}"
+        );
+    }
+    let whole = registering("uaaaaaaaaaa-edge-1", ID, &["NoSchedule", "NoExecute"]);
+    machine.create(&PostParams::default(), &whole).await.unwrap();
+    report(&world, "uaaaaaaaaaa-edge-1").await;
     let again = async || (nodes_of(&world, "ana").await.0 == 1).then_some(());
     run_until(&world, &clock, "counted again", again).await;
-    assert_eq!(marks_of(&get(&world, "edge-1").await.unwrap()).1.as_deref(), Some(ID));
+    assert_eq!(marks_of(&get(&world, "uaaaaaaaaaa-edge-1").await.unwrap()).1.as_deref(), Some(ID));
     let untouched: Node = get(&world, "cloud-1").await.unwrap();
     assert_eq!(marks_of(&untouched), (None, None));
 }
@@ -209,34 +280,28 @@ async fn a_node_renews_its_certificate_for_as_long_as_it_is_its_accounts() {
     let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 1).await;
     let token = join_token(&world, &clock, ID, None).await;
-    ask_for(&world, &token, "edge-1").await;
+    ask_for(&world, &token, "uaaaaaaaaaa-edge-1").await;
     let counted = async || {
-        appear(&world, "edge-1").await?;
+        appear(&world, "uaaaaaaaaaa-edge-1").await?;
         (nodes_of(&world, "ana").await.0 == 1).then_some(())
     };
     run_until(&world, &clock, "counted", counted).await;
-    let since = async || {
-        let names: ConfigMap = crate::edge::names::api(world.admin()).get("node-names").await.unwrap();
-        names.data.unwrap()["edge-1"].clone()
-    };
-    let before = since().await;
     // Without the token, and with as many nodes as the account may have. One that is nobody's is left to others.
     delete_token(&world, &token).await;
     clock.advance(SignedDuration::from_mins(5));
     let own = |node: &str| request(node, Some("system:nodes"));
     ask_as(kubelet(&world, "cloud-1"), KUBELET, "nobodys", &own("cloud-1")).await;
-    ask_as(kubelet(&world, "edge-1"), KUBELET, "next", &own("edge-1")).await;
+    ask_as(kubelet(&world, "uaaaaaaaaaa-edge-1"), KUBELET, "next", &own("uaaaaaaaaaa-edge-1")).await;
     let answered = async || answer(&world, "next").await.map(drop);
     run_until(&world, &clock, "answered", answered).await;
     assert_eq!(answer(&world, "next").await.as_deref(), Some("Approved Renewed"));
-    assert_ne!(since().await, before, "the name is kept for as long as the new certificate");
     assert_eq!(answer(&world, "nobodys").await, None);
-    assert_eq!(nodes_of(&world, "ana").await, (1, vec!["edge-1".to_owned()]));
+    assert_eq!(nodes_of(&world, "ana").await, (1, vec!["uaaaaaaaaaa-edge-1".to_owned()]));
 
-    delete::<Node>(&world, "edge-1").await;
+    leave(&world, "uaaaaaaaaaa-edge-1").await;
     let gone = async || (nodes_of(&world, "ana").await == (0, Vec::new())).then_some(());
     run_until(&world, &clock, "gone", gone).await;
-    ask_as(kubelet(&world, "edge-1"), KUBELET, "deleted", &own("edge-1")).await;
+    ask_as(kubelet(&world, "uaaaaaaaaaa-edge-1"), KUBELET, "deleted", &own("uaaaaaaaaaa-edge-1")).await;
     let answered = async || answer(&world, "deleted").await.map(drop);
     run_until(&world, &clock, "answered", answered).await;
     assert_eq!(answer(&world, "deleted").await.as_deref(), Some("Denied NodeGone"));
@@ -247,8 +312,8 @@ async fn the_proxy_beside_a_kubelet_finds_the_token_of_its_accounts_namespace() 
     let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 1).await;
     let token = join_token(&world, &clock, ID, None).await;
-    ask_for(&world, &token, "edge-1").await;
-    let first = async || answer(&world, "csr-edge-1").await.map(drop);
+    ask_for(&world, &token, "uaaaaaaaaaa-edge-1").await;
+    let first = async || answer(&world, "csr-uaaaaaaaaaa-edge-1").await.map(drop);
     run_until(&world, &clock, "answered", first).await;
     let secret = async |namespace: &str| {
         let secrets: Api<Secret> = Api::namespaced(world.admin(), namespace);
@@ -271,13 +336,74 @@ async fn the_proxy_beside_a_kubelet_finds_the_token_of_its_accounts_namespace() 
         .delete("yurthub-token", &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    ask_as(kubelet(&world, "edge-1"), CLIENT, "hub-next", HUB_PEM).await;
+    ask_as(kubelet(&world, "uaaaaaaaaaa-edge-1"), CLIENT, "hub-next", HUB_PEM).await;
     let again = async || {
         answer(&world, "hub-next").await?;
         secret(ID).await.map(drop)
     };
     run_until(&world, &clock, "there again", again).await;
     assert_eq!(answer(&world, "hub-next").await.as_deref(), Some("Approved Renewed"));
+}
+
+#[tokio::test]
+async fn older_node_keeps_its_name_and_a_full_registry_keeps_no_machine_away() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 2).await;
+    let now = domain::clock::Clock::now(&clock);
+    // About as many names as one ConfigMap holds, with its managed fields.
+    let name = |number: usize| format!("{number:0>200}");
+    let many = (0..2_400).map(|number| (name(number), OTHER.parse().unwrap(), now));
+    let map = crate::edge::names::older(many.chain([("edge-1".to_owned(), ID.parse().unwrap(), now)]));
+    create_in(&world, &map).await;
+    let older = json!({"name": "edge-1", "since": now, "requests": ["kubelet/1"], "uid": "gone"});
+    let status = Patch::Merge(json!({"status": {"joined": [older], "nodes": ["edge-1"]}}));
+    Api::<User>::all(world.admin()).patch_status("ana", &PatchParams::default(), &status).await.unwrap();
+    let token = join_token(&world, &clock, ID, None).await;
+    ask_for(&world, &token, "uaaaaaaaaaa-edge-1").await;
+    let both = async || {
+        appear(&world, "uaaaaaaaaaa-edge-1").await?;
+        report(&world, "edge-1").await?;
+        (nodes_of(&world, "ana").await.0 == 2).then_some(())
+    };
+    run_until(&world, &clock, "both nodes are there", both).await;
+    assert_eq!(marks_of(&get(&world, "edge-1").await.unwrap()), (Some(ID.to_owned()), Some(ID.to_owned())));
+    // An older node does not register itself, mirrors no foreign pods, and renews its certificate and its name.
+    let machine = kubelet(&world, "edge-1");
+    let own: Node = serde_json::from_value(json!({"metadata": {"name": "edge-1"}})).unwrap();
+    match Api::all(machine.clone()).create(&PostParams::default(), &own).await {
+        Err(kube::Error::Api(status)) => {
+            assert!(status.message.contains("longshore-older-node-registration"), "{status:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(machine.clone(), "kube-system");
+    let uid = get::<Node>(&world, "edge-1").await.unwrap().uid();
+    let mirror = serde_json::from_value(json!({
+        "metadata": {"name": "dns", "labels": {"k8s-app": "kube-dns"}, "annotations": {"kubernetes.io/config.mirror": "x"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "edge-1", "uid": uid, "controller": true}]},
+        "spec": {"nodeName": "edge-1", "containers": [{"name": "c", "image": "x"}]},
+    }));
+    match pods.create(&PostParams::default(), &mirror.unwrap()).await {
+        Err(kube::Error::Api(status)) => {
+            assert!(status.message.contains("longshore-older-node-pods"), "{status:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    clock.advance(SignedDuration::from_mins(5));
+    ask_as(machine, KUBELET, "older", &request("edge-1", Some("system:nodes"))).await;
+    let answered = async || answer(&world, "older").await.map(drop);
+    run_until(&world, &clock, "answered", answered).await;
+    assert_eq!(answer(&world, "older").await.as_deref(), Some("Approved Renewed"));
+    let after: ConfigMap = crate::edge::names::api(world.admin()).get("node-names").await.unwrap();
+    assert_ne!(
+        after.data.unwrap()["edge-1"],
+        map.data.unwrap()["edge-1"],
+        "reserved for as long as the new certificate"
+    );
+}
+
+async fn create_in(world: &World, map: &ConfigMap) {
+    crate::edge::names::api(world.admin()).create(&PostParams::default(), map).await.unwrap();
 }
 
 async fn delete_token(world: &World, token: &JoinToken) {
@@ -302,10 +428,43 @@ async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
     }))
     .unwrap();
     Api::all(theirs).create(&PostParams::default(), &csr).await.unwrap();
-    ask_for(&world, &token, "edge-1").await;
-    let answered = async || answer(&world, "csr-edge-1").await.map(drop);
+    ask_for(&world, &token, "uaaaaaaaaaa-edge-1").await;
+    let answered = async || answer(&world, "csr-uaaaaaaaaaa-edge-1").await.map(drop);
     run_until(&world, &clock, "answered", answered).await;
     assert_eq!(answer(&world, "foreign").await, None);
+}
+
+#[tokio::test]
+async fn join_token_reads_its_own_requests_and_no_others() {
+    let (world, clock) = (world().await, clock_of_tokens());
+    two(&world, &clock, 2).await;
+    let (anas, bens) =
+        (join_token(&world, &clock, ID, None).await, join_token(&world, &clock, OTHER, None).await);
+    ask_for(&world, &anas, "uaaaaaaaaaa-edge-1").await;
+    ask_for(&world, &anas, "uaaaaaaaaaa-edge-2").await;
+    ask_for(&world, &bens, "ubbbbbbbbbb-edge-1").await;
+    let (one, two, theirs) = ("csr-uaaaaaaaaaa-edge-1", "csr-uaaaaaaaaaa-edge-2", "csr-ubbbbbbbbbb-edge-1");
+    let all = async || {
+        answer(&world, one).await.and(answer(&world, two).await).and(answer(&world, theirs).await).map(drop)
+    };
+    run_until(&world, &clock, "all answered", all).await;
+    let requests: Api<CertificateSigningRequest> = Api::all(joiner(&world, &anas));
+    let by_name = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
+    for name in [one, two] {
+        assert_eq!(requests.list(&by_name(name)).await.unwrap().items.len(), 1);
+    }
+    let forbidden = |error: kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+    assert!(forbidden(requests.list(&by_name(theirs)).await.unwrap_err()));
+    assert!(forbidden(requests.get(theirs).await.unwrap_err()));
+    assert!(forbidden(requests.list(&ListParams::default()).await.unwrap_err()));
+    // The roles go with the token.
+    delete_token(&world, &anas).await;
+    let fault = Fault::none();
+    tenancy(&world, &fault, &clock).await.unwrap().sweep_edge().await.unwrap();
+    let role = |token: &JoinToken| format!("longshore-join-{}", token.id);
+    assert!(get::<k8s_openapi::api::rbac::v1::ClusterRole>(&world, &role(&anas)).await.is_none());
+    assert!(get::<ClusterRoleBinding>(&world, &role(&anas)).await.is_none());
+    assert!(get::<ClusterRoleBinding>(&world, &role(&bens)).await.is_some());
 }
 
 #[tokio::test]
@@ -313,13 +472,13 @@ async fn a_machine_cannot_say_itself_whose_it_is() {
     let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let token = join_token(&world, &clock, ID, None).await;
-    ask_for(&world, &token, "edge-1").await;
+    ask_for(&world, &token, "uaaaaaaaaaa-edge-1").await;
     let counted = async || {
-        appear(&world, "edge-1").await?;
+        appear(&world, "uaaaaaaaaaa-edge-1").await?;
         (nodes_of(&world, "ana").await.0 == 1).then_some(())
     };
     run_until(&world, &clock, "counted", counted).await;
-    let nodes: Api<Node> = Api::all(kubelet(&world, "edge-1"));
+    let nodes: Api<Node> = Api::all(kubelet(&world, "uaaaaaaaaaa-edge-1"));
     let forbidden = |what: &str, answer: Result<Node, kube::Error>| match answer {
         Err(kube::Error::Api(status)) if status.code == 403 => {}
         other => panic!("{what}: {other:?}"),
@@ -334,17 +493,18 @@ async fn a_machine_cannot_say_itself_whose_it_is() {
     let how = PatchParams::default();
     for change in &changes {
         let text = change.to_string();
-        forbidden(&text, nodes.patch("edge-1", &how, &Patch::Merge(change)).await);
+        forbidden(&text, nodes.patch("uaaaaaaaaaa-edge-1", &how, &Patch::Merge(change)).await);
     }
     for change in &changes[..3] {
         let text = format!("status {change}");
-        forbidden(&text, nodes.patch_status("edge-1", &how, &Patch::Merge(change)).await);
+        forbidden(&text, nodes.patch_status("uaaaaaaaaaa-edge-1", &how, &Patch::Merge(change)).await);
     }
     let harmless = json!({"metadata": {"labels": {"color": "blue"}}});
-    nodes.patch("edge-1", &how, &Patch::Merge(harmless)).await.unwrap();
-    let own = json!({"metadata": {"name": "edge-2", "labels": {marks::TENANT: OTHER}}});
+    nodes.patch("uaaaaaaaaaa-edge-1", &how, &Patch::Merge(harmless)).await.unwrap();
+    let own = json!({"metadata": {"name": "uaaaaaaaaaa-edge-2", "labels": {marks::TENANT: OTHER}}});
     let own: Node = serde_json::from_value(own).unwrap();
-    let created = Api::<Node>::all(kubelet(&world, "edge-2")).create(&PostParams::default(), &own).await;
+    let created =
+        Api::<Node>::all(kubelet(&world, "uaaaaaaaaaa-edge-2")).create(&PostParams::default(), &own).await;
     forbidden("a new node", created);
 }
 
@@ -379,10 +539,10 @@ async fn an_account_is_warned_expires_is_prolonged_and_goes() {
     let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     patch::<User>(&world, "ben", json!({"spec": {"validPeriod": 0}})).await;
-    equip(&world, &clock, ID, "edge-1").await;
-    equip(&world, &clock, OTHER, "edge-2").await;
+    equip(&world, &clock, ID, "uaaaaaaaaaa-edge-1").await;
+    equip(&world, &clock, OTHER, "ubbbbbbbbbb-edge-2").await;
     let both = async || {
-        appear(&world, "edge-1").await.and(appear(&world, "edge-2").await)?;
+        appear(&world, "uaaaaaaaaaa-edge-1").await.and(appear(&world, "ubbbbbbbbbb-edge-2").await)?;
         (nodes_of(&world, "ana").await.0 == 1 && nodes_of(&world, "ben").await.0 == 1).then_some(())
     };
     run_until(&world, &clock, "both have a node", both).await;
@@ -399,7 +559,11 @@ async fn an_account_is_warned_expires_is_prolonged_and_goes() {
     let expired = async || get::<User>(&world, "ana").await?.status?.expired.then_some(());
     run_until(&world, &clock, "expired", expired).await;
     assert!(service_account(&world, ID).await.is_none());
-    assert_eq!(equipment(&world, ID, "edge-1").await, [true; 4], "nothing goes before the grace is over");
+    assert_eq!(
+        equipment(&world, ID, "uaaaaaaaaaa-edge-1").await,
+        [true; 4],
+        "nothing goes before the grace is over"
+    );
     patch::<User>(&world, "ana", json!({"spec": {"validPeriod": 8}})).await;
     let open = async || {
         let status = get::<User>(&world, "ana").await?.status?;
@@ -412,24 +576,27 @@ async fn an_account_is_warned_expires_is_prolonged_and_goes() {
     run_until(&world, &clock, "expired by a wrong clock", expired).await;
     clock.advance(-DAY * 365);
     run_until(&world, &clock, "open by the right one", open).await;
-    assert_eq!(equipment(&world, ID, "edge-1").await, [true; 4]);
+    assert_eq!(equipment(&world, ID, "uaaaaaaaaaa-edge-1").await, [true; 4]);
 
     clock.advance(DAY);
     run_until(&world, &clock, "expired again", expired).await;
     clock.advance(DAY);
     let gone = async || get::<User>(&world, "ana").await.is_none().then_some(());
     run_until(&world, &clock, "gone", gone).await;
-    assert_eq!(equipment(&world, ID, "edge-1").await, [false; 4]);
+    assert_eq!(equipment(&world, ID, "uaaaaaaaaaa-edge-1").await, [false; 4]);
     assert!(get::<Namespace>(&world, ID).await.is_none() && service_account(&world, ID).await.is_none());
-    assert_eq!(equipment(&world, OTHER, "edge-2").await, [true; 4]);
+    assert_eq!(equipment(&world, OTHER, "ubbbbbbbbbb-edge-2").await, [true; 4]);
     is_whole(&world, OTHER).await;
     assert!(get::<Node>(&world, "cloud-1").await.is_some());
 
     // The machine of the account that is gone comes back: nobody's pods go there, and nobody else gets its name.
-    let lost: Node = serde_json::from_value(json!({"metadata": {"name": "edge-1"}})).unwrap();
-    Api::all(kubelet(&world, "edge-1")).create(&PostParams::default(), &lost).await.unwrap();
+    let lost = registering("uaaaaaaaaaa-edge-1", ID, &["NoSchedule", "NoExecute"]);
+    let refused = Api::all(kubelet(&world, "uaaaaaaaaaa-edge-1")).create(&PostParams::default(), &lost).await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403), "its credential is void");
+    // On a cluster that does not check that, it can.
+    Api::all(world.admin()).create(&PostParams::default(), &lost).await.unwrap();
     let kept_away = async || {
-        let node: Node = get(&world, "edge-1").await?;
+        let node: Node = get(&world, "uaaaaaaaaaa-edge-1").await?;
         (marks_of(&node).1.as_deref() == Some(ID) && node.spec?.unschedulable == Some(true)).then_some(())
     };
     run_until(&world, &clock, "kept away", kept_away).await;
@@ -486,14 +653,21 @@ async fn a_machine_joins_whenever_the_server_dies() {
             let world = world().await;
             two(&world, &clock, 1).await;
             let token = join_token(&world, &clock, ID, None).await;
-            ask_for(&world, &token, "edge-1").await;
-            ask_for(&world, &token, "edge-2").await;
+            ask_for(&world, &token, "uaaaaaaaaaa-edge-1").await;
+            ask_for(&world, &token, "uaaaaaaaaaa-edge-2").await;
             world
         },
         async |world, fault| {
             let joined = async || {
-                let answers = [answer(world, "csr-edge-1").await?, answer(world, "csr-edge-2").await?];
-                let node = if answers[0].starts_with("Approved") { "edge-1" } else { "edge-2" };
+                let answers = [
+                    answer(world, "csr-uaaaaaaaaaa-edge-1").await?,
+                    answer(world, "csr-uaaaaaaaaaa-edge-2").await?,
+                ];
+                let node = if answers[0].starts_with("Approved") {
+                    "uaaaaaaaaaa-edge-1"
+                } else {
+                    "uaaaaaaaaaa-edge-2"
+                };
                 appear(world, node).await?;
                 (nodes_of(world, "ana").await == (1, vec![node.to_owned()])).then_some(())
             };
@@ -501,17 +675,16 @@ async fn a_machine_joins_whenever_the_server_dies() {
             Ok::<(), ()>(())
         },
         async |world| {
-            let mut answers =
-                [answer(world, "csr-edge-1").await.unwrap(), answer(world, "csr-edge-2").await.unwrap()];
+            let mut answers = [
+                answer(world, "csr-uaaaaaaaaaa-edge-1").await.unwrap(),
+                answer(world, "csr-uaaaaaaaaaa-edge-2").await.unwrap(),
+            ];
             answers.sort();
             assert_eq!(answers, ["Approved Joined", "Denied TooManyNodes"]);
             let all: Vec<Node> =
                 Api::<Node>::all(world.admin()).list(&ListParams::default()).await.unwrap().items;
             assert_eq!(all.len(), 1);
             assert_eq!(marks_of(&all[0]), (Some(ID.to_owned()), Some(ID.to_owned())));
-            let map: ConfigMap =
-                Api::namespaced(world.admin(), SYSTEM_NAMESPACE).get("node-names").await.unwrap();
-            assert_eq!(map.data.unwrap().len(), 1);
         },
     )
     .await;

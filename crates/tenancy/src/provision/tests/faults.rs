@@ -100,7 +100,7 @@ async fn a_cluster_that_falls_silent_is_waited_for() {
     let (world, clock) = (world().await, HeldClock::new());
     for line in [Line::Silent, Line::Cut] {
         let fault = Fault::none();
-        let patience = Duration::from_millis(200);
+        let patience = Duration::from_secs(1);
         let clients = Clients::with_limit(fault.over(world.platform()), patience);
         let tenancy = Tenancy::start(clients, Settings::default(), Arc::new(clock.clone())).await.unwrap();
         let running = tokio::spawn(super::super::run(tenancy));

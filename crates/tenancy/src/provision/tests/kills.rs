@@ -140,9 +140,9 @@ async fn an_account_goes_whenever_the_server_dies() {
             let ready =
                 async |world: &World| user_is_ready(world, "ana").await.and(is_ready(world, "acme").await);
             let world = world_after("ready", ana, ready).await;
-            equip(&world, &clock, ID, "edge-1").await;
+            equip(&world, &clock, ID, "uaaaaaaaaaa-edge-1").await;
             let joined = async || {
-                appear(&world, "edge-1").await?;
+                appear(&world, "uaaaaaaaaaa-edge-1").await?;
                 (nodes_of(&world, "ana").await.0 == 1).then_some(())
             };
             until_reached(&world, &Fault::none(), &clock, "joined", joined).await;
@@ -160,7 +160,7 @@ async fn an_account_goes_whenever_the_server_dies() {
             );
             assert!(service_account(world, ID).await.is_none() && secrets_of(world, ID).await.is_empty());
             assert_eq!(administrators(world).await, Vec::<String>::new());
-            assert_eq!(equipment(world, ID, "edge-1").await, [false; 4]);
+            assert_eq!(equipment(world, ID, "uaaaaaaaaaa-edge-1").await, [false; 4]);
             assert_eq!(secrets_of(world, OTHER).await.len(), 1);
             let members = get::<Workspace>(world, "acme").await.unwrap().spec.members;
             assert_eq!(members.iter().map(|member| member.user.as_str()).collect::<Vec<_>>(), [OTHER]);

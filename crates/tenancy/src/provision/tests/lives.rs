@@ -90,6 +90,21 @@ async fn who_administrates_the_platform_has_the_cluster_and_loses_it_with_the_ro
     let ready = async || user_is_ready(&world, "ana").await;
     until_reached(&world, &Fault::none(), &clock, "ready", ready).await;
     assert_eq!(administrators(&world).await, [format!("longshore-admin-{ID}")]);
+    // A binding of an older server names the user, whose name every release of theirs carries: it is rewritten.
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.admin());
+    let name = format!("longshore-admin-{ID}");
+    let subjects = async || {
+        let subjects = bindings.get(&name).await.unwrap().subjects.unwrap();
+        subjects.into_iter().map(|subject| format!("{} {}", subject.kind, subject.name)).collect::<Vec<_>>()
+    };
+    let wanted = [format!("Group longshore:platform:admin:{ID}"), format!("ServiceAccount {ID}")];
+    assert_eq!(subjects().await, wanted);
+    let rbac = "rbac.authorization.k8s.io";
+    let old = json!([{"kind": "User", "apiGroup": rbac, "name": format!("longshore:user:{ID}")},
+        {"kind": "ServiceAccount", "name": ID, "namespace": SYSTEM_NAMESPACE}]);
+    patch::<ClusterRoleBinding>(&world, &name, json!({"subjects": old})).await;
+    let rewritten = async || (subjects().await == wanted).then_some(());
+    until_reached(&world, &Fault::none(), &clock, "the binding is rewritten", rewritten).await;
     patch::<User>(&world, "ana", json!({"spec": {"platformRoles": ["reviewer-business"]}})).await;
     let gone = async || administrators(&world).await.is_empty().then_some(());
     until_reached(&world, &Fault::none(), &clock, "no administrator", gone).await;

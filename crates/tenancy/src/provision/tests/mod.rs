@@ -49,7 +49,7 @@ async fn until_reached(
     let Ok(tenancy) = tenancy(world, fault, clock).await else { return };
     let (running, reached) = (std::pin::pin!(super::run(tenancy)), std::pin::pin!(until(what, reached)));
     match select(running, reached).await {
-        Either::Left((never, _)) => match never {},
+        Either::Left(((), _)) => panic!("the controllers ended"),
         Either::Right(_) => {}
     }
 }

@@ -48,7 +48,8 @@ pub(in crate::provision) fn door(user: &User, now: Timestamp) -> Door {
 fn expiry(user: &User) -> Option<Timestamp> {
     let begun = user.status.as_ref()?.effective_time.as_ref()?.0;
     let days = Some(user.spec.valid_period).filter(|days| *days > 0)?;
-    begun.checked_add(SignedDuration::from_hours(days.saturating_mul(24))).ok()
+    // Not `from_hours`, which panics on overflow.
+    begun.checked_add(SignedDuration::from_secs(days.saturating_mul(24 * 60 * 60))).ok()
 }
 
 /// What a pass saw.

@@ -1,8 +1,9 @@
 //! What the status of a workspace says of what a pass did. Pure.
 
+use domain::roles::WorkspaceRole;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube_types::marks::REMOVE_AFTER;
+use kube_types::marks::{MEMBER_LEFT, REMOVE_AFTER};
 use kube_types::progress::{Finding, enter};
 use kube_types::workspace::{OwnedNamespace, conditions};
 use kube_types::{Workspace, WorkspaceStatus};
@@ -57,6 +58,46 @@ pub(super) struct Done {
     /// Why the quota cannot be shared out.
     pub unshared: Option<String>,
     pub life: Life,
+    pub deployers: DeployerAction,
+}
+
+/// What is to be done about `longshore-deployer`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DeployerAction {
+    Keep,
+    /// Recreate it in every namespace: one of those who may know a token of it must not use it any more.
+    Recreate,
+}
+
+/// The members who can use `longshore-deployer`: all who can start pods.
+fn deployers(workspace: &Workspace) -> Vec<String> {
+    let can_start_pods =
+        |role: &str| role.parse::<WorkspaceRole>().is_ok_and(|role| role != WorkspaceRole::Viewer);
+    let mut users: Vec<String> = workspace
+        .spec
+        .members
+        .iter()
+        .filter(|member| can_start_pods(&member.role))
+        .map(|member| member.user.clone())
+        .collect();
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+fn member_left(workspace: &Workspace) -> &str {
+    workspace.annotations().get(MEMBER_LEFT).map_or("", String::as_str)
+}
+
+/// A workspace without a record is older than the record: whoever left it before may still have tokens.
+pub(super) fn deployers_due(workspace: &Workspace) -> DeployerAction {
+    let recorded = workspace.status.as_ref().and_then(|status| status.deployers.as_ref());
+    let current = deployers(workspace);
+    let left = workspace.status.as_ref().is_some_and(|status| status.member_left != member_left(workspace));
+    match recorded {
+        Some(recorded) if !left && recorded.iter().all(|user| current.contains(user)) => DeployerAction::Keep,
+        _ => DeployerAction::Recreate,
+    }
 }
 
 pub(super) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
@@ -77,6 +118,12 @@ pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> Work
     };
     status.namespaces = done.outcomes.iter().filter_map(record).chain(done.leaving.iter().cloned()).collect();
     status.members = i64::try_from(workspace.spec.members.len()).unwrap_or(i64::MAX);
+    // Where a namespace was not reached its deployer is the old one: the record stays, and the next reconcile repeats it.
+    let reached = done.outcomes.iter().all(|(_, outcome)| !matches!(outcome, Outcome::Failed { .. }));
+    if done.deployers == DeployerAction::Keep || reached {
+        status.deployers = Some(deployers(workspace));
+        member_left(workspace).clone_into(&mut status.member_left);
+    }
     status.observed_generation = workspace.metadata.generation;
     let findings = findings(workspace, done);
     let WorkspaceStatus { conditions, sequence, transitions, .. } = &mut status;
@@ -138,4 +185,45 @@ fn findings(workspace: &Workspace, Done { outcomes, unshared, life, .. }: &Done)
             message: ready_message,
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_types::WorkspaceSpec;
+    use kube_types::workspace::Member;
+
+    use super::*;
+
+    fn workspace(members: &[(&str, &str)], left: &str, recorded: Option<(&[&str], &str)>) -> Workspace {
+        let member = |(user, role): &(&str, &str)| Member { user: (*user).into(), role: (*role).into() };
+        let members = members.iter().map(member).collect();
+        let mut workspace = Workspace::new("acme", WorkspaceSpec { members, ..WorkspaceSpec::default() });
+        if !left.is_empty() {
+            workspace.annotations_mut().insert(MEMBER_LEFT.to_owned(), left.to_owned());
+        }
+        workspace.status = recorded.map(|(users, left)| WorkspaceStatus {
+            deployers: Some(users.iter().map(|user| (*user).to_owned()).collect()),
+            member_left: left.to_owned(),
+            ..WorkspaceStatus::default()
+        });
+        workspace
+    }
+
+    #[test]
+    fn deployer_is_recreated_when_a_member_may_no_longer_use_it() {
+        let (ana, bob) = (("ana", "admin"), ("bob", "developer"));
+        #[rustfmt::skip]
+        let rows = [
+            (workspace(&[ana],                    "",  None),                        DeployerAction::Recreate, "older than the record"),
+            (workspace(&[ana],                    "",  Some((&["ana"], ""))),        DeployerAction::Keep,     "unchanged"),
+            (workspace(&[ana, bob],               "",  Some((&["ana"], ""))),        DeployerAction::Keep,     "joined"),
+            (workspace(&[ana],                    "",  Some((&["ana", "bob"], ""))), DeployerAction::Recreate, "left"),
+            (workspace(&[ana, ("bob", "viewer")], "",  Some((&["ana", "bob"], ""))), DeployerAction::Recreate, "became a viewer"),
+            (workspace(&[ana],                    "1", Some((&["ana"], ""))),        DeployerAction::Recreate, "joined and left unseen"),
+            (workspace(&[ana],                    "1", Some((&["ana"], "1"))),       DeployerAction::Keep,     "recreated for it"),
+        ];
+        for (workspace, due, why) in rows {
+            assert_eq!(deployers_due(&workspace), due, "{why}");
+        }
+    }
 }

@@ -1,0 +1,50 @@
+//! The right of a join token to read the requests that were made with it, and no others: a ClusterRole that names them, one for each token. Pure.
+//!
+//! Kubelets list and watch their request by its name, which RBAC allows where a rule has the name.
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube_types::FIELD_MANAGER;
+use kube_types::marks::{JOIN_TOKEN, MANAGED_BY, TENANT};
+use serde_json::{Value, json};
+
+use super::token::JoinToken;
+
+/// A token reads so many of its requests, the newest.
+const MOST: usize = 100;
+
+/// The name of both objects.
+pub(crate) fn name(token: &str) -> String {
+    format!("longshore-join-{token}")
+}
+
+/// The requests that a role names.
+pub(crate) fn requests(role: &ClusterRole) -> Vec<String> {
+    let rules = role.rules.iter().flatten();
+    rules.flat_map(|rule| rule.resource_names.clone().unwrap_or_default()).collect()
+}
+
+fn metadata(token: &JoinToken) -> Value {
+    let labels = json!({ TENANT: token.owner, JOIN_TOKEN: token.id, MANAGED_BY: FIELD_MANAGER });
+    json!({ "name": name(&token.id), "labels": labels })
+}
+
+/// The role with one more request.
+pub(crate) fn role(token: &JoinToken, mut requests: Vec<String>, request: &str) -> Value {
+    requests.push(request.to_owned());
+    let names = &requests[requests.len().saturating_sub(MOST)..];
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata(token),
+        "rules": [{
+            "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"],
+            "resourceNames": names, "verbs": ["get", "list", "watch"],
+        }],
+    })
+}
+
+pub(crate) fn binding(token: &JoinToken) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata(token),
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name(&token.id) },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": token.user() }],
+    })
+}

@@ -1,0 +1,284 @@
+//! The policies that hold nodes to themselves where Kubernetes' `NodeRestriction` does not. They match by user name only, because that is all a
+//! policy knows of a node: a tenant's node is `system:node:<id>-...`, and an older one is in the ConfigMap `node-names`.
+//!
+//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool. A tenant's node registers with its owner's label and
+//! taints or not at all.
+//!
+//! `longshore-tenant-node-pods`: a tenant's node mirrors static pods in its tenant's namespaces only. The one exception is OpenYurt's proxy,
+//! `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
+//!
+//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and elsewhere about its own Node and yurthub.
+//!
+//! `longshore-tenant-node-writes`: a tenant's node writes no other objects, but its Lease, its `CSINode`, requests for its certificates, and what Kubernetes ties
+//! to pods that are bound to it.
+//!
+//! Each `longshore-tenant-node-*` has a twin `longshore-older-node-*` for nodes whose names have no prefix; those do not register themselves
+//! at all (`longshore-older-node-registration`).
+
+use kube_types::SYSTEM_NAMESPACE;
+use kube_types::marks::{DESIRED_POOL, POOL, TENANT};
+use serde_json::{Value, json};
+
+use super::labels;
+use crate::edge::names::NAMES;
+
+/// The user name of a tenant's node begins with this.
+const TENANTS_NODE: &str = "^system:node:u[a-z2-7]{10}-";
+
+/// The policies, each with its binding.
+pub(super) fn objects() -> Vec<Value> {
+    let by_a_node = condition("by-a-node", "request.userInfo.username.startsWith('system:node:')");
+    let owners = policy("longshore-node-owners", &nodes(), &by_a_node, &tenant_by_name(), &owners());
+    let mut all = owners.to_vec();
+    all.extend(older("registration", &nodes(), &by_a_node, registered_by_platform()));
+    for (part, rules, validations) in [
+        ("pods", pods(), mirrors()),
+        ("events", events(), about_itself()),
+        ("writes", everything_else(), nothing_else()),
+    ] {
+        let by_a_tenants_node =
+            condition("by-a-tenants-node", &format!("request.userInfo.username.matches('{TENANTS_NODE}')"));
+        let name = format!("longshore-tenant-node-{part}");
+        all.extend(policy(&name, &rules, &by_a_tenants_node, &tenant_by_name(), &validations));
+        all.extend(older(part, &rules, &by_a_node, validations));
+    }
+    all
+}
+
+/// A policy for nodes that are in the ConfigMap of older nodes' names, and its binding.
+fn older(part: &str, rules: &Value, by_a_node: &Value, validations: Value) -> [Value; 2] {
+    let name = format!("longshore-older-node-{part}");
+    let [mut policy, mut binding] =
+        policy(&name, rules, by_a_node, &tenant_by_params(), &of_tenants(validations));
+    policy["spec"]["paramKind"] = json!({ "apiVersion": "v1", "kind": "ConfigMap" });
+    binding["spec"]["paramRef"] =
+        json!({ "name": NAMES, "namespace": SYSTEM_NAMESPACE, "parameterNotFoundAction": "Allow" });
+    [policy, binding]
+}
+
+fn registered_by_platform() -> Value {
+    json!([{
+        "expression": "request.operation != 'CREATE'",
+        "message": "this is the node of a tenant: Longshore creates its Node, with the taint of its owner",
+        "reason": "Forbidden",
+    }])
+}
+
+fn condition(name: &str, expression: &str) -> Value {
+    json!([{ "name": name, "expression": expression }])
+}
+
+/// `node` is the name of the requesting node, `tenant` its owner's id, empty for others' nodes.
+fn tenant_by_name() -> Value {
+    json!([
+        { "name": "node", "expression": "request.userInfo.username.substring(12)" },
+        {
+            "name": "tenant",
+            "expression": format!(
+                "request.userInfo.username.matches('{TENANTS_NODE}') ? request.userInfo.username.substring(12, 23) : ''"
+            ),
+        },
+    ])
+}
+
+/// The same for older nodes, by the ConfigMap of their names: its values are `<id> <time>`.
+fn tenant_by_params() -> Value {
+    json!([
+        { "name": "node", "expression": "request.userInfo.username.substring(12)" },
+        {
+            "name": "tenant",
+            "expression": "has(params.data) && variables.node in params.data ? params.data[variables.node].split(' ')[0] : ''",
+        },
+    ])
+}
+
+/// The validations, for nodes that have a tenant.
+fn of_tenants(mut validations: Value) -> Value {
+    for validation in validations.as_array_mut().into_iter().flatten() {
+        let expression = validation["expression"].as_str().unwrap_or_default();
+        validation["expression"] = format!("variables.tenant == '' || ({expression})").into();
+    }
+    validations
+}
+
+fn policy(
+    name: &str,
+    rules: &Value,
+    conditions: &Value,
+    variables: &Value,
+    validations: &Value,
+) -> [Value; 2] {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": name, "labels": labels() },
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {},
+                "objectSelector": {},
+                "resourceRules": rules,
+            },
+            "matchConditions": conditions,
+            "variables": variables,
+            "validations": validations,
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": name, "labels": labels() },
+        "spec": { "policyName": name, "validationActions": ["Deny"] },
+    });
+    [policy, binding]
+}
+
+fn nodes() -> Value {
+    json!([{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+        "resources": ["nodes", "nodes/status"], "scope": "Cluster",
+    }])
+}
+
+fn owners() -> Value {
+    let label = |object: &str, label: &str| {
+        format!(
+            "({object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels ? \
+             {object}.metadata.labels['{label}'] : '')"
+        )
+    };
+    let same = |key: &str| format!("{} == {}", label("object", key), label("oldObject", key));
+    // Every taint of an owner in the one is in the other.
+    let within = |one: &str, other: &str| {
+        format!(
+            "({one} == null || !has({one}.spec) || !has({one}.spec.taints) || {one}.spec.taints.all(taint, \
+             taint.key != '{TENANT}' || ({other} != null && has({other}.spec) && has({other}.spec.taints) && \
+             {other}.spec.taints.exists(same, same.key == taint.key && same.effect == taint.effect && \
+             has(same.value) == has(taint.value) && (!has(taint.value) || same.value == taint.value)))))"
+        )
+    };
+    let has_taint = |effect: &str| {
+        format!(
+            "object.spec.taints.exists(taint, taint.key == '{TENANT}' && taint.effect == '{effect}' && \
+             has(taint.value) && taint.value == variables.tenant)"
+        )
+    };
+    let no_taint = format!(
+        "(!has(object.spec) || !has(object.spec.taints) || !object.spec.taints.exists(taint, taint.key == '{TENANT}'))"
+    );
+    let own_taints = format!(
+        "(has(object.spec) && has(object.spec.taints) && {} && {} && object.spec.taints.all(taint, taint.key != '{TENANT}' || \
+         (has(taint.value) && taint.value == variables.tenant)))",
+        has_taint("NoSchedule"),
+        has_taint("NoExecute"),
+    );
+    json!([
+        {
+            "expression": format!(
+                "request.operation == 'CREATE' ? {} == variables.tenant : {}", label("object", TENANT), same(TENANT)
+            ),
+            "message": format!("a node cannot change its owner: the label {TENANT} is set by Longshore"),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "request.operation == 'CREATE' ? (variables.tenant == '' ? {no_taint} : {own_taints}) : {} && {}",
+                within("object", "oldObject"),
+                within("oldObject", "object"),
+            ),
+            "message": format!(
+                "a node cannot change its owner: the taint {TENANT} is set by Longshore, which creates the Nodes of tenants; a tenant's node does not \
+                 register without it"
+            ),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "request.operation == 'CREATE' ? variables.tenant == '' || ({pool} == '' && {desired} == '') : ({} && {})",
+                same(POOL),
+                same(DESIRED_POOL),
+                pool = label("object", POOL),
+                desired = label("object", DESIRED_POOL),
+            ),
+            "message": "a node cannot change its pool itself",
+            "reason": "Forbidden",
+        },
+    ])
+}
+
+/// The namespace belongs to the node's tenant.
+fn own_namespace() -> String {
+    format!(
+        "(namespaceObject != null && has(namespaceObject.metadata.labels) && '{TENANT}' in namespaceObject.metadata.labels && \
+         namespaceObject.metadata.labels['{TENANT}'] == variables.tenant)"
+    )
+}
+
+fn pods() -> Value {
+    json!([{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced",
+    }])
+}
+
+fn mirrors() -> Value {
+    let hub = "(namespaceObject.metadata.name == 'kube-system' && object.metadata.name == 'yurt-hub-' + variables.node && \
+               has(object.metadata.labels) && object.metadata.labels.all(key, key == 'k8s-app' && object.metadata.labels[key] == 'yurt-hub'))";
+    json!([{
+        "expression": format!("{} || {hub}", own_namespace()),
+        "message": "a tenant's node mirrors static pods in the namespaces of its tenant only, and kube-system/yurt-hub-<node> with the label k8s-app=yurt-hub",
+        "reason": "Forbidden",
+    }])
+}
+
+fn events() -> Value {
+    let rule = |group: &str| {
+        json!({
+            "apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["events"],
+            "scope": "Namespaced",
+        })
+    };
+    json!([rule(""), rule("events.k8s.io")])
+}
+
+fn about_itself() -> Value {
+    // `regarding` in events.k8s.io is `involvedObject` in the core group.
+    let about = |event: &str, field: &str| {
+        format!(
+            "({event} == null || !has({event}.{field}) || ({event}.{field}.kind == 'Node' && {event}.{field}.name == variables.node) || \
+             ({event}.{field}.kind == 'Pod' && {event}.{field}.name == 'yurt-hub-' + variables.node))"
+        )
+    };
+    let named =
+        |event: &str| format!("({event} == null || has({event}.involvedObject) || has({event}.regarding))");
+    let all: Vec<String> = ["object", "oldObject"]
+        .into_iter()
+        .flat_map(|event| [named(event), about(event, "involvedObject"), about(event, "regarding")])
+        .collect();
+    json!([{
+        "expression": format!("{} || ({})", own_namespace(), all.join(" && ")),
+        "message": "a tenant's node writes events in the namespaces of its tenant, and about itself",
+        "reason": "Forbidden",
+    }])
+}
+
+fn everything_else() -> Value {
+    json!([{
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["*"], "scope": "*",
+    }])
+}
+
+fn nothing_else() -> Value {
+    // NodeRestriction ties these to the node itself, or to pods that are bound to it.
+    let own = "((request.resource.group == '' && request.resource.resource in ['nodes', 'pods', 'events', 'serviceaccounts', 'persistentvolumeclaims']) || \
+               (request.resource.group == 'events.k8s.io' && request.resource.resource == 'events') || \
+               (request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases') || \
+               (request.resource.group == 'storage.k8s.io' && request.resource.resource in ['csinodes', 'volumeattachments']) || \
+               (request.resource.group == 'resource.k8s.io' && request.resource.resource == 'resourceslices') || \
+               (request.resource.group == 'certificates.k8s.io' && request.resource.resource in ['certificatesigningrequests', 'podcertificaterequests']))";
+    json!([{
+        "expression": format!("{own} || {}", own_namespace()),
+        "message": "a tenant's node writes its Node, its Lease, the status of pods that are bound to it, and in the namespaces of its tenant",
+        "reason": "Forbidden",
+    }])
+}

@@ -1,0 +1,106 @@
+//! Policies that bound the lifetime of ServiceAccount tokens in workspaces, so that a removed member does not keep access.
+//!
+//! `longshore-token-requests`: a `TokenRequest` is valid for at most 24 hours, whoever sends it. A ServiceAccount of the workspace
+//! cannot request tokens, or it would renew its own for ever. Tenants get none for `longshore-deployer`. Kubelets request tokens for
+//! pods, which end with the pod.
+//!
+//! `longshore-token-secrets`: Secrets of type `kubernetes.io/service-account-token` hold tokens that do not expire. Neither people nor
+//! ServiceAccounts create them in workspaces, and tenants do not change those that exist; they may delete them. The type of a Secret is
+//! immutable in Kubernetes. The platform itself creates one, for yurthub, in personal workspaces (`crate::provision`).
+
+use kube_types::SYSTEM_NAMESPACE;
+use serde_json::{Value, json};
+
+use super::PLATFORM;
+use super::policy::policy;
+use crate::provision::DEPLOYER;
+
+const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
+const MAX_SECONDS: i64 = 24 * 60 * 60;
+
+/// The policies, each with its binding.
+pub(super) fn objects() -> Vec<Value> {
+    let rules = |resource: &str, operations: &[&str]| {
+        json!({
+            "resourceRules": [{
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": operations,
+                "resources": [resource],
+                "scope": "Namespaced",
+            }],
+        })
+    };
+    let requests = policy(
+        "longshore-token-requests",
+        rules("serviceaccounts/token", &["CREATE"]),
+        None,
+        &token_requests(),
+    );
+    let is_token = json!([{
+        "name": "is-a-token",
+        "expression": format!("has(object.type) && object.type == '{TOKEN_SECRET}'"),
+    }]);
+    let secrets = policy(
+        "longshore-token-secrets",
+        rules("secrets", &["CREATE", "UPDATE"]),
+        Some(is_token),
+        &token_secrets(),
+    );
+    requests.into_iter().chain(secrets).collect()
+}
+
+/// Whether a user name begins with this. `prefix` is a CEL expression.
+fn requested_by(prefix: &str) -> String {
+    format!("request.userInfo.username.startsWith({prefix})")
+}
+
+/// Whether a person sends the request, through the platform or with their kubeconfig.
+fn by_person() -> String {
+    // Ids begin with `u`; the platform's own ServiceAccount does not.
+    let by_kubeconfig = requested_by(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
+    format!("{} || {by_kubeconfig}", requested_by("'longshore:user:'"))
+}
+
+/// Whether a ServiceAccount of the namespace sends the request. RoleBindings of tenants can name no others.
+fn by_own_account() -> String {
+    requested_by("'system:serviceaccount:' + namespaceObject.metadata.name + ':'")
+}
+
+fn token_requests() -> Value {
+    json!([
+        {
+            "expression": format!("has(object.spec.expirationSeconds) && object.spec.expirationSeconds <= {MAX_SECONDS}"),
+            "message": "in a workspace a token is valid for at most 24 hours (expirationSeconds: 86400)",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("!({})", by_own_account()),
+            "message": "in a workspace only people request tokens: a ServiceAccount cannot renew its own",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("object.metadata.name != '{DEPLOYER}' || !({})", by_person()),
+            "message": format!("tokens of {DEPLOYER} are not issued: create a ServiceAccount of your own"),
+            "reason": "Forbidden",
+        },
+    ])
+}
+
+fn token_secrets() -> Value {
+    let platform = format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:{PLATFORM}'");
+    let by_program =
+        format!("({} && request.userInfo.username != {platform})", requested_by("'system:serviceaccount:'"));
+    json!([
+        {
+            "expression": format!("request.operation != 'CREATE' || !({} || {by_program})", by_person()),
+            "message": format!("in a workspace there are no Secrets of type {TOKEN_SECRET}, because they do not expire: request a token of at most 24 hours instead"),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("request.operation != 'UPDATE' || !({} || {})", by_person(), by_own_account()),
+            "message": format!("a Secret of type {TOKEN_SECRET} can be deleted and not changed"),
+            "reason": "Forbidden",
+        },
+    ])
+}
