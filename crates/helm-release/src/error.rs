@@ -62,6 +62,8 @@ pub enum Error {
     Uninstalled { why: String, kind: Kind },
     #[error("uninstall: Release not loaded: {name}: release: not found")]
     NotLoaded { name: String },
+    #[error("cannot record the digest of the new revision: {0}")]
+    Ledger(String),
     /// Somebody else changed the release meanwhile, and theirs holds.
     #[error("release {name:?} was changed by somebody else in the middle of it")]
     Overtaken { name: String },
@@ -82,6 +84,7 @@ impl Error {
             Self::NameInUse | Self::AlreadyDeleted { .. } | Self::Pending | Self::Overtaken { .. } => {
                 Kind::Conflict
             }
+            Self::Ledger(_) => Kind::Unavailable,
             Self::Hold(error) => error.kind(),
             Self::Storage(error) => error.kind(),
             Self::Render(error) => error.kind(),

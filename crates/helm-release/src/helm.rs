@@ -12,8 +12,10 @@ use kube_apply::{Discovery, Target};
 
 use crate::error::Error;
 use crate::hold::Hold;
+use crate::record::Record;
 use crate::render::{Cluster, Renderer};
 use crate::storage::Storage;
+use crate::trust::{Origin, Trust};
 
 /// Does what Helm does. Cheap to make for each act, if renderer and discovery are shared.
 #[derive(Clone)]
@@ -33,6 +35,9 @@ pub struct Helm {
     pub sightings: Sightings,
     /// How long one waits for somebody else who is at work on a release.
     pub patience: Duration,
+    /// How records are judged before anything of them is executed. Without it all of them are trusted, which is right only
+    /// where `objects` is the caller's own client, as in the command line.
+    pub trust: Option<Trust>,
     /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
     pub whole_records: bool,
 }
@@ -56,6 +61,7 @@ impl Helm {
             holder: holder.to_owned(),
             sightings: Sightings::default(),
             patience: Duration::ZERO,
+            trust: None,
             whole_records: false,
         }
     }
@@ -72,6 +78,19 @@ impl Helm {
             discovery: self.discovery.clone(),
             namespace: namespace.to_owned(),
         }
+    }
+
+    /// The target for content that is not trusted.
+    pub(crate) fn foreign_target(&self, namespace: &str) -> Target {
+        let target = self.target(namespace);
+        match &self.trust {
+            Some(trust) => Target { client: trust.foreign.clone(), ..target },
+            None => target,
+        }
+    }
+
+    pub(crate) fn origin(&self, record: &Record) -> Origin {
+        self.trust.as_ref().map_or(Origin::Own, |trust| trust.ledger.origin(record))
     }
 
     pub(crate) fn cluster(&self) -> Cluster {

@@ -16,7 +16,7 @@ use crate::error::HookError;
 use crate::record::{HookRecord, LastRun, Phase};
 use crate::storage::{Storage, Stored};
 
-const BEFORE: &str = "before-hook-creation";
+pub(crate) const BEFORE: &str = "before-hook-creation";
 const SUCCEEDED: &str = "hook-succeeded";
 const FAILED: &str = "hook-failed";
 

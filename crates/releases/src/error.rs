@@ -2,6 +2,8 @@
 
 use helm_release::StorageError;
 
+use crate::key::Key;
+
 #[derive(Debug, thiserror::Error)]
 pub enum PassError {
     #[error("cannot {doing}: {}", words(cause))]
@@ -10,6 +12,8 @@ pub enum PassError {
     Broken(String),
     #[error("{0}")]
     Helm(String),
+    #[error("cannot write the status of release `{0}`: it changes all the time")]
+    Contended(Key),
     #[error("cannot read the records of a release: {0}")]
     Records(#[from] StorageError),
 }

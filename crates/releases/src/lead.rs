@@ -14,6 +14,7 @@ use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use kube::ResourceExt;
 use kube::runtime::events::Recorder;
+use kube_access::controller::runtime;
 use kube_access::queue::{self, Next};
 use kube_access::{Change, Clients, Feed};
 use kube_types::{HelmRelease, HelmRequest};
@@ -73,25 +74,32 @@ pub(crate) struct Controller {
 impl Releases {
     /// Does it for ever; ended by dropping it. Only the leader may.
     pub async fn lead(&self) -> Infallible {
-        let (again, waiting) = mpsc::unbounded_channel();
-        let controller = Arc::new(self.controller(again));
-        let marks = self.parts().marks.clone();
-        let workloads = controller.workloads.follow(&self.parts().clients.own());
-        let swept = marks.clone();
-        let sweeping = async {
-            loop {
-                tokio::time::sleep(sweep::EVERY).await;
-                if let Err(error) = self.sweep(&swept).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
-                }
-            }
-        };
+        // Supervised in place and not spawned: all of it is dropped with the Lease of the leader.
         futures::join!(
-            sweeping,
-            controller.clone().run_requests(),
-            controller.clone().run_releases(marks, waiting, workloads),
+            runtime().run("release-gc", "", || self.collect_garbage()),
+            runtime().run("release-controllers", "", || self.control()),
         )
         .0
+    }
+
+    /// Runs both controllers with fresh caches, until one of them ends.
+    async fn control(&self) {
+        let (again, waiting) = mpsc::unbounded_channel();
+        let controller = Arc::new(self.controller(again));
+        let workloads = controller.workloads.follow(&self.parts().clients.own());
+        tokio::select! {
+            () = controller.clone().run_requests() => {}
+            () = controller.clone().run_releases(self.parts().marks.clone(), waiting, workloads) => {}
+        }
+    }
+
+    async fn collect_garbage(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(sweep::EVERY).await;
+            if let Err(error) = self.sweep(&self.parts().marks).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+            }
+        }
     }
 
     pub(crate) fn controller(&self, again: mpsc::UnboundedSender<Key>) -> Controller {
@@ -128,8 +136,10 @@ impl Controller {
             release.spec.request_ref.as_ref().map(|request| request.name.clone())
         });
         let keys = stream::select(of_requests, of_releases).filter_map(ready);
-        queue::run(keys, REQUESTS_AT_ONCE, move |name: &String| self.clone().request_passed(name.clone()))
-            .await;
+        queue::run("helm-request", keys, REQUESTS_AT_ONCE, move |name: &String| {
+            self.clone().request_passed(name.clone())
+        })
+        .await;
     }
 
     async fn run_releases(
@@ -153,7 +163,8 @@ impl Controller {
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
         let at_once = AT_ONCE + LONG_AT_ONCE;
-        queue::run(keys, at_once, move |key: &Key| self.clone().release_passed(key.clone())).await;
+        queue::run("helm-release", keys, at_once, move |key: &Key| self.clone().release_passed(key.clone()))
+            .await;
         drop(marks);
     }
 
@@ -192,7 +203,11 @@ fn apart(
     async move {
         match AbortOnDropHandle::new(tokio::spawn(pass)).await {
             Ok(done) => done,
-            Err(broken) => Err(PassError::Broken(broken.to_string())),
+            Err(broken) => match broken.try_into_panic() {
+                // The queue counts it as the panic of this key.
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(cancelled) => Err(PassError::Broken(cancelled.to_string())),
+            },
         }
     }
     .boxed()

@@ -13,10 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::actor::Impersonation;
 use domain::clock::Clock;
 use helm_release::render::Renderer;
-use helm_release::{Helm, Hold, Storage};
+use helm_release::{Helm, Hold, Ledger, Storage, Trust};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
@@ -29,6 +28,7 @@ use charts::Charts;
 use list::List;
 use people::People;
 use records::Mark;
+use release::identity::Identity;
 
 pub mod acts;
 mod announce;
@@ -36,6 +36,7 @@ pub mod chain;
 pub mod charts;
 pub mod duration;
 mod error;
+mod helm_options;
 pub mod key;
 mod known;
 mod lead;
@@ -165,17 +166,19 @@ pub(crate) struct Helms {
 }
 
 impl Helms {
-    /// Helm, writing objects as somebody and all else as ourselves.
-    pub fn acting_as(&self, clients: &Clients, who: &Impersonation) -> Helm {
+    /// Helm, writing objects as the identity of a release and all else as ourselves. Records that the ledger does not know
+    /// are executed as the namespace's deployer.
+    pub fn acting_for(&self, clients: &Clients, identity: &Identity, ledger: Arc<dyn Ledger>) -> Helm {
         let mut helm = Helm::new(
             clients.own(),
-            clients.acting_as(who),
+            clients.acting_as(&identity.acts_as),
             self.discovery.clone(),
             self.clock.clone(),
             &self.holder,
         );
         helm.renderer = self.renderer.clone();
         helm.sightings = self.sightings.clone();
+        helm.trust = Some(Trust { ledger, foreign: clients.acting_as(&identity.foreign) });
         helm
     }
 

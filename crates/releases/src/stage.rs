@@ -8,7 +8,7 @@ use chart_store::Reader;
 use domain::actor::{Actor, Impersonation, Via, Who};
 use domain::clock::{Clock, SystemClock};
 use domain::ids::{UserId, WorkspaceName};
-use domain::roles::WorkspaceRole;
+use domain::roles::{Capability, WorkspaceRole};
 use helm_chart::{File, Loader};
 use helm_template::profile::Profile;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -26,7 +26,7 @@ use testkit::{Fault, World, until};
 use tokio::task::AbortHandle;
 
 use crate::Releases;
-use crate::people::People;
+use crate::people::{IdentityError, People};
 
 pub(crate) const SHOP: &str = "shop";
 
@@ -63,9 +63,16 @@ pub(crate) fn developer_id() -> UserId {
 struct Everybody;
 
 impl People for Everybody {
-    fn acts_as(&self, user: &UserId, uid: &str) -> Option<Impersonation> {
-        let known = *user == developer_id() && uid == "uid-1";
-        known.then(|| developer().impersonation())
+    fn acts_as(
+        &self,
+        user: &UserId,
+        uid: &str,
+        workspace: &WorkspaceName,
+        scope: &[String],
+    ) -> Result<Impersonation, IdentityError> {
+        let known = *user == developer_id() && uid == "uid-1" && scope.is_empty();
+        let actor = known.then(developer).ok_or(IdentityError::NoAccount)?;
+        Ok(actor.impersonation_in(Capability::ChangeReleases, workspace)?)
     }
 
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {

@@ -4,9 +4,10 @@
 //! number and one transition.
 
 use domain::Kind;
+use domain::clock::after;
 use domain::release::State;
 use domain::release::retry::Then;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_types::HelmReleaseStatus;
 use kube_types::progress::{self, Finding, KEPT, Transition};
@@ -123,7 +124,8 @@ impl Telling {
     pub fn failed(mut self, failure: &Failure, attempted: &str, then: Then, helm: Option<HelmState>) -> Self {
         let message = cut(&failure.message);
         let status = &mut self.status;
-        status.attempts = if status.attempted_hash == attempted { status.attempts + 1 } else { 1 };
+        status.attempts =
+            if status.attempted_hash == attempted { status.attempts.saturating_add(1) } else { 1 };
         attempted.clone_into(&mut status.attempted_hash);
         status.operation = None;
         if helm.is_some() {
@@ -131,9 +133,7 @@ impl Telling {
         }
         status.next_retry_time = match then {
             Then::GiveUp => None,
-            Then::TryAgain(pause) => {
-                Some(Time(self.now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX)))
-            }
+            Then::TryAgain(pause) => Some(Time(after(self.now, pause))),
         };
         self.turn(State::Failed, failure.reason, &message);
         self.find(READY, false, failure.reason, &message);
@@ -249,7 +249,7 @@ impl Telling {
     pub fn not_removed(mut self, failure: &Failure, blocked: bool, next: Timestamp) -> Self {
         let message = cut(&failure.message);
         self.status.operation = None;
-        self.status.attempts += 1;
+        self.status.attempts = self.status.attempts.saturating_add(1);
         self.status.next_retry_time = Some(Time(next));
         self.turn(State::Deleting, failure.reason, &message);
         self.find(READY, false, failure.reason, &message);
@@ -283,7 +283,7 @@ impl Telling {
     fn turn(&mut self, state: State, reason: &str, message: &str) {
         let status = &mut self.status;
         if status.state != state.as_str() {
-            status.sequence += 1;
+            status.sequence = status.sequence.saturating_add(1);
             status.transitions.push(Transition {
                 sequence: status.sequence,
                 time: Time(self.now),

@@ -10,7 +10,7 @@ use kube_apply::{Applied, Mask, Object};
 
 use super::ask::{DryRun, Install, Propagation, Run, Uninstall};
 use super::crds;
-use super::operation::{Course, History, Operation};
+use super::operation::{Course, ExistingObjects, History, Operation};
 use super::plan::{Step, plan};
 use super::post_render::post_render;
 use crate::error::{Cause, Error};
@@ -18,6 +18,7 @@ use crate::helm::Helm;
 use crate::record::{Info, Record, Status};
 use crate::render::{RenderError, Rendering, What};
 use crate::storage::{StorageError, labels};
+use crate::trust::Origin;
 
 /// A record to be, and the objects that it tells of.
 pub(super) struct Draft {
@@ -86,7 +87,8 @@ impl Operation<'_> {
         let mut draft = self.draft_install(ask, 1).await?;
         if ask.run.dry_run == DryRun::Server {
             let (way, _) = self.way(None);
-            self.look("install", &[], &draft.objects, way, &draft.mask).await?;
+            let nothing = ExistingObjects::default();
+            self.look("install", &self.target, (&nothing, &draft.objects), way, &draft.mask).await?;
         }
         draft.record.info.description = "Dry run complete".into();
         Ok(draft.record)
@@ -109,7 +111,8 @@ impl Operation<'_> {
         let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
         if ask.skip_crds || missing.is_empty() {
             let draft = self.draft_install(ask, 1).await?;
-            self.look("install", &[], &draft.objects, self.way(None).0, &draft.mask).await?;
+            let after = (&ExistingObjects::default(), &*draft.objects);
+            self.look("install", &self.target, after, self.way(None).0, &draft.mask).await?;
         }
         let mut namespace = Namespace::default();
         namespace.metadata.name = Some(self.namespace.to_owned());
@@ -139,11 +142,12 @@ impl Operation<'_> {
         let Draft { mut record, objects, mask } = self.draft_install(ask, revision).await?;
         let (way, method) = self.way(None);
         record.apply_method = method;
-        let looked = self.look("install", &before, &objects, way, &mask).await?;
+        let looked = self.look("install", &self.target, (&before, &objects), way, &mask).await?;
         self.fits("install", &before, &objects, &mask).await?;
 
-        let stored = self.begin(history, &record).await?;
-        let mut course = Course { operation: self, stored, objects: &objects, way, mask };
+        let stored = self.begin(history, &record, Origin::Own).await?;
+        let mut course =
+            Course { operation: self, target: &self.target, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreInstall, Event::PostInstall];
         let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
@@ -192,7 +196,7 @@ impl Operation<'_> {
     }
 
     /// Makes the definitions that are missing, once the values are known to be right and there is room.
-    async fn make_crds(&self, ask: &Install<'_>, before: &[Object]) -> Result<(), Error> {
+    async fn make_crds(&self, ask: &Install<'_>, before: &ExistingObjects) -> Result<(), Error> {
         let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
         if missing.is_empty() {
             return Ok(());

@@ -18,6 +18,7 @@ use crate::hooks;
 use crate::quiet::Quiet;
 use crate::record::{ApplyMethod, Record, Status};
 use crate::storage::{self, Storage, StorageError, Stored};
+use crate::trust::{LedgerError, Origin};
 
 /// What a revision says that somebody died over.
 const INTERRUPTED: &str = "operation interrupted";
@@ -34,6 +35,23 @@ pub(super) struct Operation<'o> {
     pub run: &'o Run<'o>,
     pub storage: Storage,
     pub target: Target,
+    /// For the content of records that are not trusted.
+    pub foreign: Target,
+}
+
+/// The objects that may be in the cluster, by who vouches for the records that name them.
+#[derive(Default)]
+pub(super) struct ExistingObjects {
+    /// Named by a record that we made.
+    pub own: Vec<Object>,
+    /// Named by other records only.
+    pub foreign: Vec<Object>,
+}
+
+impl ExistingObjects {
+    pub fn all(&self) -> Vec<Object> {
+        self.own.iter().chain(&self.foreign).cloned().collect()
+    }
 }
 
 /// What was found of a release.
@@ -44,7 +62,15 @@ pub(super) struct History {
 impl<'o> Operation<'o> {
     pub fn new(helm: &'o Helm, namespace: &'o str, name: &'o str, run: &'o Run<'o>) -> Self {
         let (storage, target) = (helm.storage(namespace), helm.target(namespace));
-        Self { helm, name, namespace, run, storage, target }
+        Self { helm, name, namespace, run, storage, target, foreign: helm.foreign_target(namespace) }
+    }
+
+    /// The target that hooks and manifests of a stored record are executed on.
+    pub fn target_of(&self, record: &Record) -> &Target {
+        match self.helm.origin(record) {
+            Origin::Own => &self.target,
+            Origin::Other | Origin::Foreign => &self.foreign,
+        }
     }
 
     pub async fn history(&self) -> Result<History, Error> {
@@ -88,12 +114,13 @@ impl<'o> Operation<'o> {
     pub async fn look(
         &self,
         act: &'static str,
-        before: &[Object],
-        after: &[Object],
+        target: &Target,
+        (before, after): (&ExistingObjects, &[Object]),
         way: Way,
         mask: &Mask,
     ) -> Result<Looked, Error> {
-        let looked = kube_apply::look(&self.target, before, after, &self.options(way)).await;
+        let options = Options { merge_only: before.foreign.clone(), ..self.options(way) };
+        let looked = kube_apply::look(target, &before.own, after, &options).await;
         looked.map_err(|error| Error::Refused { act, kind: error.kind(), why: mask.over(&error.to_string()) })
     }
 
@@ -101,12 +128,12 @@ impl<'o> Operation<'o> {
     pub async fn fits(
         &self,
         act: &'static str,
-        before: &[Object],
+        before: &ExistingObjects,
         after: &[Object],
         mask: &Mask,
     ) -> Result<(), Error> {
         let Some(room) = self.run.room else { return Ok(()) };
-        match room.short(&self.target, before, after).await {
+        match room.short(&self.target, &before.all(), after).await {
             Some(why) => Err(Error::Refused { act, kind: Kind::Exhausted, why: mask.over(&why) }),
             None => Ok(()),
         }
@@ -157,11 +184,22 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Writes the first record of a revision, after making room for it.
-    pub async fn begin(&self, history: &History, record: &Record) -> Result<Stored, Error> {
+    /// Writes the first record of a revision, after making room for it. Content of our own is entered in the ledger before
+    /// the record exists, so that no crash leaves a record of ours that is not trusted.
+    pub async fn begin(&self, history: &History, record: &Record, origin: Origin) -> Result<Stored, Error> {
         // Helm's own limits hold before anything is given up for it.
         self.storage.plan(record)?;
-        for entry in self.outdated(history).await? {
+        let outdated = self.outdated(history).await?;
+        if let Some(trust) = self.helm.trust.as_ref().filter(|_| origin == Origin::Own) {
+            let gone: BTreeSet<i64> = outdated.iter().map(|entry| entry.head.revision).collect();
+            let kept = history.entries.iter().map(|entry| entry.head.revision);
+            let kept: Vec<i64> = kept.filter(|revision| !gone.contains(revision)).collect();
+            trust.ledger.enter(record, &kept).await.map_err(|error| match error {
+                LedgerError::Overtaken => Error::Overtaken { name: self.name.to_owned() },
+                LedgerError::Unavailable(why) => Error::Ledger(why),
+            })?;
+        }
+        for entry in outdated {
             self.storage.delete(&entry.head).await?;
         }
         Ok(self.storage.create(record).await?)
@@ -188,16 +226,84 @@ impl<'o> Operation<'o> {
         Ok(history.entries.iter().filter(|entry| gone.contains(&entry.head.revision)).collect())
     }
 
-    /// The objects that may be in the cluster, as `first` has them where it does.
-    pub async fn standing(&self, history: &History, first: i64) -> Result<Vec<Object>, Error> {
+    /// The objects that may be in the cluster, as `first` has them where it does; trusted records come before others.
+    pub async fn standing(&self, history: &History, first: i64) -> Result<ExistingObjects, Error> {
         let view = history.view();
         let mut revisions: Vec<i64> = plan::footprint(&view).iter().map(|(revision, _)| *revision).collect();
         revisions.sort_by_key(|&revision| (revision != first, std::cmp::Reverse(revision)));
-        let mut records = Vec::new();
+        let (mut own, mut foreign) = (Vec::new(), Vec::new());
         for revision in revisions {
-            records.push(history.open(self, revision).await?.record);
+            let record = history.open(self, revision).await?.record;
+            match self.helm.origin(&record) {
+                Origin::Own | Origin::Other => own.push(record),
+                Origin::Foreign => foreign.push(record),
+            }
         }
-        footprint::objects(&records, self.namespace).map_err(Error::manifest("current"))
+        let objects = |records: &[Record]| {
+            footprint::objects(records, self.namespace).map_err(Error::manifest("current"))
+        };
+        let (own, mut foreign) = (objects(&own)?, objects(&foreign)?);
+        let known: BTreeSet<Id> = own.iter().map(|object| footprint::id(object, self.namespace)).collect();
+        foreign.retain(|object| !known.contains(&footprint::id(object, self.namespace)));
+        Ok(ExistingObjects { own, foreign })
+    }
+
+    /// Removes objects that only untrusted records name and that are not wanted any more. What the untrusted identity may not
+    /// remove stays: such a record must not keep a release from being upgraded.
+    async fn prune_foreign(
+        &self,
+        before: &ExistingObjects,
+        after: &[Object],
+        tell: &dyn Tell,
+    ) -> Result<(), Cause> {
+        let wanted: BTreeSet<Id> = after.iter().map(|object| footprint::id(object, self.namespace)).collect();
+        let gone =
+            before.foreign.iter().filter(|object| !wanted.contains(&footprint::id(object, self.namespace)));
+        let gone: Vec<Object> = gone.cloned().collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let removal = Removal { ownership: Some(self.ownership()), ..Removal::default() };
+        match kube_apply::remove(&self.foreign, &gone, &removal, tell).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.failures.iter().all(|failure| failure.kind() == Kind::Forbidden) => {
+                tracing::warn!(
+                    release = self.name,
+                    namespace = self.namespace,
+                    objects = error.failures.len(),
+                    "objects of a Helm record that Longshore did not make are left behind"
+                );
+                Ok(())
+            }
+            Err(error) => Err(Cause::apply(kube_apply::ApplyError {
+                failures: error.failures,
+                applied: Applied::default(),
+            })),
+        }
+    }
+
+    /// Removes all objects of a release, those of untrusted records as the untrusted identity. All are tried.
+    pub async fn remove(
+        &self,
+        standing: &ExistingObjects,
+        how: &Removal,
+    ) -> Result<kube_apply::Removed, kube_apply::RemoveError> {
+        let tell = self.run.tell;
+        let own = kube_apply::remove(&self.target, &standing.own, how, tell).await;
+        let foreign = kube_apply::remove(&self.foreign, &standing.foreign, how, tell).await;
+        let (mut removed, mut failures) = (kube_apply::Removed::default(), Vec::new());
+        for outcome in [own, foreign] {
+            let part = match outcome {
+                Ok(part) => part,
+                Err(error) => {
+                    failures.extend(error.failures);
+                    error.removed
+                }
+            };
+            removed.removed.extend(part.removed);
+            removed.kept.extend(part.kept);
+        }
+        if failures.is_empty() { Ok(removed) } else { Err(kube_apply::RemoveError { failures, removed }) }
     }
 
     /// What the records tell of that nobody is taking away.
@@ -208,11 +314,11 @@ impl<'o> Operation<'o> {
             return Ok(BTreeSet::new());
         };
         let standing = self.standing(&history, last).await?;
-        Ok(standing.iter().map(|object| footprint::id(object, self.namespace)).collect())
+        Ok(standing.all().iter().map(|object| footprint::id(object, self.namespace)).collect())
     }
 
     /// Waits until objects are ready, if asked to.
-    async fn ready(&self, objects: &[Object], tell: &dyn Tell) -> Result<(), Cause> {
+    async fn ready(&self, target: &Target, objects: &[Object], tell: &dyn Tell) -> Result<(), Cause> {
         let strategy = match (self.run.wait, self.run.wait_for_jobs) {
             (Wait::HookOnly, _) => return Ok(()),
             (Wait::Watcher, false) => Strategy::Watcher,
@@ -220,7 +326,7 @@ impl<'o> Operation<'o> {
             (Wait::Legacy, false) => Strategy::Legacy,
             (Wait::Legacy, true) => Strategy::LegacyWithJobs,
         };
-        let waited = ready::wait(&self.target, objects, strategy, self.deadline(), tell).await;
+        let waited = ready::wait(target, objects, strategy, self.deadline(), tell).await;
         waited.map_err(Cause::NotReady)
     }
 }
@@ -244,6 +350,8 @@ impl History {
 /// A revision on its way: its record as it was last written, and how its objects are written.
 pub(super) struct Course<'c> {
     pub operation: &'c Operation<'c>,
+    /// As the identity that may execute the content of the record.
+    pub target: &'c Target,
     pub stored: Stored,
     /// What it is made of.
     pub objects: &'c [Object],
@@ -256,7 +364,7 @@ impl Course<'_> {
     pub async fn run(
         &mut self,
         events: [Event; 2],
-        before: &[Object],
+        before: &ExistingObjects,
         looked: Looked,
         applied: &mut Applied,
     ) -> Result<(), Cause> {
@@ -266,20 +374,19 @@ impl Course<'_> {
         let looked = if ran == 0 {
             looked
         } else {
-            let options = self.operation.options(self.way);
-            kube_apply::look(&self.operation.target, before, self.objects, &options)
-                .await
-                .map_err(Cause::apply)?
+            let options = Options { merge_only: before.foreign.clone(), ..self.operation.options(self.way) };
+            kube_apply::look(self.target, &before.own, self.objects, &options).await.map_err(Cause::apply)?
         };
         let quiet = Quiet { mask: &self.mask, tell: self.operation.run.tell };
-        match looked.write(&self.operation.target, &quiet).await {
+        match looked.write(self.target, &quiet).await {
             Ok(done) => *applied = done,
             Err(mut error) => {
                 *applied = std::mem::take(&mut error.applied);
                 return Err(Cause::apply(error));
             }
         }
-        self.operation.ready(self.objects, &quiet).await?;
+        self.operation.prune_foreign(before, self.objects, &quiet).await?;
+        self.operation.ready(self.target, self.objects, &quiet).await?;
         self.hooks(last).await?;
         Ok(())
     }
@@ -291,7 +398,7 @@ impl Course<'_> {
         }
         let hooks = hooks::Hooks {
             storage: &self.operation.storage,
-            target: &self.operation.target,
+            target: self.target,
             clock: &*self.operation.helm.clock,
             way: self.way,
             timeout: self.operation.run.timeout,
@@ -321,7 +428,7 @@ impl Course<'_> {
     /// The record was changed or deleted by somebody else. What was written for it is taken away unless a record tells of it:
     /// whoever took the release off, or made another of it, may not have seen it.
     pub async fn overtaken(&self) -> Error {
-        let Operation { name, namespace, target, run, .. } = self.operation;
+        let Operation { name, namespace, run, .. } = self.operation;
         let overtaken = Error::Overtaken { name: (*name).to_owned() };
         let told = match self.operation.told().await {
             Ok(told) => told,
@@ -330,7 +437,7 @@ impl Course<'_> {
         let untold = |object: &&Object| !told.contains(&footprint::id(object, namespace));
         let written: Vec<Object> = self.objects.iter().filter(untold).cloned().collect();
         let removal = self.operation.removal();
-        match kube_apply::remove(target, &written, &removal, run.tell).await {
+        match kube_apply::remove(self.target, &written, &removal, run.tell).await {
             Ok(_) => overtaken,
             Err(error) => Error::NotDeleted {
                 name: (*name).to_owned(),

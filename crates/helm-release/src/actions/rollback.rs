@@ -10,6 +10,7 @@ use super::plan::{Step, plan};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::record::{Info, Record, Status};
+use crate::trust::Origin;
 
 /// So long may be what somebody says of it.
 const LONGEST: usize = 256;
@@ -31,7 +32,7 @@ impl Helm {
             return self.held(&ask.namespace, &ask.name, Box::pin(operation.rollback(ask))).await;
         }
         let history = operation.history().await?;
-        Ok(Box::pin(operation.draft_rollback(ask, &history)).await?.record)
+        Ok(Box::pin(operation.draft_rollback(ask, &history)).await?.0.record)
     }
 }
 
@@ -49,14 +50,15 @@ impl Operation<'_> {
                 Step::Install { .. } | Step::Upgrade { .. } => break history,
             }
         };
-        let Draft { record, objects, mask } = self.draft_rollback(ask, &history).await?;
+        let (Draft { record, objects, mask }, origin) = self.draft_rollback(ask, &history).await?;
+        let target = if origin == Origin::Own { &self.target } else { &self.foreign };
         let (way, _) = self.way(Some(&record));
         let before = self.standing(&history, record.version - 1).await?;
-        let looked = self.look("rollback", &before, &objects, way, &mask).await?;
+        let looked = self.look("rollback", target, (&before, &objects), way, &mask).await?;
 
         let description = record.info.description.clone();
-        let stored = self.begin(&history, &record).await?;
-        let mut course = Course { operation: self, stored, objects: &objects, way, mask };
+        let stored = self.begin(&history, &record, origin).await?;
+        let mut course = Course { operation: self, target, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreRollback, Event::PostRollback];
         let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
@@ -88,7 +90,7 @@ impl Operation<'_> {
             return if error.is_overtaken() { course.overtaken().await } else { error.into() };
         }
         if ask.cleanup_on_fail
-            && let Err(error) = remove(&self.target, &applied.created, &self.cleanup(), self.run.tell).await
+            && let Err(error) = remove(course.target, &applied.created, &self.cleanup(), self.run.tell).await
         {
             said = format!(
                 "an error occurred while cleaning up resources. original rollback error: {why}: unable to cleanup \
@@ -99,11 +101,12 @@ impl Operation<'_> {
         Error::Failed { said, kind, record: Box::new(course.stored.record) }
     }
 
-    /// The revision to be: what an old one was, under a new number.
-    async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<Draft, Error> {
+    /// The revision to be: what an old one was, under a new number; and where that content comes from.
+    async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<(Draft, Origin), Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
         let to = if ask.revision == 0 { last.head.revision - 1 } else { ask.revision };
         let old = history.open(self, to).await?.record;
+        let origin = self.helm.origin(&old);
         let last = self.storage.open(last).await?.record;
         let said = ask.run.description.clone().unwrap_or_else(|| format!("Rollback to {to}"));
         let (_, apply_method) = self.way(Some(&old));
@@ -122,6 +125,6 @@ impl Operation<'_> {
             apply_method,
             ..old
         };
-        self.settle(record).await
+        Ok((self.settle(record).await?, origin))
     }
 }

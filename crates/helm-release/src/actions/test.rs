@@ -29,7 +29,7 @@ impl Operation<'_> {
         let mask = Mask::new([], &self.run.sensitive);
         let hooks = Hooks {
             storage: &self.storage,
-            target: &self.target,
+            target: self.target_of(&stored.record),
             clock: &*self.helm.clock,
             way: self.way(Some(&stored.record)).0,
             timeout: self.run.timeout,

@@ -3,7 +3,7 @@
 use helm_engine::{Event, names};
 use kube::api::PropagationPolicy;
 use kube_apply::remove::is_kept;
-use kube_apply::{Mask, Removal, remove};
+use kube_apply::{Mask, Removal};
 
 use super::ask::{DryRun, Propagation, Run, Uninstall, Uninstalled};
 use super::operation::{Course, History, Operation};
@@ -13,6 +13,9 @@ use crate::record::Status;
 use crate::storage::{StorageError, Stored};
 
 const UNDERWAY: &str = "Deletion in progress (or silently failed)";
+/// What helps where objects of an untrusted record cannot be removed.
+const UNTRUSTED: &str = " (Longshore did not make all Helm records of this release, so that some of its objects are removed \
+     with the rights of the namespace's deployer: upgrade the release, or force its deletion)";
 const COMPLETE: &str = "Uninstallation complete";
 
 impl Helm {
@@ -47,7 +50,7 @@ impl Operation<'_> {
         let last = self.storage.open(last).await?;
         let objects = self.standing(&history, last.record.version).await?;
         let how = Removal { dry_run: true, ..self.how(ask) };
-        let removed = remove(&self.target, &objects, &how, self.run.tell).await;
+        let removed = self.remove(&objects, &how).await;
         let removed = removed.map_err(|error| self.not_deleted(&error, &Mask::default()))?;
         Ok(outcome(last, removed.kept))
     }
@@ -75,15 +78,24 @@ impl Operation<'_> {
             last.record.info.deleted = self.helm.clock.now().into();
             last = self.storage.update(&last).await?;
         }
-        let objects = self.standing(&history, last.record.version).await?;
+        let standing = self.standing(&history, last.record.version).await?;
+        let objects = standing.all();
         let mask = Mask::new(&objects, &self.run.sensitive);
         let (way, _) = self.way(Some(&last.record));
-        let mut course = Course { operation: self, stored: last, objects: &objects, way, mask };
+        // What is in memory from here on is what runs.
+        let target = self.target_of(&last.record);
+        let mut course = Course { operation: self, target, stored: last, objects: &objects, way, mask };
         if let Err(cause) = course.hooks(Event::PreDelete).await {
             return Err(course.gave_up(&cause));
         }
-        let removed = remove(&self.target, &objects, &self.how(ask), self.run.tell).await;
-        let removed = removed.map_err(|error| self.not_deleted(&error, &course.mask))?;
+        let removed = self.remove(&standing, &self.how(ask)).await;
+        let removed = removed.map_err(|error| {
+            let mut error = self.not_deleted(&error, &course.mask);
+            if let (Error::NotDeleted { why, .. }, false) = (&mut error, standing.foreign.is_empty()) {
+                why.push_str(UNTRUSTED);
+            }
+            error
+        })?;
         // Everything is gone by now, so what fails in the end does not bring the records back.
         let late = course.hooks(Event::PostDelete).await.err();
 

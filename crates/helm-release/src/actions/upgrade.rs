@@ -14,6 +14,7 @@ use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::record::{Info, Record, Status};
 use crate::render::What;
+use crate::trust::Origin;
 
 impl Helm {
     /// Makes a release anew. Its record; of a dry run the one that would be.
@@ -87,7 +88,8 @@ impl Operation<'_> {
         let mut draft = self.draft_upgrade(ask, &history, &base, revision).await?;
         if ask.run.dry_run == DryRun::Server {
             let before = self.standing(&history, base.version).await?;
-            self.look("update", &before, &draft.objects, self.way(Some(&base)).0, &draft.mask).await?;
+            let (way, objects) = (self.way(Some(&base)).0, (&before, &*draft.objects));
+            self.look("update", &self.target, objects, way, &draft.mask).await?;
         }
         draft.record.info.description =
             ask.run.description.clone().unwrap_or_else(|| "Dry run complete".to_owned());
@@ -105,11 +107,12 @@ impl Operation<'_> {
         let Draft { record, objects, mask } = self.draft_upgrade(ask, history, &base, revision).await?;
         let (way, _) = self.way(Some(&base));
         let before = self.standing(history, base.version).await?;
-        let looked = self.look("update", &before, &objects, way, &mask).await?;
+        let looked = self.look("update", &self.target, (&before, &objects), way, &mask).await?;
         self.fits("update", &before, &objects, &mask).await?;
 
-        let stored = self.begin(history, &record).await?;
-        let mut course = Course { operation: self, stored, objects: &objects, way, mask };
+        let stored = self.begin(history, &record, Origin::Own).await?;
+        let mut course =
+            Course { operation: self, target: &self.target, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreUpgrade, Event::PostUpgrade];
         let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {

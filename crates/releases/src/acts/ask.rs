@@ -9,6 +9,7 @@ use kube::api::PostParams;
 use kube::core::ObjectMeta;
 use kube_types::marks::{MANAGED_BY, REQUEST_FINALIZER, WORKSPACE};
 use kube_types::release::{DriftDetection, Options, Patch, Remediation, RoleOverride, Source as Said};
+use kube_types::request::RunAs;
 use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec};
 
 use super::versions::request_name;
@@ -43,6 +44,17 @@ impl Releases {
         source: &Source,
         wanted: NewRelease,
     ) -> Result<ReleaseView, Error> {
+        self.install_as(actor, source, wanted, run_as(actor)?).await
+    }
+
+    /// As [`Releases::install`], for a release that acts as `run_as`.
+    pub(super) async fn install_as(
+        &self,
+        actor: &Actor,
+        source: &Source,
+        wanted: NewRelease,
+        run_as: RunAs,
+    ) -> Result<ReleaseView, Error> {
         let NewRelease {
             namespace,
             name,
@@ -58,7 +70,6 @@ impl Releases {
         } = wanted;
         let (namespace, name, values) = (&namespace, &name, &values);
         let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
-        let run_as = run_as(actor)?;
         names::check(name).map_err(Error::Invalid)?;
         is_map(values)?;
         self.allowed(actor, "create", namespace, name).await?;

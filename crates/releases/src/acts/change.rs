@@ -3,17 +3,21 @@
 use chart_store::{Reader, Source};
 use domain::Actor;
 use domain::release::State;
+use helm_release::Record;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch as Merged, PatchParams, PostParams, Preconditions};
+use kube_types::marks::ASKED;
 use kube_types::release::{Options, Patch, RoleOverride};
+use kube_types::request::RunAs;
 use kube_types::{HelmRequest, HelmRequestSpec};
 use serde_json::{Map, Value, json};
 
 use super::ask::said;
-use super::versions::VERSION;
+use super::now::packed;
 use super::view::{ReleaseView, wish};
 use super::{Asked, Error, once, run_as, unmoved};
 use crate::Releases;
+use crate::release::ledger;
 use crate::requests::{DELETE_CLAIMS, gone};
 
 /// What is to be different. What is not said stays.
@@ -30,6 +34,25 @@ pub struct Changes {
     pub paused: Option<bool>,
     pub suspend: Option<bool>,
     pub description: Option<String>,
+}
+
+impl Changes {
+    /// Whether they say what is applied, so that the release acts as the caller from now on. Pausing, suspending and trying
+    /// again do not.
+    fn change_content(&self) -> bool {
+        let Self {
+            source,
+            values,
+            merge_values: _,
+            options,
+            patches,
+            roles,
+            paused: _,
+            suspend: _,
+            description: _,
+        } = self;
+        source.is_some() || values.is_some() || options.is_some() || patches.is_some() || roles.is_some()
+    }
 }
 
 impl Releases {
@@ -61,6 +84,9 @@ impl Releases {
         unmoved(&request, asked.seen)?;
         once::remember(&mut request, mark);
         let before = self.values_text(request.spec.values_ref.as_ref()).await?;
+        if changes.change_content() {
+            request.spec.run_as = run_as(actor)?;
+        }
         let values = changes.values_over(before)?;
         let Changes {
             source,
@@ -87,10 +113,14 @@ impl Releases {
         set(&mut spec.suspend, suspend);
         set(&mut spec.description, description);
         spec.rollback_of = None;
-        self.next_version(actor, request, &values).await
+        self.next_version(request, &values).await
     }
 
-    /// Goes back to what a revision of Helm was made of.
+    /// Goes back to what a revision of Helm was made of: chart, values, options, patches and role overrides.
+    ///
+    /// A revision whose digest is in the ledger is made anew from the version that the ledger names. Labels and annotations of a record decide
+    /// nothing: tenants can write them, and Helm copies labels to later revisions. Of any other record the chart and the values are taken, and
+    /// the release acts as the namespace's deployer.
     pub async fn rollback(
         &self,
         actor: &Actor,
@@ -109,14 +139,41 @@ impl Releases {
         let unknown = || Error::NoRevision(name.to_owned(), revision);
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
         let record = storage.get(name, revision).await?.ok_or_else(unknown)?.record;
-        let version = record.labels.get(VERSION).and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
-        let kept = self.kept_version(&request.name_any(), version).await?;
-        let (values, kept) = kept.ok_or_else(unknown)?;
+        let release = self.parts().releases.get_in(namespace, name);
+        let entry = release.as_deref().and_then(|release| ledger::entry(release, &record));
+        let version = entry.map(|entry| entry.version).filter(|version| *version > 0);
+        let kept = match version {
+            Some(version) => self.kept_version(&request.name_any(), version).await?,
+            None => None,
+        };
+        let Some((values, kept)) = kept else { return self.rollback_to_record(request, &record).await };
         let text = self.values_text(Some(&values)).await?;
-        request.spec.source = kept.source;
-        request.spec.chart = kept.chart;
-        request.spec.rollback_of = Some(version);
-        self.next_version(actor, request, &text).await
+        let spec = &mut request.spec;
+        (spec.source, spec.chart, spec.options) = (kept.source, kept.chart, kept.options);
+        set(&mut spec.patches, kept.patches);
+        set(&mut spec.roles, kept.roles);
+        spec.rollback_of = version;
+        spec.run_as = run_as(actor)?;
+        self.next_version(request, &text).await
+    }
+
+    /// Goes back to the chart and the values in a record that is not ours, or of which no version was kept. Helm knows no patches and no
+    /// role overrides.
+    async fn rollback_to_record(
+        &self,
+        mut request: HelmRequest,
+        record: &Record,
+    ) -> Result<ReleaseView, Error> {
+        let (source, values) = packed(record)?;
+        let reader = Reader::Workspace(request.spec.workspace.clone());
+        let chart = self.parts().charts.get(&source, &reader).await?;
+        let spec = &mut request.spec;
+        spec.source = said(&source, &chart);
+        spec.chart = chart.resolved;
+        (spec.patches, spec.roles) = (Vec::new(), Vec::new());
+        spec.rollback_of = None;
+        spec.run_as = RunAs::default();
+        self.next_version(request, &values).await
     }
 
     /// Takes all workloads of a release to zero; its data and addresses stay.
@@ -183,7 +240,7 @@ impl Releases {
         self.turn(actor, (namespace, name), "resume", (|spec| !spec.suspend, changes), asked).await
     }
 
-    /// Tries again what failed: the same wish under a new version, as whoever asks now.
+    /// Tries again what failed: the same wish under a new version, with the identity that it had.
     pub async fn retry(
         &self,
         actor: &Actor,
@@ -240,22 +297,15 @@ impl Releases {
         Ok(())
     }
 
-    /// Writes a request that was changed as its next version, which acts as whoever changed it.
-    async fn next_version(
-        &self,
-        actor: &Actor,
-        mut request: HelmRequest,
-        values: &str,
-    ) -> Result<ReleaseView, Error> {
+    /// Writes a request that was changed as its next version.
+    async fn next_version(&self, mut request: HelmRequest, values: &str) -> Result<ReleaseView, Error> {
         let name = request.name_any();
-        request.spec.run_as = run_as(actor)?;
-        request.spec.version += 1;
+        request.spec.version = request.spec.version.saturating_add(1);
         let kept = self.keep_version(&name, &request.spec, values).await?;
         request.spec.values_ref = Some(kept.clone());
         match self.write_wish(&request).await {
             Ok(written) => {
-                let most = written.spec.options.max_history.unwrap_or(10);
-                if let Err(error) = self.prune_versions(&name, written.spec.version, most).await {
+                if let Err(error) = self.prune_versions(&written).await {
                     tracing::warn!(%error, "cannot forget old versions of a request");
                 }
                 Ok(ReleaseView::of_request(&written))
@@ -267,9 +317,9 @@ impl Releases {
         }
     }
 
-    /// Writes a request over the one that was read. That its state moved meanwhile is in nobody's way; that somebody else
-    /// asked for something is.
-    async fn write_wish(&self, request: &HelmRequest) -> Result<HelmRequest, Error> {
+    /// Writes the spec and the idempotency key of a request over the one that was read. Status and metadata that others changed meanwhile
+    /// (that its end is forced, or takes the claims along) are kept; that somebody else changed the spec is a conflict.
+    pub(super) async fn write_wish(&self, request: &HelmRequest) -> Result<HelmRequest, Error> {
         let (api, name) = (self.requests(), request.name_any());
         let mut next = request.clone();
         for _ in 0..ATTEMPTS {
@@ -277,11 +327,12 @@ impl Releases {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 done => return Ok(done?),
             }
-            let now = api.get(&name).await?;
-            if wish(&now) != wish(request) {
+            next = api.get(&name).await?;
+            if wish(&next) != wish(request) {
                 break;
             }
-            next.metadata.resource_version = now.metadata.resource_version;
+            next.spec = request.spec.clone();
+            once::remember(&mut next, request.annotations().get(ASKED).cloned());
         }
         Err(Error::Changed(request.spec.release_name.clone()))
     }

@@ -88,7 +88,8 @@ impl Releases {
         let older = history.iter().map(|stored| &stored.record).filter(|record| record.version < revision);
         let good = |record: &&Record| matches!(record.info.status, Status::Deployed | Status::Superseded);
         let last = older.clone().rfind(good).or(older.clone().next_back());
-        last.map(|record| record.version).ok_or_else(|| Error::NoRevision(name.to_owned(), revision - 1))
+        last.map(|record| record.version)
+            .ok_or_else(|| Error::NoRevision(name.to_owned(), revision.saturating_sub(1)))
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Error {
     NoWorkspace(String),
     #[error("you may not {verb} releases in namespace `{namespace}`")]
     Forbidden { verb: String, namespace: String },
+    #[error("{object} is in namespace `{namespace}`, which does not belong to workspace `{workspace}`")]
+    Outside { object: String, namespace: String, workspace: String },
     #[error("only people ask for releases here: a program writes a HelmRelease in its own namespace")]
     NoPerson,
     #[error("there is no release `{0}`")]
@@ -65,7 +67,9 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-            Self::NotYours(_) | Self::NoWorkspace(_) | Self::Forbidden { .. } => Kind::Forbidden,
+            Self::NotYours(_) | Self::NoWorkspace(_) | Self::Forbidden { .. } | Self::Outside { .. } => {
+                Kind::Forbidden
+            }
             Self::NoPerson | Self::ByHand(_) => Kind::Unsupported,
             Self::NotFound(_)
             | Self::NoRepo(_)

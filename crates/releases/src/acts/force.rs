@@ -70,8 +70,9 @@ impl Releases {
     }
 
     async fn left(&self, actor: &Actor, namespace: &str, name: &str, known: &[Object]) -> Vec<LeftBehind> {
+        let Ok(reader) = self.acts_in(actor, Capability::ReadReleases, namespace) else { return Vec::new() };
         let target = Target {
-            client: self.parts().clients.acting_as(&actor.impersonation()),
+            client: self.parts().clients.acting_as(&reader),
             discovery: self.parts().helms.discovery.clone(),
             namespace: namespace.to_owned(),
         };

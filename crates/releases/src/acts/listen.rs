@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use domain::Actor;
+use domain::roles::Capability;
 use futures::{Stream, stream};
 use helm_release::Record;
 use kube_apply::logs::{Following, Heard, Source, Wish, pods_of};
@@ -73,7 +74,8 @@ impl Releases {
             previous: false,
             at_once,
         };
-        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let client =
+            self.parts().clients.acting_as(&self.acts_in(actor, Capability::ReadReleases, namespace)?);
         let pods = pods_of(&objects(&record)?, namespace);
         let ear = Ear {
             releases: self.clone(),

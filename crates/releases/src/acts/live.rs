@@ -1,6 +1,7 @@
 //! What others made of the objects of a release since it was deployed: told, and left as it is.
 
 use domain::Actor;
+use domain::roles::Capability;
 use kube_apply::{Ownership, Target, drift};
 
 use super::Error;
@@ -13,7 +14,11 @@ impl Releases {
     pub async fn drift(&self, actor: &Actor, namespace: &str, name: &str) -> Result<Comparison, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
         let target = Target {
-            client: self.parts().clients.acting_as(&actor.impersonation()),
+            client: self.parts().clients.acting_as(&self.acts_in(
+                actor,
+                Capability::ReadReleases,
+                namespace,
+            )?),
             discovery: self.parts().helms.discovery.clone(),
             namespace: namespace.to_owned(),
         };

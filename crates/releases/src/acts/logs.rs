@@ -3,6 +3,7 @@
 //! Elsewhere: the same as it comes (`super::listen`).
 
 use domain::Actor;
+use domain::roles::Capability;
 use futures::StreamExt;
 use futures::stream;
 use k8s_openapi::api::core::v1::Pod;
@@ -62,7 +63,8 @@ impl Releases {
         which: &Which,
     ) -> Result<Vec<LogView>, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
-        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let client =
+            self.parts().clients.acting_as(&self.acts_in(actor, Capability::ReadReleases, namespace)?);
         let mut pods: Vec<Pod> = Vec::new();
         for meant in pods_of(&objects(&record)?, namespace) {
             let api: Api<Pod> = Api::namespaced(client.clone(), &meant.namespace);

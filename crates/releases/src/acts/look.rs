@@ -13,14 +13,14 @@ use helm_template::json;
 use helm_template::profile::Profile;
 use kube_apply::Object;
 use kube_types::HelmRelease;
-use kube_types::release::ValuesKind;
 use serde_json::Value;
 
 use super::versions::VERSION;
 use super::view::{ChartView, ReleaseView, RevisionView, ValuesView};
 use super::{Error, versions};
 use crate::Releases;
-use crate::values::{Gathered, Sensitive};
+use crate::release::ledger;
+use crate::values::Sensitive;
 
 impl Releases {
     pub async fn get(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
@@ -163,20 +163,16 @@ impl RevisionView {
     }
 }
 
-/// What of a record nobody may read: what its Secrets hold, what its chart calls secret, and, where values came from a Secret
-/// of somebody's, all of them: the record does not say which.
+/// What of a record nobody may read: what its Secrets hold, and those of its values that were recorded as sensitive when
+/// the revision was made. Of a record that Longshore did not make, or that was changed since, all values are.
 pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Result<Sensitive, Error> {
     let objects = objects(record)?;
-    let Ok(chart) = record.chart.chart(Profile::Helm4) else {
-        return Ok(Sensitive::of_objects(&objects));
+    let entry = release.and_then(|release| ledger::entry(release, record));
+    let pointers = match entry {
+        Some(entry) => entry.sensitive.iter().cloned().collect(),
+        None => BTreeSet::from([String::new()]),
     };
-    let from_secret = release.map(|release| &release.spec).is_some_and(|spec| {
-        spec.values_from.iter().any(|reference| reference.kind == ValuesKind::Secret)
-            || (spec.values_ref.is_some() && spec.request_ref.is_none())
-    });
-    let from_secrets = if from_secret { BTreeSet::from([String::new()]) } else { BTreeSet::new() };
-    let gathered = Gathered { values: Members::clone(&record.config), from_secrets, hash: String::new() };
-    Ok(Sensitive::of(&chart, &gathered, &objects))
+    Ok(Sensitive::at(pointers, &record.config, &objects))
 }
 
 pub(super) fn objects(record: &Record) -> Result<Vec<Object>, Error> {

@@ -3,7 +3,9 @@
 //! Every function takes an [`Actor`] and asks it first, then asks Kubernetes whether the person may do the like with a release
 //! of that namespace, and then writes as the platform. What follows from it, follows by itself (`crate::lead`).
 //!
-//! Always true: whoever acted last is whom the release acts as. What somebody may not see is not there for them.
+//! Always true: a release acts as whoever changed its chart, values, patches or overrides last, with the group of its own
+//! workspace and within the scope of their token. What is done at once (restart, test) is done as the release, too; what is
+//! looked at (logs, resources, plans) is looked at as the caller. What somebody may not see is not there for them.
 //! Modules in reading order: that what is sent twice is done once ([`once`]); archives that somebody brings ([`packages`]), what
 //! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]) and what would come of that ([`plan`]), its end against all that is in the way ([`force`], [`left`]), what is done at once
 //! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`live`], [`resources`], [`logs`] and [`listen`], [`view`]), why not ([`error`]).
@@ -36,7 +38,8 @@ use kube_types::request::RunAs;
 use kube_types::{HelmRelease, HelmRequest};
 
 use crate::Releases;
-use domain::actor::Who;
+use crate::release::identity::{self, Identity};
+use domain::actor::{Impersonation, Via, Who};
 pub use error::Error;
 pub use once::Asked;
 pub(crate) use versions::{VERSION, request_name};
@@ -56,6 +59,20 @@ impl Releases {
         Ok(workspace)
     }
 
+    /// The identity of a caller for what concerns a release of the namespace: the group of its workspace and no other.
+    fn acts_in(&self, actor: &Actor, what: Capability, namespace: &str) -> Result<Impersonation, Error> {
+        let workspace = self.workspace(actor, what, namespace)?;
+        Ok(actor.impersonation_in(what, &workspace)?)
+    }
+
+    /// The identity that a release has now; the deployer of its namespace where it has none.
+    fn identity_of(&self, release: Option<&HelmRelease>, namespace: &str) -> Identity {
+        let parts = self.parts();
+        let identity =
+            release.and_then(|release| identity::identity(release, &parts.requests, &*parts.people).ok());
+        identity.unwrap_or_else(|| identity::of_deployer(namespace))
+    }
+
     /// Whether Kubernetes would let them do this with a release of the namespace.
     async fn allowed(&self, actor: &Actor, verb: &str, namespace: &str, name: &str) -> Result<(), Error> {
         let what = ResourceAttributes {
@@ -66,7 +83,8 @@ impl Releases {
             name: (verb != "create").then(|| name.to_owned()),
             ..ResourceAttributes::default()
         };
-        let may = kube_access::may(&self.parts().clients.own(), &actor.impersonation(), what).await?;
+        let identity = self.acts_in(actor, Capability::ReadReleases, namespace)?;
+        let may = kube_access::may(&self.parts().clients.own(), &identity, what).await?;
         if may {
             Ok(())
         } else {
@@ -116,7 +134,13 @@ impl Releases {
 /// The person whose rights the release will have.
 fn run_as(actor: &Actor) -> Result<RunAs, Error> {
     match &actor.who {
-        Who::Person { id, uid, .. } => Ok(RunAs { user: id.to_string(), uid: uid.clone() }),
+        Who::Person { id, uid, .. } => {
+            let scope = match &actor.via {
+                Via::Token { scopes, .. } if !scopes.are_all() => scopes.words(),
+                _ => Vec::new(),
+            };
+            Ok(RunAs { user: id.to_string(), uid: uid.clone(), scope })
+        }
         Who::ServiceAccount { .. } => Err(Error::NoPerson),
     }
 }

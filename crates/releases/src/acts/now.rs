@@ -1,5 +1,9 @@
-//! What is done at once, as the person who asks: restart, test, adopt.
+//! What is done at once, as the release: restart, test; and adoption.
+//!
+//! The caller must be allowed to change the release. What comes of a Helm record that Longshore did not make is done as the
+//! namespace's deployer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chart_store::Source;
@@ -7,6 +11,7 @@ use domain::Actor;
 use domain::roles::Capability;
 use helm_chart::archive;
 use helm_release::actions::{Run, Test};
+use helm_release::{Origin, Record};
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -14,6 +19,7 @@ use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams};
 use kube::core::DynamicObject;
 use kube_apply::logs::selector;
 use kube_apply::{Object, Tell};
+use kube_types::request::RunAs;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -23,6 +29,7 @@ use super::ask::NewRelease;
 use super::look::{objects, sensitive};
 use super::view::ReleaseView;
 use crate::Releases;
+use crate::release::ledger::{ReadOnlyLedger, origin};
 
 /// The kinds whose pods a restart is about.
 const RESTARTED: &[&str] = &["DaemonSet", "Deployment", "StatefulSet"];
@@ -39,11 +46,32 @@ impl Releases {
         name: &str,
         rolling: bool,
     ) -> Result<Vec<String>, Error> {
-        self.workspace(actor, Capability::ChangeReleases, namespace)?;
-        let (record, _) = self.record(actor, namespace, name, None).await?;
-        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        self.allowed(actor, "update", namespace, name).await?;
+        let (record, release) = self.record(actor, namespace, name, None).await?;
+        let identity = self.identity_of(release.as_deref(), namespace);
+        let executor = match origin(release.as_deref(), &record, &identity.by) {
+            Origin::Own => &identity.acts_as,
+            Origin::Other | Origin::Foreign => &identity.foreign,
+        };
+        let client = self.parts().clients.acting_as(executor);
         let mut restarted = Vec::new();
-        for object in objects(&record)?.iter().filter(|object| RESTARTED.contains(&object.kind())) {
+        let objects = objects(&record)?;
+        let workloads: Vec<&Object> =
+            objects.iter().filter(|object| RESTARTED.contains(&object.kind())).collect();
+        for object in &workloads {
+            let elsewhere = object.namespace().filter(|other| *other != namespace);
+            if let Some(other) = elsewhere
+                && self.parts().people.workspace_of(other).as_ref() != Some(&workspace)
+            {
+                return Err(Error::Outside {
+                    object: format!("{} {}", object.kind(), object.name()),
+                    namespace: other.to_owned(),
+                    workspace: workspace.to_string(),
+                });
+            }
+        }
+        for object in workloads {
             if rolling {
                 self.roll(&client, namespace, object).await?;
             } else {
@@ -91,9 +119,12 @@ impl Releases {
         which: Tests,
         tell: &dyn Tell,
     ) -> Result<Tested, Error> {
-        self.workspace(actor, Capability::ChangeReleases, namespace)?;
+        let reader = self.acts_in(actor, Capability::ChangeReleases, namespace)?;
+        self.allowed(actor, "update", namespace, name).await?;
         let (_, release) = self.record(actor, namespace, name, None).await?;
-        let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
+        let identity = self.identity_of(release.as_deref(), namespace);
+        let ledger = ReadOnlyLedger { release: release.clone(), by: identity.by.clone() };
+        let helm = self.parts().helms.acting_for(&self.parts().clients, &identity, Arc::new(ledger));
         let Tests { only, except, logs, timeout } = which;
         let usual = Run::new(tell);
         let ask = Test {
@@ -109,7 +140,7 @@ impl Releases {
             Err(error) => return Err(error.into()),
         };
         let mask = sensitive(&record, release.as_deref())?;
-        let client = self.parts().clients.acting_as(&actor.impersonation());
+        let client = self.parts().clients.acting_as(&reader);
         let pods: Api<Pod> = Api::namespaced(client, namespace);
         let mut tests = Vec::new();
         for hook in record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test")) {
@@ -140,21 +171,29 @@ impl Releases {
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
         let found = storage.last(name).await?;
         let record = found.ok_or_else(|| Error::NotFound(format!("{namespace}/{name}")))?.record;
-        let unusable = |why: &dyn std::fmt::Display| {
-            Error::Invalid(format!("the chart in the record of `{name}` cannot be used: {why}"))
-        };
-        let chart = record.chart.chart(Profile::Helm4).map_err(|error| unusable(&error))?;
-        let packed = archive::write(&chart, Profile::Helm4, 0).map_err(|error| unusable(&error))?;
-        let data = helm_template::data::Data::Map(helm_template::data::Members::clone(&record.config));
-        let values = helm_template::yaml::write(&data).map_err(|error| unusable(&error))?;
+        let (source, values) = packed(&record)?;
         let wanted = NewRelease {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             values,
             ..NewRelease::default()
         };
-        self.install(actor, &Source::Archive(packed.into()), wanted).await
+        // Whoever may write Secrets there can have written the record: it runs as the namespace's deployer until it is upgraded.
+        self.install_as(actor, &source, wanted, RunAs::default()).await
     }
+}
+
+/// The chart in a record as an archive, and the values in it as YAML.
+pub(super) fn packed(record: &Record) -> Result<(Source, String), Error> {
+    let unusable = |why: &dyn std::fmt::Display| {
+        let name = &record.name;
+        Error::Invalid(format!("the chart in the record of `{name}` cannot be used: {why}"))
+    };
+    let chart = record.chart.chart(Profile::Helm4).map_err(|error| unusable(&error))?;
+    let packed = archive::write(&chart, Profile::Helm4, 0).map_err(|error| unusable(&error))?;
+    let data = helm_template::data::Data::Map(helm_template::data::Members::clone(&record.config));
+    let values = helm_template::yaml::write(&data).map_err(|error| unusable(&error))?;
+    Ok((Source::Archive(packed.into()), values))
 }
 
 /// So much is shown of what a test printed.

@@ -3,14 +3,13 @@
 use chart_store::{Reader, Source};
 use domain::roles::Capability;
 use domain::{Actor, Kind};
-use futures::FutureExt;
 use helm_chart::values;
 use helm_release::Record;
-use helm_release::actions::{DryRun, Install, Run, Upgrade, Values};
+use helm_release::actions::{DryRun, Run};
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use kube_apply::fit::{self, FitError, Shortage, Turns};
-use kube_apply::{Object, Silent, Target};
+use kube_apply::{Object, Target};
 use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,8 +22,12 @@ use super::look::{objects, sensitive};
 use super::{Error, HOST, run_as, versions};
 use crate::Releases;
 use crate::charts::Chart;
-use crate::release::change::Change;
+use crate::helm_options::{self, Action, Inputs};
+use crate::release::TIMEOUT;
+use crate::release::change::{Admission, Change};
 use crate::release::identity::Identity;
+use crate::release::ledger::ReadOnlyLedger;
+use crate::values::{Gathered, Sensitive};
 
 /// What would be.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -76,7 +79,8 @@ impl Releases {
     ) -> Result<Plan, Error> {
         let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
         self.allowed(actor, "create", namespace, name).await?;
-        let identity = self.identity_of(actor)?;
+        let acts_as = actor.impersonation_in(Capability::ChangeReleases, &workspace)?;
+        let identity = Identity::of_caller(acts_as, run_as(actor)?.user, namespace);
         let request = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
         let release = self.parts().releases.get_in(namespace, name);
         if request.is_none() && release.is_some() {
@@ -93,23 +97,36 @@ impl Releases {
         let before = self.parts().helms.storage(&self.parts().clients, namespace).last(name).await?;
         let before = before.map(|stored| stored.record);
         let spec = spec(request.as_ref(), changes);
-        let helm = self.parts().helms.acting_as(&self.parts().clients, &actor.impersonation());
         let clients = &self.parts().clients;
-        let change = Change { spec: &spec, identity: &identity, discovery: &helm.discovery, clients };
-        let mut run = Run::new(&Silent);
-        run.dry_run = DryRun::Server;
-        run.post_render = Some(&change);
-        run.take_ownership = spec.options.take_ownership;
-        let target = helm.target(namespace);
-        let (name, namespace) = (name.to_owned(), namespace.to_owned());
-        let (chart, values) = (chart.ready, Arc::new(values));
-        let after = if before.is_some() {
-            let upgrade = upgrade(name, namespace, chart, values, &spec, run);
-            helm.upgrade(&upgrade).boxed().await?
-        } else {
-            helm.install(&install(name, namespace, chart, values, &spec, run)).boxed().await?
+        let ledger = ReadOnlyLedger { release: release.clone(), by: identity.by.clone() };
+        let helm = self.parts().helms.acting_for(clients, &identity, Arc::new(ledger));
+        let admission = Admission {
+            namespace,
+            identity: &identity,
+            people: &*self.parts().people,
+            discovery: &helm.discovery,
+            clients,
         };
-        let mut plan = told(before.as_ref(), &after, release.as_deref())?;
+        let change = Change { spec: &spec, admission };
+        let run = Run { dry_run: DryRun::Server, ..helm_options::run(&spec, TIMEOUT, &change) };
+        let target = helm.target(namespace);
+        let (planned, given) = (chart.ready, Arc::new(values));
+        let action = if before.is_some() { Action::Upgrade } else { Action::Install };
+        let inputs = Inputs {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            chart: planned.clone(),
+            values: given.clone(),
+            labels: std::collections::BTreeMap::new(),
+        };
+        let after = helm_options::deploy(&helm, action, inputs, &spec, run).await?;
+        let gathered = Gathered {
+            values: Members::clone(&given),
+            from_secrets: std::collections::BTreeSet::new(),
+            hash: String::new(),
+        };
+        let mask = Sensitive::of(planned.chart(), &gathered, &objects(&after)?);
+        let mut plan = told(before.as_ref(), &after, release.as_deref(), mask)?;
         let old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
         (plan.shortages, plan.unlooked) = self.shortages(&target, &old, &objects(&after)?).await;
         Ok(plan)
@@ -148,13 +165,6 @@ impl Releases {
         };
         short.extend(nodes.map(|nodes| nodes.short(&turns)).unwrap_or_default());
         (short.into_iter().map(ShortageView::from).collect(), words)
-    }
-
-    fn identity_of(&self, actor: &Actor) -> Result<Identity, Error> {
-        let run_as = run_as(actor)?;
-        let person = run_as.user.parse().ok().and_then(|id| self.parts().people.acts_as(&id, &run_as.uid));
-        let acts_as = person.ok_or(Error::NoPerson)?;
-        Ok(Identity { acts_as, by: run_as.user, rollback_of: None })
     }
 
     async fn planned_chart(
@@ -208,60 +218,18 @@ fn spec(request: Option<&HelmRequest>, changes: Changes) -> HelmReleaseSpec {
     }
 }
 
-type Ready = Arc<helm_release::render::ReadyChart>;
-
-fn upgrade<'r>(
-    name: String,
-    namespace: String,
-    chart: Ready,
-    values: Arc<Members>,
-    spec: &HelmReleaseSpec,
-    run: Run<'r>,
-) -> Upgrade<'r> {
-    Upgrade {
-        name,
-        namespace,
-        chart,
-        values,
-        old_values: Values::Reset,
-        labels: std::collections::BTreeMap::new(),
-        install: true,
-        create_namespace: false,
-        skip_crds: spec.options.skip_crds,
-        skip_schema: false,
-        subchart_notes: false,
-        atomic: false,
-        cleanup_on_fail: false,
-        run,
-    }
-}
-
-fn install<'r>(
-    name: String,
-    namespace: String,
-    chart: Ready,
-    values: Arc<Members>,
-    spec: &HelmReleaseSpec,
-    run: Run<'r>,
-) -> Install<'r> {
-    Install {
-        name,
-        namespace,
-        chart,
-        values,
-        labels: std::collections::BTreeMap::new(),
-        create_namespace: false,
-        skip_crds: spec.options.skip_crds,
-        skip_schema: false,
-        subchart_notes: false,
-        replace: true,
-        atomic: false,
-        run,
-    }
-}
-
-fn told(before: Option<&Record>, after: &Record, release: Option<&HelmRelease>) -> Result<Plan, Error> {
-    let masks = [sensitive(before.unwrap_or(after), release)?, sensitive(after, release)?];
+/// `mask` hides what is sensitive in `after`, which nobody has recorded.
+fn told(
+    before: Option<&Record>,
+    after: &Record,
+    release: Option<&HelmRelease>,
+    mask: Sensitive,
+) -> Result<Plan, Error> {
+    let former = match before {
+        Some(before) => sensitive(before, release)?,
+        None => Sensitive::of_objects(&[]),
+    };
+    let masks = [former, mask];
     let old = before.map(objects).transpose()?.unwrap_or_default();
     let new = objects(after)?;
     let (differences, text) = manifests(&old, &new, &masks);

@@ -1,6 +1,7 @@
 //! The objects of a release, and how each does. What is in them is not shown.
 
 use domain::Actor;
+use domain::roles::Capability;
 use futures::StreamExt;
 use futures::stream;
 use kube_apply::ready::{judge, last_warnings};
@@ -53,7 +54,11 @@ impl Releases {
     ) -> Result<ResourcesView, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
         let target = Target {
-            client: self.parts().clients.acting_as(&actor.impersonation()),
+            client: self.parts().clients.acting_as(&self.acts_in(
+                actor,
+                Capability::ReadReleases,
+                namespace,
+            )?),
             discovery: self.parts().helms.discovery.clone(),
             namespace: namespace.to_owned(),
         };

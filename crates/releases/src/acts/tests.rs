@@ -1,5 +1,7 @@
 //! Releases that people ask for, and what they may not.
 
+mod rollback;
+
 use chart_store::Source;
 use domain::Kind;
 use domain::actor::Actor;

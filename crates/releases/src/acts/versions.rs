@@ -1,20 +1,22 @@
 //! What is kept of each version of a request: its values, and what they were for. One Secret each, that never changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::ObjectMeta;
 use kube_types::marks::{CHART_PACKAGE, MANAGED_BY, REQUEST};
-use kube_types::release::{Options, Reference, ResolvedChart, Source};
-use kube_types::{FIELD_MANAGER, HelmRequestSpec, SYSTEM_NAMESPACE};
+use kube_types::release::{Options, Patch, Reference, ResolvedChart, RoleOverride, Source};
+use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec, SYSTEM_NAMESPACE};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 use crate::Releases;
+use crate::requests::gone;
 use crate::values::KEY;
 
 /// What a version was for, beside its values.
@@ -24,9 +26,17 @@ pub(crate) struct Kept {
     pub chart: ResolvedChart,
     #[serde(default)]
     pub options: Options,
+    /// None in what was kept before these were.
+    #[serde(default)]
+    pub patches: Option<Vec<Patch>>,
+    #[serde(default)]
+    pub roles: Option<Vec<RoleOverride>>,
 }
 
 const KEPT: &str = "version.json";
+
+/// Versions that are kept where `maxHistory` does not say.
+const HISTORY: i64 = 10;
 
 /// Label of what is of one version of a request, Helm's records among it: the number.
 pub(crate) const VERSION: &str = "longshore.dev/version";
@@ -45,6 +55,10 @@ pub(crate) fn request_name(cluster: &str, namespace: &str, name: &str) -> String
         char::from(LETTERS[usize::from(pair >> (11 - bits % 8) & 31)])
     });
     format!("req-{}", letters.collect::<String>())
+}
+
+fn of_request(request: &str) -> ListParams {
+    ListParams::default().labels(&format!("{REQUEST}={request}"))
 }
 
 impl Releases {
@@ -66,8 +80,13 @@ impl Releases {
                 limit: VALUES_LIMIT,
             });
         }
-        let kept =
-            Kept { source: spec.source.clone(), chart: spec.chart.clone(), options: spec.options.clone() };
+        let kept = Kept {
+            source: spec.source.clone(),
+            chart: spec.chart.clone(),
+            options: spec.options.clone(),
+            patches: Some(spec.patches.clone()),
+            roles: Some(spec.roles.clone()),
+        };
         let kept = serde_json::to_vec(&kept).expect("what a request says can be written as JSON");
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let labels: BTreeMap<String, String> = [
@@ -120,18 +139,30 @@ impl Releases {
         }
     }
 
-    /// Forgets versions that are older than the history that is kept.
-    pub(super) async fn prune_versions(&self, request: &str, newest: i64, most: i64) -> Result<(), Error> {
-        let all = ListParams::default().labels(&format!("{REQUEST}={request}"));
-        if newest <= most {
+    /// Forgets versions that are older than the history that is kept, unless one of Helm's records was made of them: each revision that
+    /// Helm keeps can be gone back to, however many versions made no revision.
+    pub(super) async fn prune_versions(&self, request: &HelmRequest) -> Result<(), Error> {
+        let (spec, name) = (&request.spec, request.name_any());
+        let newest = spec.version;
+        // What is being deployed may be a version behind.
+        let oldest = newest.saturating_sub(spec.options.max_history.unwrap_or(HISTORY).max(2));
+        if oldest < 1 {
             return Ok(());
         }
-        for secret in self.kept().list_metadata(&all).await?.items {
-            let labels = secret.metadata.labels.unwrap_or_default();
-            let version: i64 = labels.get(VERSION).and_then(|text| text.parse().ok()).unwrap_or(newest);
-            if let Some(name) = secret.metadata.name.filter(|_| version <= newest - most) {
-                self.kept().delete(&name, &DeleteParams::default()).await?;
-            }
+        let number = |labels: &BTreeMap<String, String>| labels.get(VERSION)?.parse::<i64>().ok();
+        let mut old = Vec::new();
+        for secret in self.kept().list_metadata(&of_request(&name)).await?.items {
+            let version = secret.metadata.labels.as_ref().and_then(number).unwrap_or(newest);
+            old.extend(secret.metadata.name.filter(|_| version <= oldest).map(|name| (name, version)));
+        }
+        if old.is_empty() {
+            return Ok(());
+        }
+        let storage = self.parts().helms.storage(&self.parts().clients, &spec.namespace);
+        let entries = storage.entries(&spec.release_name).await?;
+        let used: BTreeSet<i64> = entries.iter().filter_map(|entry| number(&entry.head.labels)).collect();
+        for (name, _) in old.iter().filter(|(_, version)| !used.contains(version)) {
+            gone(self.kept().delete(name, &DeleteParams::default()).await.map(drop))?;
         }
         Ok(())
     }

@@ -19,11 +19,12 @@ use domain::roles::Capability;
 use domain::{Actor, Place};
 use futures::stream::{self, BoxStream, StreamExt};
 use helm_release::Storage;
+use kube_access::controller::runtime::isolate_sync;
+use kube_access::controller::{TaskHandle, runtime};
 use kube_access::{Change, Feed};
 use kube_types::{HelmRelease, HelmRequest};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 
 use crate::Releases;
 use crate::acts::view::ChartView;
@@ -40,7 +41,7 @@ use table::Table;
 /// The list, for as long as somebody has it.
 pub(crate) struct List {
     table: Arc<Table>,
-    _following: AbortOnDropHandle<()>,
+    _following: TaskHandle,
 }
 
 /// What rows are made of.
@@ -90,8 +91,10 @@ impl List {
                 async move { reader.read(&storage, key, revision).await }
             })
             .buffer_unordered(READING);
-        let followed = follow(table.clone(), sources, marks.clone(), read.boxed());
-        Self { table, _following: AbortOnDropHandle::new(tokio::spawn(followed)) }
+        let changed = Arc::new(AsyncMutex::new(changed(&sources, marks, read.boxed())));
+        let entered = table.clone();
+        let start = move || follow(entered.clone(), sources.clone(), changed.clone());
+        Self { table, _following: runtime().spawn("release-index", "", start) }
     }
 
     /// Changes whenever anything is heard of any release.
@@ -100,22 +103,32 @@ impl List {
     }
 }
 
-async fn follow(
-    table: Arc<Table>,
-    sources: Arc<Sources>,
-    marks: Feed<Option<Mark>>,
+/// The releases that changed.
+type Changed = stream::SelectAll<BoxStream<'static, Option<Key>>>;
+
+fn changed(
+    sources: &Arc<Sources>,
+    marks: &Feed<Option<Mark>>,
     read: BoxStream<'static, Option<Key>>,
-) {
+) -> Changed {
     let by_mark = sources.clone();
-    let mut changed = stream::select_all([
+    stream::select_all([
         sources.releases.changes().map(|change| Some(Key::of(object(&change)))).boxed(),
         sources.requests.changes().map(|change| Some(released(object(&change)))).boxed(),
         marks.changes().map(move |change| by_mark.records.enter(&change)).boxed(),
         read,
-    ]);
+    ])
+}
+
+/// Enters every release that changes. One that cannot be entered keeps no other out; the subscription outlives a restart, so that no
+/// deletion is missed.
+async fn follow(table: Arc<Table>, sources: Arc<Sources>, changed: Arc<AsyncMutex<Changed>>) {
+    let mut changed = changed.lock().await;
     while let Some(key) = changed.next().await {
         if let Some(key) = key {
-            table.put(&key, sources.row(&key));
+            if let Err(error) = isolate_sync(|| table.put(&key, sources.row(&key))) {
+                tracing::error!(release = %key, %error, "a release cannot be entered into the list");
+            }
             table.tell();
         }
     }

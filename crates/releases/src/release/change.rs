@@ -11,16 +11,34 @@ use kube_types::HelmReleaseSpec;
 
 use super::identity::Identity;
 use crate::chain::{self, Chain};
+use crate::people::People;
 
 /// What a release does with an object in its life. Who may make one and not take it away could not be rid of it.
 const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 
-/// The rendered objects on their way to the cluster: changed as the spec says, and looked at for what this one may not have.
+/// The rendered objects on their way to the cluster: changed as the spec says, and admitted.
 pub(crate) struct Change<'a> {
     pub spec: &'a HelmReleaseSpec,
+    pub admission: Admission<'a>,
+}
+
+/// Refuses objects that a release may not have, before any of them is written: hooks and manifests alike.
+pub(crate) struct Admission<'a> {
+    pub namespace: &'a str,
     pub identity: &'a Identity,
+    pub people: &'a dyn People,
     pub discovery: &'a Discovery,
     pub clients: &'a Clients,
+}
+
+impl PostRender for Admission<'_> {
+    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>> {
+        async move {
+            self.admit(&objects).await?;
+            Ok(objects)
+        }
+        .boxed()
+    }
 }
 
 impl PostRender for Change<'_> {
@@ -29,17 +47,18 @@ impl PostRender for Change<'_> {
             let HelmReleaseSpec { roles, patches, paused, .. } = self.spec;
             let chain = Chain { roles, patches, paused: *paused };
             let objects = chain::change(objects, &chain).map_err(|error| error.to_string())?;
-            self.admit(&objects).await?;
+            self.admission.admit(&objects).await?;
             Ok(objects)
         }
         .boxed()
     }
 }
 
-impl Change<'_> {
-    /// Refuses what belongs to the whole cluster, but for what Kubernetes lets this one have. It would refuse it itself, but
-    /// only in the middle.
+impl Admission<'_> {
+    /// Refuses namespaced objects outside the namespaces of the workspace, and cluster-scoped ones but for what Kubernetes
+    /// lets this identity have. It would refuse most of them itself, but only in the middle.
     async fn admit(&self, objects: &[Object]) -> Result<(), String> {
+        self.stay_inside(objects)?;
         let mut refused = Vec::new();
         for object in objects {
             let kind = self.discovery.known(object.api_version(), object.kind());
@@ -53,8 +72,34 @@ impl Change<'_> {
             return Ok(());
         }
         Err(format!(
-            "only an administrator of the platform, or whoever Kubernetes lets, may install what belongs to the whole cluster: {}",
+            "objects that belong to the whole cluster need rights that Kubernetes does not give to {}: {}",
+            self.identity.acts_as.groups().first().map_or(self.identity.acts_as.user(), String::as_str),
             refused.join(", ")
+        ))
+    }
+
+    /// A release whose namespace belongs to no workspace is an operator's, and has the rights of its ServiceAccount.
+    fn stay_inside(&self, objects: &[Object]) -> Result<(), String> {
+        let Some(workspace) = self.people.workspace_of(self.namespace) else { return Ok(()) };
+        let is_outside = |object: &&Object| {
+            let kind = self.discovery.known(object.api_version(), object.kind());
+            let elsewhere = object.namespace().filter(|other| *other != self.namespace);
+            // A kind that is not known yet may have namespaces.
+            kind.is_none_or(|kind| kind.namespaced)
+                && elsewhere.is_some_and(|other| self.people.workspace_of(other).as_ref() != Some(&workspace))
+        };
+        let outside = objects.iter().filter(is_outside);
+        let outside = outside.map(|object| {
+            let namespace = object.namespace().unwrap_or_default();
+            format!("{} {} in namespace {namespace}", object.kind(), object.name())
+        });
+        let outside: Vec<String> = outside.collect();
+        if outside.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "objects of a chart stay inside the namespaces of workspace {workspace}: {}",
+            outside.join(", ")
         ))
     }
 

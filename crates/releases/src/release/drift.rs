@@ -1,10 +1,12 @@
 //! What others made of the objects of a release: told, or put right without a new revision.
 
+use helm_release::Origin;
 use kube_apply::{Object, Ownership, Silent, Target, drift};
 use kube_types::release::{DriftDetection, DriftMode};
 
 use super::Pass;
 use super::identity::Identity;
+use super::ledger::origin;
 use crate::chain::select;
 use crate::error::PassError;
 use crate::lead::Controller;
@@ -28,8 +30,12 @@ impl Controller {
         let objects = Object::parse_all(&stored.record.manifest).map_err(|error| {
             PassError::Helm(format!("the manifest of revision {revision} cannot be read: {error}"))
         })?;
+        let executor = match origin(Some(&pass.release), &stored.record, &identity.by) {
+            Origin::Own => &identity.acts_as,
+            Origin::Other | Origin::Foreign => &identity.foreign,
+        };
         let target = Target {
-            client: self.clients.acting_as(&identity.acts_as),
+            client: self.clients.acting_as(executor),
             discovery: self.helm.discovery.clone(),
             namespace: pass.key.namespace.to_string(),
         };

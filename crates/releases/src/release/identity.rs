@@ -1,9 +1,12 @@
 //! As whom a release acts.
 //!
 //! Always true: nothing that a tenant can write decides it but the name of a ServiceAccount of the release's own namespace.
+//! A person's identity has exactly one group, that of the release's workspace, by their role there now and within the scope
+//! of the token that they used.
 
 use domain::Kind;
 use domain::actor::Impersonation;
+use domain::ids::WorkspaceName;
 use kube::ResourceExt;
 use kube_access::Feed;
 use kube_types::release::{DEPLOYER, RequestRef};
@@ -17,6 +20,8 @@ use crate::tell::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub acts_as: Impersonation,
+    /// Executes what comes from Helm records that are not trusted.
+    pub foreign: Impersonation,
     /// For people.
     pub by: String,
     /// The version that its request goes back to.
@@ -36,10 +41,28 @@ pub(crate) fn identity(
 }
 
 /// The ServiceAccount that a release names, or the one that every namespace of a workspace has.
-pub(crate) fn of_service_account(release: &HelmRelease) -> Identity {
+fn of_service_account(release: &HelmRelease) -> Identity {
+    let namespace = release.namespace().unwrap_or_default();
     let name = release.spec.service_account_name.as_deref().unwrap_or(DEPLOYER);
-    let acts_as = Impersonation::service_account(&release.namespace().unwrap_or_default(), name);
-    Identity { by: acts_as.user().to_owned(), acts_as, rollback_of: None }
+    let acts_as = Impersonation::service_account(&namespace, name);
+    Identity { acts_as, ..of_deployer(&namespace) }.named()
+}
+
+/// The deployer of a namespace: where nobody else can act, and for what is not trusted.
+pub(crate) fn of_deployer(namespace: &str) -> Identity {
+    let acts_as = Impersonation::service_account(namespace, DEPLOYER);
+    Identity { foreign: acts_as.clone(), acts_as, by: String::new(), rollback_of: None }.named()
+}
+
+impl Identity {
+    fn named(self) -> Self {
+        Self { by: self.acts_as.user().to_owned(), ..self }
+    }
+
+    /// A person who acts in a namespace.
+    pub fn of_caller(acts_as: Impersonation, by: String, namespace: &str) -> Self {
+        Self { acts_as, by, ..of_deployer(namespace) }
+    }
 }
 
 fn of_person(
@@ -60,41 +83,71 @@ fn of_person(
         return Err(Failure { kind: Kind::Conflict, reason: "NotAsRequested", message });
     }
     let run_as = &request.spec.run_as;
+    if run_as.user.is_empty() {
+        // What it consists of comes from a Helm record that is not trusted.
+        let rollback_of = request.spec.rollback_of;
+        return Ok(Identity { rollback_of, ..of_deployer(&request.spec.namespace) });
+    }
     let user = run_as
         .user
         .parse()
         .map_err(|error: domain::ids::IdError| forbidden("NoPerson", error.to_string()))?;
-    let acts_as = people.acts_as(&user, &run_as.uid).ok_or_else(|| {
-        let message = format!("the account of `{user}`, as whom the release acts, is closed or gone");
+    let workspace: WorkspaceName = request
+        .spec
+        .workspace
+        .parse()
+        .map_err(|error: domain::ids::IdError| forbidden("NoPerson", error.to_string()))?;
+    let namespace = &request.spec.namespace;
+    if people.workspace_of(namespace).is_some_and(|owner| owner != workspace) {
+        let message = format!("namespace `{namespace}` does not belong to workspace `{workspace}`");
+        return Err(forbidden("NoPerson", message));
+    }
+    let acts_as = people.acts_as(&user, &run_as.uid, &workspace, &run_as.scope).map_err(|why| {
+        let message = format!(
+            "the release cannot act as `{user}`, who changed its chart or values last: {why}; upgrade it as somebody else"
+        );
         forbidden("NoPerson", message)
     })?;
-    Ok(Identity { acts_as, by: user.to_string(), rollback_of: request.spec.rollback_of })
+    let rollback_of = request.spec.rollback_of;
+    Ok(Identity { rollback_of, ..Identity::of_caller(acts_as, user.to_string(), namespace) })
 }
 
 #[cfg(test)]
 mod tests {
-    use domain::ids::{UserId, WorkspaceName};
+    use domain::ids::UserId;
     use kube_types::HelmRequestSpec;
     use kube_types::request::RunAs;
 
     use super::*;
+    use crate::people::IdentityError;
 
     struct One;
 
     impl People for One {
-        fn acts_as(&self, user: &UserId, uid: &str) -> Option<Impersonation> {
-            (uid == "uid-1").then(|| Impersonation::service_account("somebody", user.as_str()))
+        fn acts_as(
+            &self,
+            user: &UserId,
+            uid: &str,
+            workspace: &WorkspaceName,
+            scope: &[String],
+        ) -> Result<Impersonation, IdentityError> {
+            let known = uid == "uid-1" && workspace.as_str() == "team" && scope.is_empty();
+            known
+                .then(|| Impersonation::service_account("somebody", user.as_str()))
+                .ok_or(IdentityError::NoAccount)
         }
 
-        fn workspace_of(&self, _: &str) -> Option<WorkspaceName> {
-            None
+        fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
+            (namespace == "others").then(|| "other".parse().unwrap())
         }
     }
 
     fn request(uid: &str) -> HelmRequest {
-        let run_as = RunAs { user: UserId::from_random([7; 10]).to_string(), uid: uid.to_owned() };
+        let run_as =
+            RunAs { user: UserId::from_random([7; 10]).to_string(), uid: uid.to_owned(), scope: Vec::new() };
         let spec = HelmRequestSpec {
             release_name: "web".to_owned(),
+            workspace: "team".to_owned(),
             namespace: "shop".to_owned(),
             run_as,
             ..HelmRequestSpec::default()
@@ -124,6 +177,14 @@ mod tests {
         let mut former = release.clone();
         former.spec.request_ref.as_mut().unwrap().uid = "request-0".to_owned();
         assert_eq!(refused(&former, Some(&ours)), "NoRequest");
+        // The namespace is another workspace's now.
+        let mut moved = ours.clone();
+        moved.spec.namespace = "others".to_owned();
+        assert_eq!(refused(&wanted::release(&moved), Some(&moved)), "NoPerson");
+        // The token by which it was changed is good for something else.
+        let mut scoped = ours.clone();
+        scoped.spec.run_as.scope = vec!["workspace:other".to_owned()];
+        assert_eq!(refused(&wanted::release(&scoped), Some(&scoped)), "NoPerson");
         // The account of that name is another's now.
         let closed = request("uid-0");
         assert_eq!(refused(&wanted::release(&closed), Some(&closed)), "NoPerson");

@@ -4,13 +4,14 @@
 //! does it as whoever the release acts as, and tells the status once. A crash between two steps costs nothing: what was begun
 //! is in the status and in Helm's record, and the next pass ends it.
 //!
-//! Modules in reading order: as whom it acts ([`identity`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
+//! Modules in reading order: as whom it acts ([`identity`]) and which records are ours ([`ledger`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
 //! there is room ([`room`]), how its
 //! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
 pub(crate) mod change;
 mod drift;
 pub(crate) mod identity;
+pub(crate) mod ledger;
 mod operate;
 mod remove;
 mod room;
@@ -143,8 +144,6 @@ impl Controller {
         let status = pass.status();
         let newest = self.records.newest(pass.key);
         let seen = Seen {
-            deleted: false,
-            suspended: false,
             blocked: !self.missing(pass).is_empty(),
             record: self.record(pass, &status),
             same_hash: status.spec_hash == spec_hash,
@@ -185,7 +184,7 @@ impl Controller {
                 self.looked(pass).await?;
                 Ok(self.rests(pass, &pass.attempted(spec_hash)).unwrap_or(Next::Rest))
             }
-            Choice::StayFailed | Choice::Suspend | Choice::Uninstall => {
+            Choice::StayFailed => {
                 self.looked(pass).await?;
                 Ok(self.interval_from(pass))
             }
@@ -265,7 +264,8 @@ impl Controller {
         }
         let attempted = pass.unlooked();
         let attempts = pass.status();
-        let attempts = if attempts.attempted_hash == attempted { attempts.attempts + 1 } else { 1 };
+        let attempts =
+            if attempts.attempted_hash == attempted { attempts.attempts.saturating_add(1) } else { 1 };
         let retries = pass.release.spec.remediation.as_ref().and_then(|remediation| remediation.retries);
         // Nothing was begun: what others must bring first is looked for until it is there.
         let retries = retries.or_else(|| (failure.kind.retry() != Retry::Never).then_some(-1));

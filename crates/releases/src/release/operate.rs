@@ -8,34 +8,39 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Kind;
+use domain::clock::after;
 use domain::release::State;
 use domain::release::operation::Step;
 use domain::release::retry::{self, Then};
 use futures::FutureExt;
-use helm_release::actions::{Install, Propagation, Rollback, Run, Uninstall, Upgrade, Values, Wait};
+use helm_release::actions::{Propagation, Rollback, Run, Uninstall};
 use helm_release::{Error, Helm, Record};
-use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use kube_access::queue::Next;
 use kube_apply::Silent;
+use kube_types::HelmReleaseStatus;
 use kube_types::marks::{CHART_PACKAGE, OPERATION, SPEC_HASH};
 use kube_types::release::status::HelmState;
-use kube_types::release::{InventoryEntry, Options, RemediationStrategy};
-use kube_types::{HelmReleaseSpec, HelmReleaseStatus};
+use kube_types::release::{InventoryEntry, RemediationStrategy};
 
-use super::change::Change;
+use super::change::{Admission, Change};
 use super::identity::Identity;
+use super::ledger::{OperationLedger, ReadOnlyLedger};
 use super::room::Quotas;
 use super::wanted::Wanted;
 use super::{Pass, failure};
 use crate::acts::VERSION;
 use crate::error::{Doing, PassError};
+use crate::helm_options::{self, Action, Inputs};
 use crate::lead::Controller;
 use crate::records::short;
 use crate::tell::{Deployment, Telling};
 use crate::workloads::customs::Again;
+
+/// How often the end of an operation is written against a status that others write.
+const MAX_CONFLICT_RETRIES: usize = 10;
 
 /// When somebody who works on the release is asked again.
 const BUSY: Duration = Duration::from_secs(2);
@@ -49,17 +54,24 @@ impl Controller {
         step: Step,
         wanted: Wanted,
     ) -> Result<Next, PassError> {
-        let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
         if let Step::Recover | Step::FinishUninstall = step {
-            return self.repair(pass, &helm).boxed().await;
+            return self.repair(pass, &self.judging_helm(pass, identity)).boxed().await;
         }
-        let limit = SignedDuration::try_from(pass.timeout()).unwrap_or(SignedDuration::MAX);
         let (state, kind) = begun(step, identity);
         let id = operation_id();
-        let started = pass.telling().started(state, kind, &id, pass.now + limit).done();
+        let started = pass.telling().started(state, kind, &id, after(pass.now, pass.timeout())).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
+        let ledger = Arc::new(OperationLedger::new(
+            self.release_api(&pass.key.namespace),
+            begun.release.clone(),
+            &id,
+            &identity.by,
+            wanted.sensitive.pointers(),
+        ));
+        let helm = self.helm.acting_for(&self.clients, identity, ledger.clone());
         let done = self.deploy(&begun, identity, step, &wanted, &id, &helm).boxed().await;
         let now = self.clock.now();
+        let begun = Pass { release: ledger.latest(), ..begun };
         let telling = Telling::new(begun.release.status.as_ref(), begun.release.metadata.generation, now);
         match done {
             Ok(record) => {
@@ -86,7 +98,23 @@ impl Controller {
                 .await?;
                 Ok(Next::After(BUSY))
             }
-            Err(error) => self.failed(&begun, identity, &wanted, &id, &error, telling).boxed().await,
+            Err(error) => self.failed(&begun, identity, &wanted, (&id, &helm, &ledger), &error).boxed().await,
+        }
+    }
+
+    /// Helm for an operation that makes no revision.
+    pub(super) fn judging_helm(&self, pass: &Pass<'_>, identity: &Identity) -> Helm {
+        let ledger = ReadOnlyLedger { release: Some(pass.release.clone()), by: identity.by.clone() };
+        self.helm.acting_for(&self.clients, identity, Arc::new(ledger))
+    }
+
+    fn admission<'a>(&'a self, pass: &'a Pass<'_>, identity: &'a Identity) -> Admission<'a> {
+        Admission {
+            namespace: &pass.key.namespace,
+            identity,
+            people: &*self.people,
+            discovery: &self.helm.discovery,
+            clients: &self.clients,
         }
     }
 
@@ -100,51 +128,25 @@ impl Controller {
         helm: &Helm,
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
-        let change = Change { spec, identity, discovery: &helm.discovery, clients: &self.clients };
+        let change = Change { spec, admission: self.admission(pass, identity) };
         let quotas = Quotas(&self.clients);
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();
-            Run { sensitive, room: Some(&quotas), ..run(spec, pass.timeout(), &change) }
+            Run { sensitive, room: Some(&quotas), ..helm_options::run(spec, pass.timeout(), &change) }
         };
-        let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         if step == Step::Reinstall {
             helm.uninstall(&uninstall(pass, run())).boxed().await?;
             self.records.forget(pass.key);
         }
-        if step == Step::Upgrade {
-            let upgrade = Upgrade {
-                name,
-                namespace,
-                chart: wanted.chart.ready.clone(),
-                values: wanted.values.clone(),
-                old_values: Values::Reset,
-                labels: labels(pass, wanted, id),
-                install: true,
-                create_namespace: false,
-                skip_crds: spec.options.skip_crds,
-                skip_schema: false,
-                subchart_notes: false,
-                atomic: spec.options.atomic,
-                cleanup_on_fail: spec.options.cleanup_on_fail,
-                run: run(),
-            };
-            return helm.upgrade(&upgrade).boxed().await;
-        }
-        let install = Install {
-            name,
-            namespace,
+        let action = if step == Step::Upgrade { Action::Upgrade } else { Action::Install };
+        let inputs = Inputs {
+            name: pass.key.name.to_string(),
+            namespace: pass.key.namespace.to_string(),
             chart: wanted.chart.ready.clone(),
             values: wanted.values.clone(),
             labels: labels(pass, wanted, id),
-            create_namespace: false,
-            skip_crds: spec.options.skip_crds,
-            skip_schema: false,
-            subchart_notes: false,
-            replace: true,
-            atomic: spec.options.atomic,
-            run: run(),
         };
-        helm.install(&install).boxed().await
+        helm_options::deploy(helm, action, inputs, spec, run()).await
     }
 
     /// Ends what somebody left unended, and looks again.
@@ -166,23 +168,24 @@ impl Controller {
         pass: &Pass<'_>,
         identity: &Identity,
         wanted: &Wanted,
-        id: &str,
+        (id, helm, ledger): (&str, &Helm, &OperationLedger),
         error: &Error,
-        telling: Telling,
     ) -> Result<Next, PassError> {
         let message = wanted.sensitive.mask_text(&error.to_string());
         let failure = failure(error.kind(), reason(error), message);
         let attempted = pass.attempted(&wanted.spec_hash);
         let status = pass.status();
-        let attempts = if status.attempted_hash == attempted { status.attempts + 1 } else { 1 };
+        let attempts = if status.attempted_hash == attempted { status.attempts.saturating_add(1) } else { 1 };
         let remediation = pass.release.spec.remediation.clone().unwrap_or_default();
         let then = retry::then(failure.kind, attempts, remediation.retries);
         let mut left = None;
         if let Error::Failed { record, .. } = error {
-            let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
-            self.remediate(pass, &helm, remediation.strategy).await;
+            self.remediate(pass, identity, helm, remediation.strategy).await;
             left = Some(self.left(pass, record).await);
         }
+        let pass = &Pass { key: pass.key, release: ledger.latest(), now: pass.now };
+        let telling =
+            Telling::new(pass.release.status.as_ref(), pass.release.metadata.generation, self.clock.now());
         let revision = left.as_ref().map_or(0, |helm| helm.revision);
         let telling =
             telling.remember_failure(pass.release.spec.version, revision, &failure.message, &identity.by);
@@ -211,12 +214,20 @@ impl Controller {
     }
 
     /// What is done about a failed upgrade before it is tried again.
-    async fn remediate(&self, pass: &Pass<'_>, helm: &Helm, strategy: Option<RemediationStrategy>) {
+    async fn remediate(
+        &self,
+        pass: &Pass<'_>,
+        identity: &Identity,
+        helm: &Helm,
+        strategy: Option<RemediationStrategy>,
+    ) {
         let Some(strategy) = strategy.filter(|_| pass.status().version > 0) else { return };
         let spec = &pass.release.spec;
+        let admission = self.admission(pass, identity);
         let mut run = Run::new(&Silent);
         run.timeout = pass.timeout();
         run.hooks = !spec.options.disable_hooks;
+        run.post_render = Some(&admission);
         let (name, namespace) = (pass.key.name.to_string(), pass.key.namespace.to_string());
         let done = match strategy {
             RemediationStrategy::Rollback => {
@@ -241,7 +252,7 @@ impl Controller {
         }
         let api = self.release_api(&begun.key.namespace);
         let doing = || format!("write how an operation on release `{}` ended", begun.key);
-        loop {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let Some(mut latest) = api.get_opt(&begun.key.name).await.doing(doing)? else { return Ok(()) };
             let ours = latest
                 .status
@@ -263,6 +274,8 @@ impl Controller {
                 }
             }
         }
+        // The next reconcile finds the operation in the status and in Helm's record, and ends it.
+        Err(PassError::Contended(begun.key.clone()))
     }
 
     /// What of a release is outside its namespace.
@@ -287,22 +300,6 @@ fn begun(step: Step, identity: &Identity) -> (State, &'static str) {
         _ if identity.rollback_of.is_some() => (State::Rollbacking, "rollback"),
         _ => (State::Upgrading, "upgrade"),
     }
-}
-
-/// What the spec says of how it is done.
-fn run<'r>(spec: &HelmReleaseSpec, timeout: Duration, change: &'r Change<'_>) -> Run<'r> {
-    let Options { wait, wait_for_jobs, atomic, disable_hooks, force, take_ownership, max_history, .. } =
-        spec.options;
-    let mut run = Run::new(&Silent);
-    run.hooks = !disable_hooks;
-    run.wait = if wait || wait_for_jobs || atomic { Wait::Watcher } else { Wait::HookOnly };
-    run.wait_for_jobs = wait_for_jobs;
-    run.timeout = timeout;
-    run.force_replace = force;
-    run.take_ownership = take_ownership;
-    run.max_history = max_history.and_then(|most| usize::try_from(most).ok()).unwrap_or(10);
-    run.post_render = Some(change);
-    run
 }
 
 pub(super) fn uninstall<'r>(pass: &Pass<'_>, run: Run<'r>) -> Uninstall<'r> {

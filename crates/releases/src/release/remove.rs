@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use domain::Kind;
+use domain::clock::after;
 use domain::release::State;
 use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
 use futures::{FutureExt, StreamExt};
-use helm_release::Error;
 use helm_release::actions::{Run, Uninstall};
 use helm_release::hold::lease_name;
-use jiff::SignedDuration;
+use helm_release::{Error, Origin};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -31,6 +31,7 @@ use kube_types::release::{DeletionPolicy, InventoryEntry};
 use serde_json::json;
 
 use super::identity::{self, Identity};
+use super::ledger::origin;
 use super::operate::{operation_id, uninstall};
 use super::{Pass, failure};
 use crate::acts::left::left_behind;
@@ -74,15 +75,15 @@ impl Controller {
         }
         // Whose account is gone must not keep a release from going: the namespace's own deployer takes it off.
         let identity = identity::identity(&pass.release, &self.requests, &*self.people)
-            .unwrap_or_else(|_| identity::of_service_account(&pass.release));
+            .unwrap_or_else(|_| identity::of_deployer(&pass.key.namespace));
         let id = operation_id();
-        let limit = SignedDuration::try_from(pass.timeout()).unwrap_or(SignedDuration::MAX);
         let mut telling = pass.telling();
         if !leaving {
             // Attempts at something else do not count.
             telling = telling.afresh();
         }
-        let started = telling.started(State::Deleting, "uninstall", &id, pass.now + limit).done();
+        let started =
+            telling.started(State::Deleting, "uninstall", &id, after(pass.now, pass.timeout())).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
         // While there is a record of them.
         let known = if forced { self.known_objects(pass).await } else { Vec::new() };
@@ -112,14 +113,14 @@ impl Controller {
                 self.let_go(&begun).await
             }
             Err(error) => {
-                let attempts = begun.status().attempts + 1;
+                let attempts = begun.status().attempts.saturating_add(1);
                 // It is tried for ever: what is in the way may go.
                 let pause = match then(error.kind(), attempts, Some(-1)) {
                     Then::TryAgain(pause) => pause,
                     Then::GiveUp => LONGEST_PAUSE,
                 };
                 let now = self.clock.now();
-                let next = now + SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+                let next = after(now, pause);
                 let failure = if forced {
                     failure(error.kind(), FORCE_FAILED, format!("{FORCED}: {error}"))
                 } else {
@@ -133,7 +134,7 @@ impl Controller {
     }
 
     async fn uninstall(&self, pass: &Pass<'_>, identity: &Identity, forced: bool) -> Result<(), Error> {
-        let helm = self.helm.acting_as(&self.clients, &identity.acts_as);
+        let helm = self.judging_helm(pass, identity);
         if self.asks(pass, DELETE_CLAIMS) {
             let removed = self.remove_claims(pass, identity).await;
             // What cannot be removed is in nobody's way.
@@ -157,10 +158,13 @@ impl Controller {
 
     /// Returns when somebody forces its end.
     async fn until_forced(&self, pass: &Pass<'_>) {
-        let mut changes = self.requests.changes();
-        while changes.next().await.is_some() {
-            if self.asks(pass, FORCE_DELETE) {
-                return;
+        if let Some(reference) = &pass.release.spec.request_ref {
+            // Of this request alone: many may be uninstalled at once.
+            let mut changes = self.requests.changes_of("", &reference.name);
+            while changes.next().await.is_some() {
+                if self.asks(pass, FORCE_DELETE) {
+                    return;
+                }
             }
         }
         std::future::pending::<()>().await;
@@ -175,7 +179,7 @@ impl Controller {
         error: &Error,
     ) -> Result<(), PassError> {
         // Whoever it acts as may have lost their rights: the namespace's own deployer has a try.
-        let deployer = identity::of_service_account(&pass.release);
+        let deployer = identity::of_deployer(&pass.key.namespace);
         let how = Removal { ownership: Some(ownership(pass)), ..Removal::default() };
         let target = self.target(pass, &deployer);
         // What fails is seen by what is left.
@@ -249,7 +253,11 @@ impl Controller {
         if prefixes.is_empty() {
             return Ok(());
         }
-        let client = self.clients.acting_as(&identity.acts_as);
+        let executor = match origin(Some(&pass.release), &stored.record, &identity.by) {
+            Origin::Own | Origin::Other => &identity.acts_as,
+            Origin::Foreign => &identity.foreign,
+        };
+        let client = self.clients.acting_as(executor);
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &pass.key.namespace);
         let refused = |error: kube::Error| Error::NotDeleted {
             name: pass.key.name.to_string(),

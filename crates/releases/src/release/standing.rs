@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use domain::actor::Impersonation;
+use domain::clock::after;
+use domain::release::operation::Step;
+use futures::FutureExt;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_access::queue::Next;
 use kube_apply::{Id, Object};
 use kube_types::release::status::{NotReady, Resources};
 
-use helm_release::Record;
 use helm_release::storage::Stored;
+use helm_release::{Origin, Record};
 
 use super::identity::Identity;
+use super::ledger::{entry, origin};
 use super::operate;
 use super::wanted::Wanted;
 use super::{Pass, is_own};
@@ -34,9 +39,9 @@ impl Controller {
     ) -> Result<Next, PassError> {
         let status = pass.status();
         let revision = status.helm.as_ref().map_or(0, |helm| helm.revision);
-        let objects = self.objects_of(pass, revision).await?;
+        let (objects, reader) = self.objects_of(pass, identity, revision).await?;
         let again = if whole { Again::Served } else { Again::Never };
-        self.customs.follow(pass.key, &objects, &identity.acts_as, again).await;
+        self.customs.follow(pass.key, &objects, reader, again).await;
         let foreign = newest.filter(|newest| !is_own(newest, &status)).map(|newest| newest.revision);
         let mut standing = self.standing(pass, &objects, pass.now, foreign);
         if whole {
@@ -70,6 +75,10 @@ impl Controller {
         // Whoever took it off meanwhile and installed another is heard of by the watch.
         let stored = storage.get(&pass.key.name, newest.revision).await?.filter(|stored| stored.held);
         let Some(Stored { record, .. }) = stored else { return Ok(Next::Rest) };
+        // Anybody can write the labels that call a record ours: what is not in the ledger was not deployed by us.
+        if entry(&pass.release, &record).is_none() {
+            return self.operate(pass, identity, Step::Upgrade, wanted).boxed().await;
+        }
         let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
         self.known.learn_objects(pass.key, record.version, objects.clone());
         self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Never).await;
@@ -131,18 +140,27 @@ impl Controller {
         Standing { resources, unknown, late, paused: pass.release.spec.paused, foreign, drift: None }
     }
 
-    /// The objects of a revision, as its record names them.
-    async fn objects_of(&self, pass: &Pass<'_>, revision: i64) -> Result<Arc<[Id]>, PassError> {
+    /// The objects of a revision, as its record names them, and the identity that may look at them. Only objects of trusted
+    /// records are remembered.
+    async fn objects_of<'i>(
+        &self,
+        pass: &Pass<'_>,
+        identity: &'i Identity,
+        revision: i64,
+    ) -> Result<(Arc<[Id]>, &'i Impersonation), PassError> {
         if let Some(objects) = self.known.objects(pass.key, revision) {
-            return Ok(objects);
+            return Ok((objects, &identity.acts_as));
         }
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
-        let stored = storage.get(&pass.key.name, revision).await?;
-        let objects =
-            stored.map(|stored| self.objects(&pass.key.namespace, &stored.record)).unwrap_or_default();
-        let objects: Arc<[Id]> = objects.into();
+        let Some(Stored { record, .. }) = storage.get(&pass.key.name, revision).await? else {
+            return Ok((Arc::default(), &identity.foreign));
+        };
+        let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
+        if origin(Some(&pass.release), &record, &identity.by) == Origin::Foreign {
+            return Ok((objects, &identity.foreign));
+        }
         self.known.learn_objects(pass.key, revision, objects.clone());
-        Ok(objects)
+        Ok((objects, &identity.acts_as))
     }
 
     /// The objects of a record, each with its namespace if its kind has one. What cannot be read has been refused before.
@@ -164,5 +182,5 @@ impl Controller {
 
 /// By when what was deployed must be ready.
 fn due(deployed: Option<&Time>, pass: &Pass<'_>) -> Option<Timestamp> {
-    Some(deployed?.0 + SignedDuration::try_from(pass.timeout()).ok()?)
+    Some(after(deployed?.0, pass.timeout()))
 }

@@ -1,15 +1,17 @@
 //! A hand-written release from its beginning to its end.
 //!
 //! Modules: what goes wrong in the cluster ([`faults`]) and what is done about it ([`remedies`]), values in other objects
-//! ([`references`]), kinds that others define ([`customs`]), repositories that mean no good ([`repositories`]), several at once ([`chance`]), and watches
-//! that do not tell the truth ([`watches`]).
+//! ([`references`]), kinds that others define ([`customs`]), repositories that mean no good ([`repositories`]), several at once ([`chance`]),
+//! records that somebody edited ([`trust`]), watches that do not tell the truth ([`watches`]), and objects with extreme numbers ([`hostile`]).
 
 mod chance;
 mod customs;
 mod faults;
+mod hostile;
 mod references;
 mod remedies;
 mod repositories;
+mod trust;
 mod watches;
 
 use std::sync::Arc;
@@ -106,7 +108,7 @@ async fn what_cannot_work_is_told_at_once_and_mended_by_a_change() {
         (
             "wide",
             json!({"source": {"package": package}, "valuesObject": {"extra": "apiVersion: v1\nkind: Namespace\nmetadata: {name: mine}"}}),
-            "belongs to the whole cluster: Namespace mine",
+            "does not give to system:serviceaccount:shop:longshore-deployer: Namespace mine",
         ),
     ];
     for (name, mut spec, message) in cases.clone() {
@@ -132,7 +134,7 @@ async fn what_belongs_to_the_whole_cluster_is_for_whom_kubernetes_lets() {
     let mut spec = spec("wide", &package);
     spec["valuesObject"] = wide("one")["valuesObject"].take();
     stage.write("wide", spec).await.unwrap();
-    let refused = "belongs to the whole cluster: PriorityClass urgent";
+    let refused = "does not give to system:serviceaccount:shop:longshore-deployer: PriorityClass urgent";
     let status = stage.until_state("wide", "failed").await.status.unwrap();
     assert!(status.message.contains(refused), "{}", status.message);
 

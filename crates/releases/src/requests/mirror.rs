@@ -104,7 +104,7 @@ fn reason_of(seen: &HelmReleaseStatus) -> &str {
 
 fn turn(status: &mut HelmRequestStatus, state: State, reason: &str, message: &str, now: Timestamp) {
     if status.state != state.as_str() {
-        status.sequence += 1;
+        status.sequence = status.sequence.saturating_add(1);
         status.transitions.push(Transition {
             sequence: status.sequence,
             time: Time(now),

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use helm_chart::chart::Chart;
-use helm_template::data::Data;
+use helm_template::data::{Data, Members};
 use kube_apply::Object;
 use kube_apply::mask::{MASKED, Mask};
 use serde_json::{Map, Value};
@@ -20,6 +20,10 @@ use super::{Gathered, leaves, schema};
 
 /// How many characters a text has at least that is looked for everywhere.
 const LONG: usize = 8;
+
+/// So many places of sensitive values are recorded one by one, and so many bytes.
+const MOST_POINTERS: usize = 64;
+const POINTERS_SIZE: usize = 4096;
 
 /// What is to be masked.
 pub struct Sensitive {
@@ -41,10 +45,24 @@ impl Sensitive {
     pub fn of(chart: &Chart, gathered: &Gathered, rendered: &[Object]) -> Self {
         let mut pointers = gathered.from_secrets.clone();
         pointers.extend(schema::secrets(chart, &gathered.values));
-        let within = leaves::of(&gathered.values).into_iter().filter(|(at, _)| is_within(&pointers, at));
+        Self::at(pointers, &gathered.values, rendered)
+    }
+
+    /// What is sensitive where it was recorded which values are, or in all values where it was not.
+    pub fn at(pointers: BTreeSet<String>, values: &Members, rendered: &[Object]) -> Self {
+        let within = leaves::of(values).into_iter().filter(|(at, _)| is_within(&pointers, at));
         let texts: Vec<String> =
             within.filter_map(|(_, value)| said(&value)).filter(|text| is_long(text)).collect();
         Self { mask: Mask::new(rendered, &texts), texts, pointers }
+    }
+
+    /// Where the values are sensitive, to be recorded; the empty pointer, which is all of them, where there are too many.
+    pub fn pointers(&self) -> Vec<String> {
+        let size: usize = self.pointers.iter().map(String::len).sum();
+        if self.pointers.len() > MOST_POINTERS || size > POINTERS_SIZE {
+            return vec![String::new()];
+        }
+        self.pointers.iter().cloned().collect()
     }
 
     /// What is sensitive in objects alone, where nothing is known of values.
@@ -96,7 +114,7 @@ impl Sensitive {
 
 /// One of the places is this one, or around it.
 fn is_within(places: &BTreeSet<String>, pointer: &str) -> bool {
-    let around = pointer.match_indices('/').skip(1).map(|(at, _)| &pointer[..at]);
+    let around = pointer.match_indices('/').map(|(at, _)| &pointer[..at]);
     places.contains(pointer) || around.into_iter().any(|pointer| places.contains(pointer))
 }
 

@@ -19,6 +19,7 @@ use futures::{StreamExt, future};
 use kube::Api;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Config;
+use kube_access::controller::isolate;
 use kube_access::{Change, Clients, Feed};
 use kube_apply::{Discovery, Id};
 use parking_lot::Mutex;
@@ -217,7 +218,16 @@ impl Customs {
         });
         let follower =
             Follower { told: told.clone(), releases: releases.clone(), changed: self.changed.clone() };
-        let task = tokio::spawn(follower.follow(feed, self.discovery.clone(), self.clients.own()));
+        let (discovery, own) = (self.discovery.clone(), self.clients.own());
+        // A panic ends this watch alone: it is told as refused, and begun anew when the release is next deployed.
+        let task = tokio::spawn(async move {
+            let (told, releases, changed) =
+                (follower.told.clone(), follower.releases.clone(), follower.changed.clone());
+            if let Err(error) = isolate(follower.follow(feed, discovery, own)).await {
+                tracing::error!(%error, "the watch of a custom kind panicked");
+                Follower { told, releases, changed }.turn(State::Refused("it cannot be watched".into()));
+            }
+        });
         Watching { releases, told, task: Some(AbortOnDropHandle::new(task)) }
     }
 

@@ -1,0 +1,180 @@
+//! Which identity executes the content of a Helm record.
+//!
+//! A record is a Secret in the release's namespace, which tenants can edit. Hooks, manifests and removals that come from a
+//! stored record are therefore executed as the identity of the release only if the [`Ledger`] knows the digest of that very
+//! content; content of any other record is executed as the `foreign` identity.
+//!
+//! Invariant: the decision is made on the bytes that are executed. A record is decoded once, judged and executed from memory.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use helm_template::data::Data;
+use helm_template::json::{self, Style};
+use kube::Client;
+
+use crate::hooks::BEFORE;
+use crate::record::{HookRecord, Record};
+
+/// Where the content of a record comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Rendered by us, as the identity that acts now.
+    Own,
+    /// Rendered by us, as another identity. Its objects are removed by the identity that acts now, and nothing of it is run.
+    Other,
+    /// Made or changed by somebody else.
+    Foreign,
+}
+
+/// Remembers the content that was rendered by us, where tenants cannot write.
+pub trait Ledger: Send + Sync {
+    fn origin(&self, record: &Record) -> Origin;
+
+    /// Enters content that is about to be written under a new revision. `kept` are the revisions that stay in the history.
+    fn enter<'a>(&'a self, record: &'a Record, kept: &'a [i64]) -> BoxFuture<'a, Result<(), LedgerError>>;
+}
+
+/// The ledger could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    #[error("another operation has taken over")]
+    Overtaken,
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// How records are judged, and who executes those that are not ours.
+#[derive(Clone)]
+pub struct Trust {
+    pub ledger: Arc<dyn Ledger>,
+    pub foreign: Client,
+}
+
+impl Record {
+    /// SHA-256 over what can be executed: chart, values, manifest and hooks. Status, times, notes and labels are not in it,
+    /// nor are the chart's templates and files, which are left out of large records and never run from a record.
+    pub fn digest(&self) -> String {
+        let mut text = Encoding::default();
+        text.add(&self.name);
+        text.add(&self.namespace);
+        text.add(&self.version.to_string());
+        text.add(self.chart.without_files().text().unwrap_or_default());
+        // What cannot be written as JSON cannot be stored either.
+        text.add(&json::write(&Data::Map(self.config.clone()), Style::Plain).unwrap_or_default());
+        text.add(&self.manifest);
+        text.add(self.apply_method.map_or("", super::record::ApplyMethod::as_str));
+        text.add(&self.hooks.len().to_string());
+        for hook in &self.hooks {
+            text.hook(hook);
+        }
+        helm_host::sha256(&text.0)
+    }
+}
+
+/// Fields with their lengths, so that no two sequences of fields are the same bytes.
+#[derive(Default)]
+struct Encoding(Vec<u8>);
+
+impl Encoding {
+    fn add(&mut self, field: &str) {
+        self.0.extend_from_slice(field.len().to_string().as_bytes());
+        self.0.push(b':');
+        self.0.extend_from_slice(field.as_bytes());
+    }
+
+    fn list(&mut self, fields: &[String]) {
+        self.add(&fields.len().to_string());
+        for field in fields {
+            self.add(field);
+        }
+    }
+
+    /// Everything but how it went.
+    fn hook(&mut self, hook: &HookRecord) {
+        let HookRecord {
+            name,
+            kind,
+            path,
+            manifest,
+            events,
+            last_run: _,
+            weight,
+            delete_policies,
+            output_log_policies,
+        } = hook;
+        for field in [name, kind, path, manifest, &weight.to_string()] {
+            self.add(field);
+        }
+        self.list(events);
+        // A hook without a policy gets this one when it runs.
+        let usual = [BEFORE.to_owned()];
+        self.list(if delete_policies.is_empty() { &usual } else { delete_policies });
+        self.list(output_log_policies);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{LastRun, Phase, Status};
+
+    fn record() -> Record {
+        let hook = HookRecord {
+            name: "h".into(),
+            kind: "Job".into(),
+            manifest: "kind: Job\n".into(),
+            events: vec!["pre-delete".into()],
+            ..HookRecord::default()
+        };
+        let config = json::parse(r#"{"a": 1.0, "b": {"c": null, "d": "<&>"}, "e": 1e30}"#).unwrap();
+        Record {
+            name: "web".into(),
+            namespace: "shop".into(),
+            version: 3,
+            manifest: "kind: ConfigMap\n".into(),
+            hooks: vec![hook],
+            config: config.as_map().unwrap().clone(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn digest_survives_storage_and_running() {
+        let digest = record().digest();
+        let stored = Record::decode(record().encode().unwrap().as_bytes()).unwrap();
+        assert_eq!(stored.digest(), digest);
+        let mut ran = stored;
+        ran.set_status(Status::Superseded, "Upgrade complete");
+        ran.labels.insert("longshore.dev/version".into(), "7".into());
+        ran.info.notes = "notes".into();
+        ran.hooks[0].last_run = LastRun { phase: Phase::Succeeded, ..LastRun::default() };
+        ran.hooks[0].delete_policies = vec![BEFORE.into()];
+        assert_eq!(ran.digest(), digest);
+    }
+
+    #[test]
+    fn digest_differs_for_everything_that_is_executed() {
+        let digest = record().digest();
+        let changes: &[fn(&mut Record)] = &[
+            |record| record.name.push('x'),
+            |record| record.version += 1,
+            |record| record.manifest.push_str("# x\n"),
+            |record| record.hooks[0].manifest.push_str("# x\n"),
+            |record| record.hooks[0].events = vec!["test".into()],
+            |record| record.hooks[0].weight = 1,
+            |record| record.hooks[0].delete_policies = vec!["hook-succeeded".into()],
+            |record| record.hooks.clear(),
+            |record| record.config.clear(),
+            |record| {
+                let hook = record.hooks[0].clone();
+                record.hooks.push(hook);
+            },
+        ];
+        for (at, change) in changes.iter().enumerate() {
+            let mut edited = record();
+            change(&mut edited);
+            assert_ne!(edited.digest(), digest, "change {at}");
+        }
+    }
+}

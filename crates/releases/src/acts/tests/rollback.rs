@@ -1,0 +1,166 @@
+//! Rollback restores what a revision was made of, whoever made it; and what changing a release must not lose.
+
+use helm_chart::values;
+use helm_release::storage::{HELD_BY, secret_name};
+use helm_release::{Record, Status, Storage};
+use helm_template::profile::Profile;
+use kube_types::release::{DEPLOYER, Options, Patch as ReleasePatch, RoleOverride};
+use kube_types::request::RunAs;
+
+use super::*;
+use crate::requests::DELETE_CLAIMS;
+use crate::stage::archive;
+
+async fn greeting(stage: &Stage) -> Option<String> {
+    stage.of::<ConfigMap>().get_opt("web").await.unwrap()?.data?.remove("greeting")
+}
+
+async fn request(stage: &Stage) -> HelmRequest {
+    requests(stage).get(&request_name("host", SHOP, "web")).await.unwrap()
+}
+
+/// Waits until this version of the request is deployed.
+async fn until_deployed(stage: &Stage, version: i64) {
+    until("the version is deployed", async || {
+        let release = stage.of::<HelmRelease>().get_opt("web").await.unwrap();
+        release?.status.filter(|status| status.version == version && status.operation.is_none())
+    })
+    .await;
+}
+
+fn values(text: &str) -> Changes {
+    Changes { values: Some(text.to_owned()), ..Changes::default() }
+}
+
+/// Writes the next revision as the helm command line does: with the labels of the one before, and without our annotation.
+async fn upgrade_with_helm(stage: &Stage, chart_of: &str, greeting: &str) {
+    let storage = Storage::new(stage.world.admin(), SHOP, std::sync::Arc::new(domain::clock::SystemClock));
+    let mut before = storage.last("web").await.unwrap().unwrap();
+    let chart = storage.last(chart_of).await.unwrap().unwrap().record.chart;
+    let config = values::read(format!("greeting: {greeting}\n").as_bytes(), Profile::Helm4).unwrap();
+    let record = Record { version: before.record.version + 1, chart, config, ..before.record.clone() };
+    storage.create(&record).await.unwrap();
+    let unmarked = Patch::Merge(json!({"metadata": {"annotations": {HELD_BY: null}}}));
+    let secrets = stage.of::<Secret>();
+    secrets.patch(&secret_name("web", record.version), &PatchParams::default(), &unmarked).await.unwrap();
+    before.record.set_status(Status::Superseded, "");
+    storage.update(&before).await.unwrap();
+}
+
+#[tokio::test]
+async fn rollback_to_a_revision_of_the_helm_cli_restores_its_own_chart_and_values() {
+    let stage = Stage::new().await;
+    let (releases, me) = (&stage.releases, developer());
+    let (first, other) = (
+        Source::Archive(web()),
+        archive(
+            "web",
+            "2.0.0",
+            &[(
+                "templates/greeting.yaml",
+                "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: {{ .Values.greeting }} of 2.0.0\n",
+            )],
+        ),
+    );
+    releases.install(&me, &first, wanted("web", "greeting: one\n")).await.unwrap();
+    releases.install(&me, &Source::Archive(other), wanted("other", "greeting: other\n")).await.unwrap();
+    stage.until_state("web", "active").await;
+    stage.until_state("other", "active").await;
+    upgrade_with_helm(&stage, "other", "cli").await;
+    releases.upgrade(&me, SHOP, "web", values("greeting: three\n"), Asked::default()).await.unwrap();
+    until_deployed(&stage, 2).await;
+    assert_eq!(greeting(&stage).await.as_deref(), Some("three"));
+    releases.rollback(&me, SHOP, "web", 2, Asked::default()).await.unwrap();
+    until_deployed(&stage, 3).await;
+    assert_eq!(greeting(&stage).await.as_deref(), Some("cli of 2.0.0"));
+    // Anybody who may write Secrets there can have written that record.
+    assert_eq!(request(&stage).await.spec.run_as, RunAs::default());
+    let status = stage.of::<HelmRelease>().get("web").await.unwrap().status.unwrap();
+    assert!(status.deploy_status[0].by.ends_with(DEPLOYER), "{}", status.deploy_status[0].by);
+    // A revision of ours is restored from what was kept of it.
+    releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
+    until_deployed(&stage, 4).await;
+    assert_eq!(greeting(&stage).await.as_deref(), Some("one"));
+    assert_eq!(request(&stage).await.spec.run_as.user, developer_id().to_string());
+}
+
+#[tokio::test]
+async fn rollback_restores_options_patches_and_role_overrides() {
+    let stage = Stage::new().await;
+    let (releases, me) = (&stage.releases, developer());
+    let patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {patched: \"yes\"}\n";
+    let asked = NewRelease {
+        options: Options { max_history: Some(7), ..Options::default() },
+        patches: vec![ReleasePatch { patch: patch.to_owned(), target: None }],
+        roles: vec![RoleOverride {
+            kind: "Deployment".to_owned(),
+            name: "web".to_owned(),
+            replicas: Some(2),
+            ..RoleOverride::default()
+        }],
+        ..wanted("web", "greeting: one\n")
+    };
+    releases.install(&me, &Source::Archive(web()), asked).await.unwrap();
+    until_deployed(&stage, 1).await;
+    let spec = request(&stage).await.spec;
+    let changes = Changes {
+        options: Some(Options { max_history: Some(9), ..Options::default() }),
+        patches: Some(Vec::new()),
+        roles: Some(Vec::new()),
+        ..values("greeting: two\n")
+    };
+    releases.upgrade(&me, SHOP, "web", changes, Asked::default()).await.unwrap();
+    until_deployed(&stage, 2).await;
+    releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
+    until_deployed(&stage, 3).await;
+    let back = request(&stage).await.spec;
+    assert_eq!((&back.options, &back.patches, &back.roles), (&spec.options, &spec.patches, &spec.roles));
+    let data = stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap();
+    assert_eq!((data["patched"].as_str(), data["greeting"].as_str()), ("yes", "one"));
+    let deployment = stage.of::<Deployment>().get("web").await.unwrap();
+    assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+}
+
+#[tokio::test]
+async fn pruning_keeps_versions_that_helm_records_refer_to() {
+    let stage = Stage::new().await;
+    let (releases, me) = (&stage.releases, developer());
+    let options = Options { max_history: Some(2), ..Options::default() };
+    let asked = NewRelease { options, ..wanted("web", "greeting: one\n") };
+    releases.install(&me, &Source::Archive(web()), asked).await.unwrap();
+    until_deployed(&stage, 1).await;
+    releases.upgrade(&me, SHOP, "web", values("greeting: two\n"), Asked::default()).await.unwrap();
+    until_deployed(&stage, 2).await;
+    for _ in 0..3 {
+        releases.suspend(&me, SHOP, "web", Asked::default()).await.unwrap();
+        releases.resume(&me, SHOP, "web", Asked::default()).await.unwrap();
+    }
+    until_deployed(&stage, 8).await;
+    // Of the versions without a revision only the newest two are kept.
+    assert_eq!(kept(&stage).await, 4);
+    releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
+    until_deployed(&stage, 9).await;
+    assert_eq!(greeting(&stage).await.as_deref(), Some("one"));
+}
+
+#[tokio::test]
+async fn update_keeps_metadata_that_others_change_meanwhile() {
+    let stage = Stage::new().await;
+    let (releases, me) = (&stage.releases, developer());
+    releases.install(&me, &Source::Archive(web()), wanted("web", "")).await.unwrap();
+    until_deployed(&stage, 1).await;
+    let mut outdated = request(&stage).await;
+    outdated.spec.description = "changed".to_owned();
+    // Somebody marks it meanwhile, which changes no generation.
+    let marked = Patch::Merge(json!({"metadata": {"annotations": {DELETE_CLAIMS: "true"}}}));
+    let name = request_name("host", SHOP, "web");
+    requests(&stage).patch(&name, &PatchParams::default(), &marked).await.unwrap();
+    releases.write_wish(&outdated).await.unwrap();
+    let written = request(&stage).await;
+    assert_eq!(written.spec.description, "changed");
+    assert!(written.metadata.annotations.unwrap().contains_key(DELETE_CLAIMS));
+    // Who asked for something else meanwhile is not overwritten.
+    let mut late = outdated.clone();
+    late.spec.description = "late".to_owned();
+    assert_eq!(releases.write_wish(&late).await.unwrap_err().kind(), Kind::Conflict);
+}

@@ -1,0 +1,142 @@
+//! The ledger of a release: which Helm records the platform made, in `HelmRelease.status.revisions`.
+//!
+//! Tenants can edit Helm records, which are Secrets of their namespace; they cannot write the status. An entry holds the digest
+//! of a record's content, the identity that it was rendered as, and which of its values are sensitive.
+//!
+//! Invariant: an entry is written before its record, and only for content that was rendered here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use helm_release::{Ledger, LedgerError, Origin, Record, Status};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use kube_types::HelmRelease;
+use kube_types::release::Revision;
+use kube_types::release::status::REVISIONS;
+use parking_lot::Mutex;
+
+use crate::error::words;
+
+/// How often an entry is written against a status that changes all the time.
+const ATTEMPTS: usize = 10;
+
+/// The entry of a record, if its content is what was entered.
+pub(crate) fn entry<'r>(release: &'r HelmRelease, record: &Record) -> Option<&'r Revision> {
+    let revisions = release.status.as_ref()?.revisions.iter();
+    let mut same = revisions.filter(|entry| entry.revision == record.version).peekable();
+    same.peek()?;
+    let digest = record.digest();
+    same.find(|entry| entry.digest == digest)
+}
+
+/// Where the content of a record comes from, for an identity that is about to execute it.
+pub(crate) fn origin(release: Option<&HelmRelease>, record: &Record, by: &str) -> Origin {
+    match release.and_then(|release| entry(release, record)) {
+        Some(entry) if entry.by == by => Origin::Own,
+        Some(_) => Origin::Other,
+        None => Origin::Foreign,
+    }
+}
+
+/// Judges records and enters none.
+pub(crate) struct ReadOnlyLedger {
+    pub release: Option<Arc<HelmRelease>>,
+    pub by: String,
+}
+
+impl Ledger for ReadOnlyLedger {
+    fn origin(&self, record: &Record) -> Origin {
+        origin(self.release.as_deref(), record, &self.by)
+    }
+
+    fn enter<'a>(&'a self, _: &'a Record, _: &'a [i64]) -> BoxFuture<'a, Result<(), LedgerError>> {
+        let why = "this operation makes no revisions".to_owned();
+        futures::future::ready(Err(LedgerError::Unavailable(why))).boxed()
+    }
+}
+
+/// The ledger of one operation.
+pub(crate) struct OperationLedger {
+    api: Api<HelmRelease>,
+    /// The operation that the status must name.
+    operation: String,
+    by: String,
+    /// JSON pointers of the sensitive values of what is being deployed.
+    sensitive: Vec<String>,
+    latest: Mutex<Arc<HelmRelease>>,
+}
+
+impl OperationLedger {
+    pub fn new(
+        api: Api<HelmRelease>,
+        begun: Arc<HelmRelease>,
+        operation: &str,
+        by: &str,
+        sensitive: Vec<String>,
+    ) -> Self {
+        Self { api, operation: operation.to_owned(), by: by.to_owned(), sensitive, latest: Mutex::new(begun) }
+    }
+
+    /// The release with all that was entered.
+    pub fn latest(&self) -> Arc<HelmRelease> {
+        self.latest.lock().clone()
+    }
+
+    async fn write(&self, revision: Revision, kept: &[i64]) -> Result<(), LedgerError> {
+        let unavailable = |error: kube::Error| LedgerError::Unavailable(words(&error));
+        let mut release = HelmRelease::clone(&self.latest());
+        for _ in 0..ATTEMPTS {
+            let revisions = &mut release.status.get_or_insert_default().revisions;
+            revisions.retain(|entry| kept.contains(&entry.revision) && entry.revision != revision.revision);
+            revisions.push(revision.clone());
+            let surplus = revisions.len().saturating_sub(REVISIONS);
+            revisions.drain(..surplus);
+            let name = release.name_any();
+            match self.api.replace_status(&name, &PostParams::default(), &release).await {
+                Ok(written) => {
+                    *self.latest.lock() = Arc::new(written);
+                    return Ok(());
+                }
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => return Err(LedgerError::Overtaken),
+                Err(error) => return Err(unavailable(error)),
+            }
+            let now = self.api.get_opt(&name).await.map_err(unavailable)?.ok_or(LedgerError::Overtaken)?;
+            let operation = now.status.as_ref().and_then(|status| status.operation.as_ref());
+            if now.uid() != release.uid() || operation.is_none_or(|now| now.id != self.operation) {
+                return Err(LedgerError::Overtaken);
+            }
+            release = now;
+        }
+        Err(LedgerError::Unavailable("the status of the release changes all the time".to_owned()))
+    }
+}
+
+impl Ledger for OperationLedger {
+    fn origin(&self, record: &Record) -> Origin {
+        origin(Some(&self.latest()), record, &self.by)
+    }
+
+    fn enter<'a>(&'a self, record: &'a Record, kept: &'a [i64]) -> BoxFuture<'a, Result<(), LedgerError>> {
+        let mut sensitive: BTreeSet<String> = self.sensitive.iter().cloned().collect();
+        let latest = self.latest();
+        let mut version = latest.spec.version;
+        // A rollback has the values of an earlier revision, whichever that is.
+        if record.info.status == Status::PendingRollback {
+            version = 0;
+            let entries = latest.status.iter().flat_map(|status| &status.revisions);
+            sensitive.extend(entries.flat_map(|entry| entry.sensitive.iter().cloned()));
+        }
+        let revision = Revision {
+            revision: record.version,
+            version,
+            digest: record.digest(),
+            by: self.by.clone(),
+            sensitive: sensitive.into_iter().collect(),
+        };
+        async move { self.write(revision, kept).await }.boxed()
+    }
+}

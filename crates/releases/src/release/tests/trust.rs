@@ -1,0 +1,148 @@
+//! Helm records that somebody edited: nothing of them is executed with the rights of the release.
+//!
+//! The release acts as a ServiceAccount that may write to another namespace, which the deployer may not. Elsewhere: the same by way
+//! of requests and people (end-to-end tests, `security::identities`).
+
+use std::time::Duration;
+
+use helm_release::record::HookRecord;
+use k8s_openapi::ByteString;
+
+use super::*;
+
+const OTHER: &str = "other";
+
+/// A deployed release that acts as `strong`.
+async fn stage(more: Value) -> Stage {
+    let stage = Stage::new().await;
+    let strong = json!([{"kind": "ServiceAccount", "namespace": SHOP, "name": "strong"}]);
+    let binding = |namespace: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "strong", "namespace": namespace}, "subjects": strong,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
+        })
+    };
+    stage
+        .world
+        .apply([
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "strong", "namespace": SHOP}}),
+            binding(SHOP),
+            binding(OTHER),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "prey", "namespace": OTHER,
+                "labels": {"app.kubernetes.io/managed-by": "Helm"},
+                "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": SHOP}}}),
+        ])
+        .await;
+    let package = stage.keep(web()).await;
+    let mut spec = spec("web", &package);
+    spec["serviceAccountName"] = "strong".into();
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    stage.write("web", spec).await.unwrap();
+    stage.until_state("web", "active").await;
+    stage
+}
+
+fn map(name: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {OTHER}}}\n")
+}
+
+/// Adds hooks and objects to the newest record.
+async fn forge(stage: &Stage) {
+    let secrets = stage.of::<Secret>();
+    let of_release = ListParams::default().labels("owner=helm,name=web");
+    let mut all = secrets.list(&of_release).await.unwrap().items;
+    all.sort_by_key(|secret| secret.metadata.labels.as_ref().unwrap()["version"].parse::<i64>().unwrap());
+    let mut secret = all.pop().unwrap();
+    let mut record = Record::decode(&secret.data.as_ref().unwrap()["release"].0).unwrap();
+    let events =
+        ["pre-delete", "post-delete", "pre-rollback", "post-rollback", "pre-upgrade", "post-upgrade"];
+    record.hooks.push(HookRecord {
+        name: "loot-hook".into(),
+        kind: "ConfigMap".into(),
+        manifest: map("loot-hook"),
+        events: events.map(str::to_owned).to_vec(),
+        ..HookRecord::default()
+    });
+    for name in ["loot-manifest", "prey"] {
+        record.manifest.push_str("---\n");
+        record.manifest.push_str(&map(name));
+    }
+    secret.data = Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
+    let name = secret.metadata.name.clone().unwrap();
+    secrets.replace(&name, &PostParams::default(), &secret).await.unwrap();
+}
+
+/// What is in the other namespace.
+async fn others(stage: &Stage) -> Vec<String> {
+    let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin(), OTHER);
+    let all = maps.list(&ListParams::default()).await.unwrap().items;
+    let names = all.into_iter().filter_map(|map| map.metadata.name);
+    names.filter(|name| name != "kube-root-ca.crt").collect()
+}
+
+#[tokio::test]
+async fn drift_correction_of_forged_record_gains_nothing() {
+    let stage = stage(json!({"interval": "300ms", "driftDetection": {"mode": "enabled"}})).await;
+    forge(&stage).await;
+    // Several intervals, and what takes long on a busy machine only makes it harder to find something.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(others(&stage).await, ["prey"]);
+}
+
+#[tokio::test]
+async fn upgrade_over_forged_record_prunes_nothing_of_others() {
+    let stage = stage(json!({})).await;
+    forge(&stage).await;
+    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
+    until("it is deployed", async || {
+        let map = stage.of::<ConfigMap>().get("web").await.unwrap();
+        (map.data.unwrap()["greeting"] == "next").then_some(())
+    })
+    .await;
+    stage.until_state("web", "active").await;
+    assert_eq!(others(&stage).await, ["prey"]);
+    // Its own revision is trusted, and is removed with its rights.
+    stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
+    stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
+    assert_eq!(others(&stage).await, ["prey"]);
+}
+
+#[tokio::test]
+async fn remediation_with_forged_record_gains_nothing() {
+    let stage = stage(json!({"remediation": {"strategy": "rollback", "retries": 0}})).await;
+    forge(&stage).await;
+    let broken = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: broken\n  annotations: {x: 1}\n";
+    stage.change("web", json!({"spec": {"valuesObject": {"extra": broken}}})).await;
+    stage.until_state("web", "failed").await;
+    assert_eq!(others(&stage).await, ["prey"]);
+}
+
+#[tokio::test]
+async fn uninstallation_with_forged_record_gains_nothing() {
+    let stage = stage(json!({})).await;
+    forge(&stage).await;
+    stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
+    until("it was tried", async || {
+        let release = stage.of::<HelmRelease>().get("web").await.unwrap();
+        release.status.unwrap().message.contains("forbidden").then_some(())
+    })
+    .await;
+    assert_eq!(others(&stage).await, ["prey"]);
+}
+
+#[tokio::test]
+async fn trusted_revisions_are_those_that_helm_keeps() {
+    let stage = stage(json!({"options": {"maxHistory": 2}})).await;
+    for greeting in ["b", "c", "d"] {
+        stage.change("web", json!({"spec": {"valuesObject": {"greeting": greeting}}})).await;
+        stage.until_state("web", "active").await;
+    }
+    let revisions = stage.until_state("web", "active").await.status.unwrap().revisions;
+    let numbers: Vec<i64> = revisions.iter().map(|entry| entry.revision).collect();
+    assert_eq!(numbers, [3, 4]);
+    assert!(revisions.iter().all(|entry| entry.digest.len() == 64 && entry.by.ends_with(":shop:strong")));
+}
