@@ -17,6 +17,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::Api;
+use crate::origin;
 use crate::problem::{Problem, shortened};
 
 /// Doors that take more say so themselves.
@@ -40,6 +41,7 @@ pub fn around(routes: Router, api: &Api) -> Router {
     routes
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(CatchPanicLayer::custom(after_panic))
+        .layer(from_fn_with_state(api.clone(), origin::guard))
         .layer(from_fn(protect))
         .layer(from_fn_with_state(api.clone(), count_and_log))
         .layer(from_fn(identify))

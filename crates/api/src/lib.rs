@@ -21,6 +21,7 @@ pub mod native;
 pub mod needs;
 pub mod openapi;
 pub mod openyurt;
+mod origin;
 pub mod params;
 pub mod peer;
 pub mod people;
@@ -74,6 +75,8 @@ pub struct Settings {
     pub embedded: bool,
     /// Old clients of the OpenYurt console may send their token as a parameter.
     pub token_parameter: bool,
+    /// Names by which clients reach the server, besides `localhost` and IP addresses.
+    pub hosts: Vec<String>,
     pub version: &'static str,
 }
 

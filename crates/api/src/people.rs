@@ -1,26 +1,41 @@
 //! Who there is, told to those who look after releases: the directory's answers in their words.
 
-use domain::actor::{Actor, Impersonation, Via, Who};
-use domain::ids::{UserId, WorkspaceName};
-use releases::people::People;
+use domain::actor::{Impersonation, Via, Who};
+use domain::ids::{TokenId, UserId, WorkspaceName};
+use domain::roles::Capability;
+use domain::scopes::Scopes;
+use releases::people::{IdentityError, People};
 use tenancy::Tenancy;
 
 /// The accounts and workspaces of the platform.
 pub struct Directory(pub Tenancy);
 
 impl People for Directory {
-    fn acts_as(&self, user: &UserId, uid: &str) -> Option<Impersonation> {
-        // By what they were recognised when they asked is over: what they may do now counts.
-        let actor = self.0.directory().actor(user, Via::Kubernetes)?;
-        is_account(&actor, uid).then(|| actor.impersonation())
+    fn acts_as(
+        &self,
+        user: &UserId,
+        uid: &str,
+        workspace: &WorkspaceName,
+        scope: &[String],
+    ) -> Result<Impersonation, IdentityError> {
+        // The credential may be gone by now; what it was limited to still holds.
+        let via = match scope {
+            [] => Via::Kubernetes,
+            words => {
+                let scopes = Scopes::parse(words.iter().map(String::as_str));
+                let scopes = scopes.map_err(|error| IdentityError::Scope(error.to_string()))?;
+                Via::Token { id: TokenId::from_random([0; 10]), scopes }
+            }
+        };
+        let actor = self.0.directory().actor(user, via).ok_or(IdentityError::NoAccount)?;
+        // Another account under the same id is somebody else.
+        if !matches!(&actor.who, Who::Person { uid: known, .. } if known == uid) {
+            return Err(IdentityError::NoAccount);
+        }
+        Ok(actor.impersonation_in(Capability::ChangeReleases, workspace)?)
     }
 
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
         self.0.directory().workspace_of(namespace)
     }
-}
-
-/// Whether it is the account of that UID, and not a later one under the same id.
-fn is_account(actor: &Actor, uid: &str) -> bool {
-    matches!(&actor.who, Who::Person { uid: known, .. } if known == uid)
 }

@@ -53,7 +53,7 @@ pub fn table() -> Vec<Route> {
         patch (USER,                               "users.update",     Own(ManageUsers),      "Change an account", users::change).versioned(),
         delete(USER,                               "users.delete",     Own(ManageUsers),      "Remove an account and all that is its own", users::delete).versioned(),
         order (path!("users/{user}/password"),     "users.password",   Own(ManageUsers),      "Give an account a new password", users::password),
-        order (path!("users/{user}/revoke"),       "users.revoke",     Own(ManageUsers),      "End all sessions of an account", users::revoke),
+        act   (path!("users/{user}/revoke"),       "users.revoke",     Own(ManageUsers),      "Revoke all credentials of an account: sessions, tokens and kubeconfigs", users::revoke),
         get   (path!("accounts/{user}/progress"),  "users.progress",   Own(ReadUsers),        "How far an account is prepared, as it happens", progress::follow),
 
         get   (path!("tokens"),          "tokens.list",    Themselves, "One's tokens", tokens::list),

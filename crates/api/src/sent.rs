@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use axum::body::HttpBody;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -60,6 +61,23 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Take
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
         parse(&whole(request, LIMIT).await?).map(Self)
+    }
+}
+
+/// A body of JSON that may be absent: then it is the default of `T`.
+#[derive(Debug)]
+pub struct OptionalBody<T>(pub T);
+
+impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> Takes for OptionalBody<T> {
+    fn taken() -> Option<Taken> {
+        Sent::<T>::taken()
+    }
+
+    async fn read(request: Request) -> Result<Self, Problem> {
+        if !request.headers().contains_key(CONTENT_TYPE) && request.body().is_end_stream() {
+            return Ok(Self(T::default()));
+        }
+        Sent::<T>::read(request).await.map(|Sent(body)| Self(body))
     }
 }
 

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube_access::Clients;
+use kube_access::controller::runtime;
 use kube_embedded::access::pki::{Pki, PkiError};
 use kube_embedded::cluster as embedded;
+use kube_embedded::http::accept::ConnectionLimits;
+use kube_embedded::http::audit::AuditSink;
 use kube_embedded::sim::Simulation;
 use kube_embedded::store::OpenError;
 use tokio::net::TcpListener;
@@ -61,14 +64,22 @@ pub async fn open_embedded(
     listen: SocketAddr,
     external_url: Option<&str>,
     simulation: Option<Simulation>,
+    connections: ConnectionLimits,
+    audit: Arc<dyn AuditSink>,
 ) -> Result<Embedded, ClusterError> {
     let host = external_url.and_then(|url| url.strip_prefix("https://")).map(host_of);
     let mut names: Vec<String> = host.into_iter().map(str::to_owned).collect();
     if !listen.ip().is_unspecified() {
         names.push(listen.ip().to_string());
     }
-    let config =
-        embedded::Config { data: Some(data.to_owned()), names, simulation, ..embedded::Config::default() };
+    let config = embedded::Config {
+        data: Some(data.to_owned()),
+        names,
+        simulation,
+        connections,
+        audit: Some(audit),
+        ..embedded::Config::default()
+    };
     let cluster = embedded::Cluster::open(config)
         .await
         .map_err(|source| ClusterError::Open { data: data.to_owned(), source })?;
@@ -170,15 +181,18 @@ impl Real {
     /// Keeps asking whether the cluster answers, for `/readyz`.
     pub fn watch_health(&self) {
         let (client, answers) = (self.client.clone(), self.answers.clone());
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                let well = client.apiserver_version().await.is_ok();
-                if answers.swap(well, Ordering::Relaxed) != well {
-                    tracing::warn!(answers = well, "the cluster's health changed");
-                }
-            }
-        });
+        let start = move || watch_health(client.clone(), answers.clone());
+        tokio::spawn(async move { match runtime().run("cluster-health", "", start).await {} });
+    }
+}
+
+async fn watch_health(client: kube::Client, answers: Arc<AtomicBool>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let well = client.apiserver_version().await.is_ok();
+        if answers.swap(well, Ordering::Relaxed) != well {
+            tracing::warn!(answers = well, "the cluster's health changed");
+        }
     }
 }
 

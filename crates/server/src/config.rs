@@ -34,6 +34,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// A proxy in front of us speaks TLS.
     pub trusted_proxy: bool,
+    /// Names by which clients reach the platform's port.
+    pub hosts: Vec<String>,
     pub data: PathBuf,
     pub tls: Option<Tls>,
     pub kube: Kube,
@@ -46,7 +48,16 @@ pub struct Config {
     pub manage_pools: ManagePools,
     /// Networks that the server may reach for charts although they are private.
     pub outbound_allow: Vec<Network>,
+    /// Of each of the two ports.
+    pub connections: Connections,
     pub logs: LogFormat,
+}
+
+/// How many connections a port keeps open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    pub total: u32,
+    pub per_address: u32,
 }
 
 /// What new accounts are like.
@@ -121,6 +132,7 @@ pub enum ConfigError {
 pub const KEYS: &[(&str, &str, &str)] = &[
     ("server.listen",        "127.0.0.1:8080",           "address of the platform's port; port 0 picks a free one"),
     ("server.trusted_proxy", "false",                    "a proxy in front speaks TLS"),
+    ("server.hosts",         "",                         "names by which clients reach the server, with commas between"),
     ("data.dir",             "$XDG_DATA_HOME/longshore", "data folder of the embedded cluster"),
     ("tls.cert",             "",                         "PEM file with the platform's certificate chain"),
     ("tls.key",              "",                         "PEM file with its private key"),
@@ -143,6 +155,8 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("edge.manage_pools",    "own",                      "look after pools of nodes: own (where their definition is ours), always or never"),
     ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
+    ("limits.connections",   "10000",                    "connections that each port keeps open, as far as the limit of open files allows"),
+    ("limits.connections_per_address", "1000",           "of them from one address (IPv6: /64); not counted on the platform's port behind a trusted proxy"),
     ("logs.format",          "text",                     "text or json"),
 ];
 
@@ -244,6 +258,7 @@ impl Config {
                 "server.trusted_proxy",
                 given("server.trusted_proxy").map_or("false", String::as_str),
             )?,
+            hosts: hosts(given("server.hosts").map_or("", String::as_str))?,
             data,
             tls,
             kube,
@@ -255,6 +270,7 @@ impl Config {
             join_tool: join_tool(&given)?,
             manage_pools: manage_pools(given("edge.manage_pools").map_or("own", String::as_str))?,
             outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
+            connections: connections(&given)?,
             logs,
         };
         if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
@@ -272,6 +288,10 @@ impl Config {
             quoted(&self.listen.to_string()),
             self.trusted_proxy
         );
+        if !self.hosts.is_empty() {
+            writeln!(out, "hosts = {}", quoted(&self.hosts.join(",")))
+                .expect("writing to a String cannot fail");
+        }
         let mut section = |name: &str, lines: &[(&str, Option<String>)]| {
             let given: Vec<_> =
                 lines.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
@@ -338,6 +358,14 @@ impl Config {
         );
         let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
         section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
+        let Connections { total, per_address } = self.connections;
+        section(
+            "limits",
+            &[
+                ("connections", Some(total.to_string())),
+                ("connections_per_address", Some(per_address.to_string())),
+            ],
+        );
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
         section("logs", &[("format", Some(quoted(format)))]);
         out
@@ -391,6 +419,21 @@ fn address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
     value.parse().map_err(|_| invalid(key, &value, "an address with a port, such as 127.0.0.1:8080"))
 }
 
+/// Names of hosts, without ports.
+fn hosts(text: &str) -> Result<Vec<String>, ConfigError> {
+    let is_name = |name: &str| {
+        name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    let named = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let checked = |name: &str| {
+        if is_name(name) {
+            return Ok(name.to_ascii_lowercase());
+        }
+        Err(invalid("server.hosts", name, "names such as longshore.example.com, with commas between"))
+    };
+    named.map(checked).collect()
+}
+
 fn networks(key: &str, value: &str) -> Result<Vec<Network>, ConfigError> {
     let named = value.split(',').map(str::trim).filter(|network| !network.is_empty());
     named
@@ -438,6 +481,22 @@ fn accounts<'v>(
         valid_days: amount("accounts.valid_days", 7, 36_500, "a whole number up to 36500")?,
         max_nodes: amount("accounts.max_nodes", 3, 10_000, "a whole number up to 10000")?,
         grace_hours: amount("accounts.grace_hours", 24, 87_600, "a whole number up to 87600")?,
+    })
+}
+
+fn connections<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Connections, ConfigError> {
+    const MOST: u32 = 1_000_000;
+    let expected = "a whole number from 1 to 1000000";
+    let limit = |key, default| match given(key) {
+        None => Ok(default),
+        Some(value) => match number(key, value, MOST, expected)? {
+            0 => Err(invalid(key, value, expected)),
+            limit => Ok(limit),
+        },
+    };
+    Ok(Connections {
+        total: limit("limits.connections", 10_000)?,
+        per_address: limit("limits.connections_per_address", 1_000)?,
     })
 }
 
@@ -575,6 +634,10 @@ mod tests {
                 "`edge.join_sha256` makes no sense here: edge.join_url is missing",
             ),
             ("[edge]\nmanage_pools = true\n", "`edge.manage_pools` must be own, always or never, not `true`"),
+            (
+                "[limits]\nconnections = 0\n",
+                "`limits.connections` must be a whole number from 1 to 1000000, not `0`",
+            ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (
                 "[kube]\nexternal_url = \"http://a\"\n",
@@ -610,7 +673,7 @@ mod tests {
     fn what_is_printed_reads_back_the_same() {
         let sum = "ab".repeat(32);
         let edge = format!(
-            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n"
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n[limits]\nconnections_per_address = 7\n"
         );
         let config = read(&edge, &[], Flags::default()).unwrap();
         assert_eq!(config.accounts.grace_hours, 1);

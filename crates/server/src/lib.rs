@@ -2,14 +2,18 @@
 //!
 //! The one place that knows all the rooms. Modules in reading order: [`config`] (what was asked for),
 //! [`cluster`] (embedded or real), [`ground`] (what the platform needs of it), [`leader`] (of several servers), [`tls`] (of the port),
+//! [`files`] (how many may be open), [`audit`] (of the embedded Kubernetes API), `listener` (supervised),
 //! [`run`] (the whole life of the process), [`logs`]; and [`administrator`], for who has forgotten the password.
 
 pub mod administrator;
+pub mod audit;
 pub mod cluster;
 pub mod config;
 pub mod endpoints;
+pub mod files;
 pub mod ground;
 pub mod leader;
+mod listener;
 pub mod logs;
 pub mod run;
 pub mod tls;

@@ -14,8 +14,9 @@ use chart_store::Charts;
 use domain::clock::{Clock, SystemClock};
 use events::audit::StandardError;
 use fleet::Fleet;
+use kube_access::controller::runtime;
 use kube_access::{Clients, Lock, Lost};
-use kube_embedded::http::accept::accept;
+use kube_embedded::http::accept::{ConnectionLimits, accept};
 use kube_types::SYSTEM_NAMESPACE;
 use outbound::{Dialer, Policy};
 use releases::Releases;
@@ -25,11 +26,14 @@ use tenancy::administrator::Prepared;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::audit::KubernetesAudit;
 use crate::cluster::{self, ClusterError};
 use crate::config::{Accounts, Config, Kube};
 use crate::endpoints::Endpoints;
+use crate::files;
 use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
+use crate::listener::supervise;
 use crate::tls;
 
 /// The Lease of whoever looks for the first administrator.
@@ -64,6 +68,10 @@ pub enum RunError {
     },
     #[error("cannot use the certificate in [tls]")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(
+        "the disk failed to sync the store: what it holds is not known; start again to read what is there"
+    )]
+    StoreFailed,
     #[error("cannot write the file with the addresses into the data folder")]
     Endpoints(#[source] std::io::Error),
 }
@@ -90,6 +98,7 @@ pub async fn run(
     say: impl Fn(&Said) -> io::Result<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
+    let connections = files::connection_limits(config.connections);
     let tls = config.tls.as_ref().map(tls::tls).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -104,16 +113,32 @@ pub async fn run(
             let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
         }
     };
+    let is_stopping = || {
+        let stopping = stopping.subscribe();
+        move || *stopping.borrow()
+    };
+    readiness.require("tasks", || match runtime().failing() {
+        failing if failing.is_empty() => Ok(()),
+        failing => Err(failing.join("; ")),
+    });
     // Hashing takes tens of milliseconds: it begins now where it is sure to be needed.
     let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
     let prepared = is_first.then(Prepared::begin);
     let (clients, embedded) = match &config.kube {
         Kube::Embedded { listen, external_url, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
-            let embedded = cluster::open_embedded(&config.data, *listen, external_url, simulation).await?;
+            let audit = Arc::new(KubernetesAudit::new(StandardError));
+            let embedded =
+                cluster::open_embedded(&config.data, *listen, external_url, simulation, connections, audit)
+                    .await?;
             let store = embedded.cluster.store().clone();
             readiness.require("store", move || {
                 if store.writable() { Ok(()) } else { Err("the store cannot be written".to_owned()) }
+            });
+            let health = embedded.cluster.health().clone();
+            readiness.require("kube-tasks", move || {
+                let names: Vec<String> = health.failing().into_iter().map(|(task, _)| task).collect();
+                if names.is_empty() { Ok(()) } else { Err(format!("restarting: {}", names.join(", "))) }
             });
             (ground::on_embedded(&embedded.cluster).await?, Some(embedded))
         }
@@ -135,6 +160,7 @@ pub async fn run(
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
         leadership.register(registry);
+        runtime().register(registry);
         if let Some(embedded) = &embedded {
             embedded.cluster.metrics().register(registry);
         }
@@ -142,11 +168,15 @@ pub async fn run(
     // Not a task of its own: it is what this one does while others answer.
     let leading = async {
         let work = || Box::pin(lead(&tenancy, &releases, &fleet));
-        if alone {
-            leadership.alone(work(), stopped()).await;
-        } else {
-            leadership.stand(clients.own(), &address.to_string(), work, stopped()).await;
-        }
+        let holder = address.to_string();
+        let start = async || {
+            if alone {
+                leadership.clone().alone(work(), stopped()).await;
+            } else {
+                leadership.clone().stand(clients.own(), &holder, work, stopped()).await;
+            }
+        };
+        runtime().run_until("leadership", "", start, is_stopping()).await;
     };
     let api = Api {
         readiness,
@@ -161,15 +191,31 @@ pub async fn run(
             tls: tls.is_some(),
             embedded: embedded.is_some(),
             token_parameter: config.token_parameter,
+            hosts: config.hosts.clone(),
             version: env!("CARGO_PKG_VERSION"),
         },
     };
     let routes = api::router(&api);
     let service = move |peer, _: Option<&CertificateDer<'_>>| api::of_peer(routes.clone(), peer);
-    let platform = tokio::spawn(accept(listener, tls, service, stopped()));
+    // Behind a proxy all connections come from its address.
+    let per_address = if config.trusted_proxy { connections.total } else { connections.per_address };
+    let limits = ConnectionLimits { per_address, ..connections };
+    let until_stopped = stopping.subscribe();
+    let serve = move |listener| {
+        let mut stop = until_stopped.clone();
+        accept(listener, tls.clone(), limits, service.clone(), async move {
+            let _ = stop.wait_for(|stopping| *stopping).await; // an error means that everything is gone
+        })
+    };
+    let platform = tokio::spawn(supervise("http-listener", listener, serve, is_stopping()));
     let kubernetes = embedded.map(|embedded| {
-        let cluster = embedded.cluster.clone();
-        (embedded.cluster, tokio::spawn(async move { cluster.serve(embedded.listener).await }))
+        let (cluster, is_stopping) = (embedded.cluster.clone(), is_stopping());
+        let serve = move |listener| {
+            let cluster = cluster.clone();
+            async move { cluster.serve(listener).await }
+        };
+        let served = supervise("kubernetes-listener", embedded.listener, serve, is_stopping);
+        (embedded.cluster, tokio::spawn(served))
     });
     if kubernetes.is_some() {
         let endpoints = Endpoints { url: url.clone(), kube: kube.clone() };
@@ -192,9 +238,17 @@ pub async fn run(
         tracing::info!("stopping");
         Ok(())
     };
+    let store_failed = kubernetes.as_ref().map(|(cluster, _)| cluster.store().failed());
+    let store_failed = async {
+        match store_failed {
+            Some(failed) => failed.await,
+            None => std::future::pending().await,
+        }
+    };
     let mut leading = pin!(leading);
     let served = tokio::select! {
         served = serving => served,
+        () = store_failed => Err(RunError::StoreFailed),
         () = &mut leading => Ok(()), // only after `stopping`, which comes later
     };
     stopping.send_replace(true);

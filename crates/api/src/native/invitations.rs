@@ -8,14 +8,34 @@ use super::workspaces::{WorkspaceView, answer};
 use crate::answer::{Answer, Done, List};
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::sent::{Sent, Text};
+use crate::sent::{OptionalBody, Sent, Text};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewInvitation {
-    /// An e-mail address, phone number or id. The answer is the same whether there is such an account.
+    /// The id of an account, or an e-mail address or phone number. Addresses and numbers are not verified: an invitation to one is
+    /// accepted by the code in the answer. The answer is the same whether there is such an account.
     to: Text<320>,
     role: Text<32>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "AcceptInvitation")]
+pub struct AcceptInvitation {
+    /// The one-time code of the invitation. Without it, an invitation to the caller's id is accepted.
+    code: Option<Text<64>>,
+}
+
+/// A new invitation, with its code.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CreatedInvitation")]
+pub struct CreatedInvitation {
+    #[serde(flatten)]
+    invitation: InvitationView,
+    /// The one-time code to give to the invitee; absent for an invitation to an id. It is not shown again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
 }
 
 /// As those see it who invite.
@@ -59,12 +79,13 @@ pub async fn list(call: Call) -> Result<Answer<List<InvitationView>>, Problem> {
 }
 
 /// `POST workspaces/{workspace}/invitations`
-pub async fn create(call: Call<Sent<NewInvitation>>) -> Result<Answer<InvitationView>, Problem> {
+pub async fn create(call: Call<Sent<NewInvitation>>) -> Result<Answer<CreatedInvitation>, Problem> {
     let name = call.params.workspace()?;
     let Sent(NewInvitation { to, role }) = &call.body;
     let role = role.parse().map_err(tenancy::Error::from)?;
     let made = call.api.tenancy.invite(call.actor()?, &name, to, role).await?;
-    Ok(Answer::new(view(name.as_str(), made)))
+    let code = made.code.map(|code| code.expose().to_owned());
+    Ok(Answer::new(CreatedInvitation { invitation: view(name.as_str(), made.info), code }).secret())
 }
 
 /// `DELETE workspaces/{workspace}/invitations/{invitation}`
@@ -87,9 +108,9 @@ pub async fn own(call: Call) -> Result<Answer<List<InvitedView>>, Problem> {
 }
 
 /// `POST invitations/{workspace}`
-pub async fn accept(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
-    let actor = call.actor()?;
-    let joined = call.api.tenancy.accept(actor, &call.params.workspace()?).await?;
+pub async fn accept(call: Call<OptionalBody<AcceptInvitation>>) -> Result<Answer<WorkspaceView>, Problem> {
+    let (actor, name) = (call.actor()?, call.params.workspace()?);
+    let joined = call.api.tenancy.accept(actor, &name, call.body.0.code.as_deref(), call.from()).await?;
     // Whoever joined is a member, which they were not when they asked.
     Ok(answer(&call.api.as_now(actor), joined))
 }

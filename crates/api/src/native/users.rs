@@ -64,6 +64,14 @@ pub struct NewPassword {
     new: Text<256>,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RevokedCredentials")]
+pub struct RevokedView {
+    /// The new login token of a caller who has no password. It is not shown again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
 /// `POST users`: whoever it is while registration is open, and administrators always.
 pub async fn create(call: Call<Sent<NewUser>>) -> Result<Answer<RegisteredView>, Problem> {
     let Sent(NewUser { email, phone, organization, password }) = &call.body;
@@ -136,9 +144,9 @@ pub async fn password(call: Call<Sent<NewPassword>>) -> Result<Done, Problem> {
 }
 
 /// `POST users/{user}/revoke`
-pub async fn revoke(call: Call) -> Result<Done, Problem> {
-    call.api.tenancy.revoke_sessions(call.actor()?, &call.user()?).await?;
-    Ok(Done::default())
+pub async fn revoke(call: Call) -> Result<Answer<RevokedView>, Problem> {
+    let fresh = call.api.tenancy.revoke_all(call.actor()?, &call.user()?).await?;
+    Ok(Answer::new(RevokedView { token: fresh.map(|token| token.expose().to_owned()) }).secret())
 }
 
 fn answer(view: AccountView) -> Answer<AccountView> {

@@ -103,8 +103,14 @@ async fn a_handler_that_breaks_answers_500_and_is_in_the_trail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_trusted_proxy_its_word_on_the_sender_counts_and_cookies_are_for_tls() {
-    let settings =
-        Settings { trusted_proxy: true, tls: false, embedded: true, token_parameter: true, version: "test" };
+    let settings = Settings {
+        trusted_proxy: true,
+        tls: false,
+        embedded: true,
+        token_parameter: true,
+        hosts: Vec::new(),
+        version: "test",
+    };
     let house = House::with(settings).await;
     let person = house.person(1, &[]).await;
     house.audit.take();

@@ -113,6 +113,7 @@ impl House {
             tls: false,
             embedded: true,
             token_parameter: true,
+            hosts: Vec::new(),
             version: "test",
         })
         .await
@@ -130,6 +131,7 @@ impl House {
             tls: false,
             embedded: true,
             token_parameter: true,
+            hosts: Vec::new(),
             version: "test",
         };
         let at_once = tenancy::Settings {
@@ -147,6 +149,7 @@ impl House {
             tls: true,
             embedded: true,
             token_parameter: true,
+            hosts: Vec::new(),
             version: "test",
         };
         Self::made(settings, tenancy::Settings::default()).await
@@ -163,6 +166,7 @@ impl House {
             tls: false,
             embedded: true,
             token_parameter: true,
+            hosts: Vec::new(),
             version: "test",
         };
         let open = tenancy::Settings { registration_open: true, ..tenancy::Settings::default() };

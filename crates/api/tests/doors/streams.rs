@@ -52,17 +52,22 @@ async fn progress_is_told_until_the_account_is_ready() {
 async fn a_stream_ends_within_five_seconds_of_its_credential() {
     let house = House::new().await;
     let person = endless(&house).await;
-    let session = house.sign_in(person.id.as_str(), &person.token).await;
     let made = house.post("tokens", &person.key(), json!({"name": "t", "scopes": ["all"]})).await.json();
     let token = Key::Bearer(made["token"].as_str().unwrap().to_owned());
     let path = format!("tokens/{}", made["id"].as_str().unwrap());
-    for (what, key) in [("session", session), ("token", token), ("account", person.key())] {
+    let login = person.key();
+    for what in ["token", "account", "session"] {
+        let key = match what {
+            "token" => token.clone(),
+            "session" => house.sign_in(person.id.as_str(), &person.token).await,
+            _ => login.clone(),
+        };
         let mut body = open(&house, &key).await.into_body();
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(first.starts_with(b"event: progress"), "{what}: {first:?}");
         let (tenancy, admin) = (&house.api.tenancy, root());
         match what {
-            "session" => tenancy.revoke_sessions(&admin, &person.id).await.unwrap(),
+            "session" => drop(tenancy.revoke_all(&admin, &person.id).await.unwrap()),
             "token" => assert_eq!(house.ask(Method::DELETE, &path, &person.key(), None).await.code(), 204),
             _ => {
                 let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
@@ -79,5 +84,9 @@ async fn a_stream_ends_within_five_seconds_of_its_credential() {
         tokio::time::timeout(Duration::from_secs(5), read).await.unwrap_or_else(|_| panic!("{what} went on"));
         assert!(since.elapsed() < Duration::from_secs(5));
         assert_eq!(last, &b"event: bye\ndata: {\"reason\":\"revoked\"}\n\n"[..], "{what}");
+        if what == "account" {
+            let change = tenancy::users::UserPatch { disabled: Some(false), ..Default::default() };
+            drop(tenancy.patch_user(&admin, &person.id, change, None).await.unwrap());
+        }
     }
 }

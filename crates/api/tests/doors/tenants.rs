@@ -26,12 +26,20 @@ async fn a_company_makes_a_workspace_and_invites() {
     assert!(allowed(&made.json()).contains(&"workspaces.delete"), "{}", made.text);
 
     assert_eq!(house.get("workspaces/acme", &ben.key()).await.code(), 404);
-    for to in ["p2@example.com", "nobody@example.com"] {
+    let invite = async |to: &str| {
         let invited =
             house.post("workspaces/acme/invitations", &ana.key(), json!({"to": to, "role": "viewer"})).await;
         assert_eq!(invited.code(), 201, "{}", invited.text);
         assert!(!invited.text.contains(to), "the answer does not depend on whom: {}", invited.text);
-    }
+        invited.json()["code"].as_str().map(str::to_owned)
+    };
+    let code = invite("p2@example.com").await.unwrap();
+    assert_ne!(invite("nobody@example.com").await.unwrap(), code);
+    let listed = house.get("workspaces/acme/invitations", &ana.key()).await.text;
+    assert!(!listed.contains(&code), "the code is shown once: {listed}");
+    let by_address = house.post("invitations/acme", &ben.key(), json!({})).await;
+    assert_eq!(by_address.code(), 404, "an unverified address does not suffice: {}", by_address.text);
+    assert_eq!(invite(ben.id.as_str()).await, None, "an invitation to an id has no code");
     let own = house.get("invitations", &ben.key()).await.json();
     assert_eq!((&own["items"][0]["workspace"], &own["items"][0]["role"]), (&json!("acme"), &json!("viewer")));
     let joined = house.post("invitations/acme", &ben.key(), json!({})).await;

@@ -45,18 +45,28 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Whether the giver of tokens belongs to the registry, so that it may be told one's password: the same host, or one of the
-/// same domain (`auth.docker.io` of `registry-1.docker.io`, `gitlab.com` of `registry.gitlab.com`), and no less secure.
+/// Token services on a sibling host of their registry: registry, token service.
+const TOKEN_SERVICES: [(&str, &str); 3] = [
+    ("registry-1.docker.io", "auth.docker.io"),
+    ("index.docker.io", "auth.docker.io"),
+    ("registry.docker.io", "auth.docker.io"),
+];
+
+/// Whether the token service has the registry's owner, so that the registry's password may be sent to it: the same host, the
+/// domain that the registry's host is directly in (`gitlab.com` of `registry.gitlab.com`: its owner decides what that name is), or
+/// a pair of [`TOKEN_SERVICES`]; and no less secure.
+///
+/// A common parent domain does not suffice: `a.azurecr.io` and `b.azurecr.io` are customers of one provider. The public suffix
+/// list does not tell them apart, because it lists few registries (neither `azurecr.io` nor `jfrog.io`).
 pub fn is_its_own(registry: &Address, realm: &Address) -> bool {
     if registry.origin() == realm.origin() {
         return true;
     }
     let (ours, theirs) = (registry.host(), realm.host());
     let is_name = |host: &str| host.contains('.') && host.ends_with(|last: char| last.is_ascii_alphabetic());
-    let parent = |host: &str| host.split_once('.').map(|(_, parent)| parent.to_owned());
-    let domain = parent(ours).filter(|domain| domain.contains('.'));
-    let related = domain.is_some_and(|domain| theirs == domain || parent(theirs) == Some(domain));
-    realm.is_secure() && is_name(ours) && is_name(theirs) && (ours == theirs || related)
+    let is_parent = ours.split_once('.').is_some_and(|(_, parent)| parent == theirs);
+    let known = TOKEN_SERVICES.contains(&(ours, theirs));
+    realm.is_secure() && is_name(ours) && is_name(theirs) && (ours == theirs || is_parent || known)
 }
 
 #[cfg(test)]
@@ -94,6 +104,10 @@ mod tests {
             ("https://registry-1.docker.io", "https://auth.docker.io/token", true),
             ("https://registry.gitlab.com", "https://gitlab.com/jwt/auth", true),
             ("http://127.0.0.1:5000", "http://127.0.0.1:5000/token", true),
+            ("https://a.azurecr.io", "https://a.azurecr.io/oauth2/token", true),
+            ("https://a.azurecr.io", "https://b.azurecr.io/oauth2/token", false),
+            ("https://mine.jfrog.io", "https://theirs.jfrog.io/token", false),
+            ("https://registry.example.com", "https://evil.example.com/token", false),
             ("https://ghcr.io", "https://evil.io/token", false),
             ("https://ghcr.io", "http://ghcr.io/token", false),
             ("https://registry.a.example", "https://auth.b.example/token", false),

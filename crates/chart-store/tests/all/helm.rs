@@ -1,5 +1,6 @@
 //! The real Helms push to our registry and pull from it, and we pull what they pushed.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -17,7 +18,10 @@ fn helms() -> Vec<PathBuf> {
     let found = named.into_iter().filter_map(|(name, program)| {
         let program = program.map(PathBuf::from).filter(|program| program.exists());
         if program.is_none() {
-            eprintln!("skipped: {name} names no program");
+            let thread = std::thread::current();
+            let test = thread.name().unwrap_or_default();
+            // Past the captured output, which is dropped when a test passes.
+            let _ = writeln!(std::io::stderr(), "skipped: {test}: {name} names no program");
         }
         program
     });

@@ -175,7 +175,7 @@ async fn a_repository_that_lies_is_found_out() {
         ("named", Kind::Invalid, "has the chart `other` in it, and not `named`"),
         ("broken", Kind::Invalid, "the archive is no chart: gzip: invalid header"),
         ("nowhere", Kind::Invalid, "does not say where `nowhere` 1.0.0 is"),
-        ("private", Kind::Forbidden, "169.254.169.254, which is link-local"),
+        ("private", Kind::Forbidden, "resolves to an address that may not be reached from here"),
         ("file", Kind::Invalid, "only http and https can be fetched"),
         ("odd", Kind::Invalid, "the digest `short`, which is none"),
     ] {

@@ -136,7 +136,8 @@ async fn decided(
             Ok(Some(csr)) => return Ok(csr),
             Ok(None) => return Err(CertificateError::Withdrawn(name.to_owned())),
             Err(_) => match csrs.get_opt(name).await {
-                Err(error) if matches!(code(&error), 401 | 403) => return Err(refusal(error)),
+                Err(error) if code(&error) == 401 => return Err(refusal(error)),
+                // The right to read the request is given a moment after it was made.
                 _ => tokio::time::sleep(PAUSE).await,
             },
         }

@@ -9,6 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 
 use super::certificate::{self, CertificateError};
 use super::folder::{Folder, Identity};
@@ -36,6 +37,7 @@ pub(super) async fn enter(
     clock: Arc<dyn Clock>,
     say: Say<'_>,
 ) -> Result<(Folder, Identity, Joined), Failure> {
+    let args = &JoinArgs { name: args.node_name(), ..args.clone() };
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => default_dir(&args.name).ok_or(Failure::NoFolder)?,
@@ -137,9 +139,24 @@ impl Joined {
         let wanted = serde_json::from_value(self.machine.node(self.clock.now()))
             .map_err(|error| cluster(what, kube::Error::SerdeError(error)))?;
         match self.nodes().create(&PostParams::default(), &wanted).await {
-            Err(error) if code(&error) == 409 => self.found().await?.ok_or_else(|| cluster(what, error)),
+            // A node that may not create takes the one that is there: the platform creates the Nodes of tenants.
+            Err(error) if matches!(code(&error), 403 | 409) => {
+                let found = self.found().await?.ok_or_else(|| cluster(what, error))?;
+                self.adopt(found).await
+            }
             other => other.map_err(|error| cluster(what, error)),
         }
+    }
+
+    /// Labels a Node that somebody else created for this machine, as the machine would have registered it.
+    async fn adopt(&self, found: Node) -> Result<Node, Failure> {
+        let missing = self.machine.labels_missing_on(&found);
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let labels = Patch::Merge(json!({ "metadata": { "labels": missing } }));
+        let labelled = self.nodes().patch(&self.machine.name, &PatchParams::default(), &labels).await;
+        labelled.map_err(|error| cluster("label the node", error))
     }
 
     /// The Node of this name, if it is this machine's.

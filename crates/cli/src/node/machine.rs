@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube_types::marks::{DESIRED_POOL, EDGE_WORKER};
+use kube_types::marks::{DESIRED_POOL, EDGE_WORKER, TENANT};
 use serde_json::{Value, json};
 
 use super::ticket::Server;
@@ -78,14 +78,8 @@ pub struct Machine {
 impl Machine {
     /// As it registers itself.
     pub fn node(&self, now: Timestamp) -> Value {
-        let mut labels = BTreeMap::from([
-            ("kubernetes.io/arch", architecture()),
-            ("kubernetes.io/hostname", self.name.as_str()),
-            ("kubernetes.io/os", std::env::consts::OS),
-            (EDGE_WORKER, "true"),
-        ]);
+        let mut labels = self.own_labels();
         labels.extend(self.pool.as_deref().map(|pool| (DESIRED_POOL, pool)));
-        labels.extend(self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let mut status = self.status(None, &WELL, now);
         // It has said nothing yet of how it is: whoever registers is not ready before it has everything.
         status.as_object_mut().map(|status| status.remove("conditions"));
@@ -94,6 +88,27 @@ impl Machine {
             "metadata": {"name": self.name, "labels": labels},
             "status": status,
         })
+    }
+
+    /// All labels but the pool's.
+    fn own_labels(&self) -> BTreeMap<&str, &str> {
+        let mut labels = BTreeMap::from([
+            ("kubernetes.io/arch", architecture()),
+            ("kubernetes.io/hostname", self.name.as_str()),
+            ("kubernetes.io/os", std::env::consts::OS),
+            (EDGE_WORKER, "true"),
+        ]);
+        labels.extend(self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        labels
+    }
+
+    /// The labels that an existing Node lacks. Its pool is not among them: whoever created the Node has decided on it.
+    pub fn labels_missing_on(&self, node: &Node) -> BTreeMap<&str, &str> {
+        let found = node.metadata.labels.as_ref();
+        let has = |key: &str, value: &str| {
+            found.and_then(|labels| labels.get(key)).is_some_and(|found| found == value)
+        };
+        self.own_labels().into_iter().filter(|(key, value)| !has(key, value)).collect()
     }
 
     /// That it is well.
@@ -120,10 +135,12 @@ impl Machine {
         })
     }
 
-    /// Whether a node is the one that this machine registered.
+    /// Whether a Node is this machine's: it registered it, or the platform created it for a tenant and no machine has reported to it yet.
     pub fn is(&self, node: &Node) -> bool {
         let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
-        info.is_some_and(|info| info.machine_id == self.id)
+        let machine = info.map_or("", |info| info.machine_id.as_str());
+        let of_tenant = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(TENANT));
+        machine == self.id || machine.is_empty() && of_tenant
     }
 }
 

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use domain::ids::UserId;
 
 use line::Trouble;
 pub use ticket::{AuthorityHash, JoinToken, Server};
@@ -30,7 +31,7 @@ pub use ticket::{AuthorityHash, JoinToken, Server};
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Join a cluster as a machine, through the steps of a kubelet; no container ever runs on it
-    Join(JoinArgs),
+    Join(Box<JoinArgs>),
     /// Leave the cluster that a machine has joined, and forget its key
     Reset(ResetArgs),
 }
@@ -50,6 +51,9 @@ pub struct JoinArgs {
     /// What the node is called
     #[arg(long, value_parser = ticket::node_name)]
     pub name: String,
+    /// The account that the node belongs to: the node is called ID-NAME, as the nodes of accounts must be
+    #[arg(long, value_name = "ID")]
+    pub tenant: Option<UserId>,
     /// The pool that it is to be in
     #[arg(long, value_parser = ticket::label_value)]
     pub pool: Option<String>,
@@ -69,6 +73,17 @@ pub struct JoinArgs {
     /// How many seconds to wait until somebody has approved the certificate
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
+}
+
+impl JoinArgs {
+    /// The name of the Node: with the account's prefix, cut to the 63 characters that Kubernetes allows.
+    fn node_name(&self) -> String {
+        let Some(id) = &self.tenant else { return self.name.clone() };
+        let prefix = format!("{id}-");
+        let mut name = format!("{prefix}{}", self.name.strip_prefix(&prefix).unwrap_or(&self.name));
+        name.truncate(63);
+        name.trim_end_matches(['-', '.']).to_owned()
+    }
 }
 
 #[derive(Clone, Debug, Args)]

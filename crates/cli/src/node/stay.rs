@@ -12,6 +12,8 @@ use super::machine::condition;
 use super::renewal::Renewal;
 
 const EVERY: Duration = Duration::from_secs(10);
+/// How many times in a row the Node may be missing.
+const PATIENCE: u32 = 3;
 /// How often it says how it is, though nothing has changed.
 const REPORTED_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
@@ -19,6 +21,7 @@ pub(super) async fn run(joined: &mut Joined, mut renewal: Renewal<'_>) -> Result
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Signal)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Signal)?;
     let mut complained = false;
+    let mut missing = 0;
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
@@ -30,7 +33,9 @@ pub(super) async fn run(joined: &mut Joined, mut renewal: Renewal<'_>) -> Result
             failed => failed,
         };
         match lived {
-            Ok(()) => complained = false,
+            Ok(()) => (complained, missing) = (false, 0),
+            // The platform creates the Node of a tenant's machine again.
+            Err(Failure::Deleted(_)) if missing < PATIENCE => missing += 1,
             // A cluster that cannot be reached may come back; a node that was taken away does not.
             Err(failure @ (Failure::Deleted(_) | Failure::NameTaken(_))) => return Err(failure),
             Err(failure) => {

@@ -14,7 +14,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_embedded::access::User;
 use kube_embedded::access::authn::PeerCertificate;
 use kube_embedded::cluster::Cluster;
-use kube_embedded::http::accept::accept;
+use kube_embedded::http::accept::{ConnectionLimits, accept};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use testkit::until;
@@ -84,7 +84,7 @@ impl World {
         }
         words.extend(more);
         match <crate::Cli as clap::Parser>::try_parse_from(words).unwrap().command {
-            crate::Command::Node(Command::Join(args)) => args,
+            crate::Command::Node(Command::Join(args)) => *args,
             other => panic!("{other:?}"),
         }
     }
@@ -167,7 +167,7 @@ async fn listen(
             inner.clone().oneshot(request)
         })
     };
-    accept(listener, Some(tls), of_peer, stopping).await;
+    accept(listener, Some(tls), ConnectionLimits::default(), of_peer, stopping).await;
 }
 
 fn ready(node: &Node) -> &str {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::access::Target;
 use super::client::{Client, segment};
-use super::output::{Kind, OutputArgs, Said, Show};
+use super::output::{Kind, OutputArgs, Said, Show, tame};
 use super::prompt::secret_from;
 use super::register::{self, PersonArgs};
 use super::secret::Secret;
@@ -157,8 +157,14 @@ pub async fn run(args: &UserArgs, world: &mut World) -> Result<Said, Failure> {
             password(&client, user.as_deref(), *password_stdin, world).await
         }
         Command::Revoke { user } => {
-            client.post(&format!("{}/revoke", path(&user.user)), &json!({})).await?;
-            Ok(Said::line(format!("{} is signed out everywhere", USERS.reference(&user.user))))
+            let revoked = client.post(&format!("{}/revoke", path(&user.user)), &json!({})).await?;
+            let said = format!("all credentials of {} are revoked", USERS.reference(&user.user));
+            Ok(Said::line(match revoked["token"].as_str() {
+                Some(token) => {
+                    format!("{said}\nThe new login token, which is not shown again: {}", tame(token))
+                }
+                None => said,
+            }))
         }
         Command::Delete { user, yes } => {
             if !yes {

@@ -76,6 +76,7 @@ impl House {
                 embedded: true,
                 version: "test",
                 token_parameter: true,
+                hosts: Vec::new(),
             },
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

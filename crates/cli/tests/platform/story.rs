@@ -18,6 +18,7 @@ fn steady(screen: &str, url: &str) -> String {
         (r"\bu[a-z2-7]{10}\b", "USER"),
         (r"(?m)^[a-z2-7]{10} {2}", "ID  "),
         (r"(token/|revoke |.id.: .)[a-z2-7]{10}\b", "${1}ID"),
+        (r"shown again: [a-z2-9]{26}\b", "shown again: CODE"),
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
         (r"\bin [0-9][0-9dhms]*", "in TIME"),
         (r"\b([0-9]+m)?[0-9]{1,3}s\b|\b[0-9]{1,3}m\b", "AGE"),
@@ -83,7 +84,7 @@ async fn people_share_a_workspace() {
     ana.type_in("workspace create acme --display-name Acme").await.unwrap();
     house.until_ready("acme").await;
     ana.type_in("workspace list").await.unwrap();
-    ana.type_in("workspace invite acme bob@example.com --role viewer").await.unwrap();
+    ana.type_in(&format!("workspace invite acme {bobs_id} --role viewer")).await.unwrap();
     ana.type_in("workspace invite acme nobody@example.com").await.unwrap();
     ana.type_in("workspace invitations acme").await.unwrap();
     let ids = ana.type_in("workspace invitations acme -o name").await.unwrap();

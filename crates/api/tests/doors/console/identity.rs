@@ -105,6 +105,7 @@ async fn a_token_in_the_query_is_taken_and_warned_of_and_can_be_switched_off() {
         tls: false,
         embedded: true,
         token_parameter: false,
+        hosts: Vec::new(),
         version: "test",
     };
     let house = with_roles(House::with(settings).await).await;

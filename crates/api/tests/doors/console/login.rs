@@ -123,6 +123,7 @@ async fn where_parameters_take_no_tokens_nobody_logs_in_by_get() {
         tls: false,
         embedded: true,
         token_parameter: false,
+        hosts: Vec::new(),
         version: "test",
     };
     let house = House::with(settings).await;

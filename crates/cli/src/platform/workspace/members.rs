@@ -17,7 +17,7 @@ pub enum Command {
     Invite {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// An e-mail address, a phone number or an id; nobody learns whether there is such an account
+        /// An account id, or an e-mail address or phone number: then a one-time code is printed to give to that person
         who: String,
         /// As what
         #[arg(long, default_value = "developer", value_parser = roles())]
@@ -41,6 +41,9 @@ pub enum Command {
     Accept {
         #[command(flatten)]
         workspace: WorkspaceArg,
+        /// The one-time code from the inviter; not needed for an invitation to your account id
+        #[arg(long)]
+        code: Option<String>,
     },
     /// Decline an invitation
     Decline {
@@ -128,8 +131,17 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<S
     match command {
         Command::Invite { workspace, who, role } => {
             let path = format!("{}/invitations", workspace.path());
-            client.post(&path, &json!({"to": who, "role": role})).await?;
-            Ok(Said::line(format!("{} is invited to {} as {role}", tame(who), workspace.reference())))
+            let made = client.post(&path, &json!({"to": who, "role": role})).await?;
+            let invited = format!("{} is invited to {} as {role}", tame(who), workspace.reference());
+            Ok(Said::line(match made["code"].as_str() {
+                Some(code) => format!(
+                    "{invited}\nGive them this code, which is not shown again: {}\n\
+                     They join by: longshore workspace accept {} --code CODE",
+                    tame(code),
+                    tame(&workspace.workspace)
+                ),
+                None => invited,
+            }))
         }
         Command::Invitations { workspace: None, output } => {
             OWN_INVITATIONS.list(&client.get("invitations").await?, *output, now)
@@ -142,8 +154,8 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<S
             client.delete(&format!("{}/invitations/{}", workspace.path(), segment(id))).await?;
             Ok(Said::line(format!("an invitation to {} is taken back", workspace.reference())))
         }
-        Command::Accept { workspace } => {
-            client.post(&invitation(workspace), &json!({})).await?;
+        Command::Accept { workspace, code } => {
+            client.post(&invitation(workspace), &json!({"code": code})).await?;
             Ok(Said::line(format!("joined {}", workspace.reference())))
         }
         Command::Decline { workspace } => {

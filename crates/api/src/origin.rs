@@ -1,0 +1,183 @@
+//! Which sites may send requests: protection against DNS rebinding and cross-site requests.
+//!
+//! [`guard`] checks two things of every request but health probes.
+//!
+//! The `Host` is an IP address, `localhost`, or a name of `[server] hosts`. A page of another site whose name was rebound to
+//! this server's address sends that name. Without configured names every name is accepted behind TLS or a trusted proxy: there a
+//! rebound name fails at the certificate, or at the proxy.
+//!
+//! A request with an unsafe method comes from this server's own pages or from no page at all. Browsers say so by
+//! `Sec-Fetch-Site` and `Origin`; other clients send neither. `GET /login` of other sites opens no session
+//! (`crate::openyurt::login`).
+
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, Uri};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use domain::Kind;
+
+use crate::problem::Problem;
+use crate::{Api, Settings};
+
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+const FORWARDED_HOST: &str = "x-forwarded-host";
+/// Probes name the server as they like and change nothing.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// Refuses requests to a foreign name, and cross-site requests that change something.
+pub async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response<Body> {
+    match check(&api.settings, request.method(), request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check(settings: &Settings, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    if PROBES.contains(&uri.path()) {
+        return Ok(());
+    }
+    // HTTP/2 has the authority in the URI.
+    let host = match uri.authority() {
+        Some(authority) => Some(authority.clone()),
+        None => headers
+            .get(HOST)
+            .map(|host| Authority::try_from(host.as_bytes()))
+            .transpose()
+            .map_err(|_| foreign_host())?,
+    };
+    if host.as_ref().is_some_and(|host| !is_known(settings, host.host())) {
+        return Err(foreign_host());
+    }
+    if method.is_safe() {
+        return Ok(());
+    }
+    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        Some(b"same-origin" | b"none") => return Ok(()),
+        Some(_) => return Err(cross_site()),
+        None => {}
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
+    let forwarded = headers.get(FORWARDED_HOST).filter(|_| settings.trusted_proxy);
+    let forwarded = forwarded.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let own = |authority: &Authority| {
+        host.iter().chain(&forwarded).any(|own| own.as_str().eq_ignore_ascii_case(authority.as_str()))
+            || settings.hosts.iter().any(|name| name.eq_ignore_ascii_case(authority.host()))
+    };
+    match origin.as_ref().and_then(Uri::authority) {
+        Some(authority) if own(authority) => Ok(()),
+        _ => Err(cross_site()),
+    }
+}
+
+/// Whether clients may reach the server by this name.
+fn is_known(settings: &Settings, host: &str) -> bool {
+    let name = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
+    name.parse::<IpAddr>().is_ok()
+        || name == "localhost"
+        || name.ends_with(".localhost")
+        || settings.hosts.contains(&name)
+        || (settings.hosts.is_empty() && settings.secure())
+}
+
+fn foreign_host() -> Problem {
+    let detail =
+        "the server is not known by this name: use its IP address, or add the name to [server] hosts";
+    Problem::new(Kind::Forbidden, "host", detail)
+}
+
+fn cross_site() -> Problem {
+    Problem::new(Kind::Forbidden, "cross-site", "requests of other sites' pages are refused")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(hosts: &[&str], trusted_proxy: bool) -> Settings {
+        let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        Settings { trusted_proxy, tls: false, embedded: true, token_parameter: true, hosts, version: "test" }
+    }
+
+    fn passes(settings: &Settings, method: &str, path: &str, headers: &[(&str, &str)]) -> bool {
+        let mut request = axum::http::Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).unwrap();
+        check(settings, request.method(), request.uri(), request.headers()).is_ok()
+    }
+
+    #[test]
+    fn rebound_names_are_refused_where_nothing_else_refuses_them() {
+        #[rustfmt::skip]
+        let rows = [
+            // host, on loopback, with a configured name, behind a proxy
+            ("127.0.0.1:8080",          true,  true,  true),
+            ("[::1]:8080",              true,  true,  true),
+            ("10.1.2.3",                true,  true,  true),
+            ("localhost:8080",          true,  true,  true),
+            ("LOCALHOST",               true,  true,  true),
+            ("evil.example",            false, false, true),
+            ("evil.example:8080",       false, false, true),
+            ("127.0.0.1.evil.example",  false, false, true),
+            ("longshore.example.com.",  false, true,  true),
+            ("Longshore.Example.Com:1", false, true,  true),
+        ];
+        for (host, on_loopback, named, proxied) in rows {
+            let get =
+                |settings: &Settings| passes(settings, "GET", "/api/longshore/v1/session", &[("host", host)]);
+            assert_eq!(get(&settings(&[], false)), on_loopback, "{host}");
+            assert_eq!(get(&settings(&["longshore.example.com"], false)), named, "{host}");
+            assert_eq!(get(&settings(&[], true)), proxied, "{host}");
+            assert!(passes(&settings(&[], false), "GET", "/readyz", &[("host", host)]), "{host}");
+        }
+        assert!(
+            passes(&settings(&[], false), "POST", "/register", &[]),
+            "a client without Host is no browser"
+        );
+        assert!(!passes(&settings(&[], false), "GET", "/", &[("host", "a b")]));
+    }
+
+    /// Method, path, headers, and whether the request passes.
+    type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], bool);
+
+    #[test]
+    fn writes_of_other_sites_are_refused() {
+        let own = ("host", "127.0.0.1:8080");
+        #[rustfmt::skip]
+        let rows: &[Row] = &[
+            ("POST",   "/register", &[own],                                                       true),
+            ("POST",   "/register", &[own, ("origin", "http://127.0.0.1:8080")],                  true),
+            ("POST",   "/register", &[own, ("origin", "http://127.0.0.1:9999")],                  false),
+            ("POST",   "/register", &[own, ("origin", "https://evil.example")],                   false),
+            ("POST",   "/register", &[own, ("origin", "null")],                                   false),
+            ("POST",   "/login",    &[own, ("sec-fetch-site", "cross-site")],                     false),
+            ("POST",   "/login",    &[own, ("sec-fetch-site", "same-site")],                      false),
+            ("POST",   "/login",    &[own, ("sec-fetch-site", "same-origin")],                    true),
+            ("POST",   "/login",    &[own, ("sec-fetch-site", "none")],                           true),
+            ("GET",    "/login",    &[own, ("sec-fetch-site", "cross-site")],                     true),
+            ("GET",    "/pods",     &[own, ("sec-fetch-site", "cross-site")],                     true),
+            ("DELETE", "/api/longshore/v1/users/me", &[own, ("origin", "https://evil.example")],  false),
+        ];
+        for (method, path, headers, well) in rows {
+            assert_eq!(
+                passes(&settings(&[], false), method, path, headers),
+                *well,
+                "{method} {path} {headers:?}"
+            );
+        }
+        let forwarded = [
+            ("host", "backend:80"),
+            ("x-forwarded-host", "shop.example"),
+            ("origin", "https://shop.example"),
+        ];
+        assert!(passes(&settings(&[], true), "POST", "/register", &forwarded));
+        assert!(!passes(&settings(&["backend"], false), "POST", "/register", &forwarded));
+    }
+}

@@ -1,0 +1,65 @@
+//! The limit of open files: raised at start, and what it leaves for connections.
+
+use kube_embedded::http::accept::ConnectionLimits;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::config::Connections;
+
+/// Files that are needed for other things than connections of callers: the store, outgoing connections, logs.
+const RESERVED: u64 = 512;
+/// Both share the files.
+const PORTS: u64 = 2;
+
+/// Raises the soft limit of open files to the hard one, and returns the limits of connections that fit into it.
+pub fn connection_limits(wanted: Connections) -> ConnectionLimits {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            limit = getrlimit(Resource::Nofile);
+        }
+    }
+    let limits = fit(wanted, limit.current);
+    if limits.total < wanted.total as usize {
+        tracing::warn!(
+            files = limit.current,
+            connections = limits.total,
+            "the limit of open files allows fewer connections than limits.connections"
+        );
+    }
+    limits
+}
+
+/// `files` is `None` where they are not limited.
+fn fit(wanted: Connections, files: Option<u64>) -> ConnectionLimits {
+    let most = files.map_or(u64::MAX, |files| files.saturating_sub(RESERVED).max(files / 2) / PORTS);
+    let total = u64::from(wanted.total).min(most.max(1));
+    ConnectionLimits {
+        total: usize::try_from(total).unwrap_or(usize::MAX),
+        per_address: wanted.per_address as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fit_into_the_limit_of_open_files() {
+        let wanted = Connections { total: 10_000, per_address: 1_000 };
+        let total = |files| fit(wanted, files).total;
+        assert_eq!(total(None), 10_000);
+        assert_eq!(total(Some(1_048_576)), 10_000);
+        assert_eq!(total(Some(4_096)), 1_792);
+        assert_eq!(total(Some(256)), 64);
+    }
+
+    #[test]
+    fn soft_limit_of_open_files_is_raised() {
+        let limits = connection_limits(Connections { total: 1, per_address: 1 });
+        assert_eq!(limits, ConnectionLimits { total: 1, per_address: 1 });
+        let now = getrlimit(Resource::Nofile);
+        assert_eq!(now.current, now.maximum);
+    }
+}
